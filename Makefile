@@ -1,0 +1,44 @@
+# Every target sets up .venv by itself when the lock file or pyproject.toml has changed.
+PYTHON ?= python3
+SERVE ?= 1
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup run test lint format bench lock clean
+
+help:  ## what there is to type
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(READY)
+
+setup: $(READY)  ## make .venv with every pinned dependency
+
+run: $(READY)  ## show the main job on the embedded default
+	$(BIN)/contexture demo
+
+lint: $(READY)  ## ruff, pyright strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --level error
+	$(BIN)/lint-imports
+
+test: lint  ## lint, then every test with coverage
+	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+format: $(READY)  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
+	$(BIN)/python -m benchmarks
+
+lock: $(READY)  ## pin every dependency again, without index addresses
+	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
+		--no-emit-find-links --allow-unsafe --upgrade --output-file requirements.lock pyproject.toml
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .contexture .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage bench-results.json

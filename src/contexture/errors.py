@@ -1,0 +1,124 @@
+"""Every error this package raises, split by who can fix it.
+
+* ContextError
+  x RequestError            the caller can fix it                 (HTTP 4xx)
+    + InvalidRequest        a value is missing, malformed or out of range
+    + UnknownCollection     no such collection; the known ones are named
+    + UnknownField          a filter names a field the collection does not have
+    + UnknownAdapter        a name in the settings that no adapter answers to
+    + BudgetTooSmall        the fixed parts alone exceed the budget
+    + NotPermitted          the scope may not do this
+    + NotFound              no such thing, or none the scope may see
+  x SourceError             a store or service let us down        (HTTP 503)
+    + SourceTimeout         it did not answer in time
+    + SourceUnavailable     it refused, or is not there
+    + StoreLocked           another process holds the embedded store
+    + StoreUnwritable       disk full, read-only folder: nothing was acknowledged
+  x ContractError           a plug-in, or we, broke a promise     (HTTP 500)
+    + BrokenPromise         a built context failed its own validation
+    + RedactionFailed       a redactor raised; the item is dropped
+    + TamperedWeights       a model file is not the one that was pinned
+    + ReplayMismatch        a capsule did not rebuild the same bytes
+"""
+
+from __future__ import annotations
+
+
+class ContextError(Exception):
+    """Base of everything raised on purpose; `code` is the wire name, `retryable` a hint."""
+
+    code = "INTERNAL"
+    retryable = False
+
+
+class RequestError(ContextError):
+    """The caller can fix it."""
+
+    code = "VALIDATION_FAILED"
+
+
+class InvalidRequest(RequestError):
+    """A value is missing, malformed or out of range."""
+
+
+class UnknownCollection(RequestError):
+    """No such collection."""
+
+    code = "NO_DATA"
+
+
+class UnknownField(RequestError):
+    """A filter names a field that the collection does not have."""
+
+
+class UnknownAdapter(RequestError):
+    """A name in the settings that no adapter answers to."""
+
+
+class BudgetTooSmall(RequestError):
+    """The fixed parts of a prompt need `needed` tokens and only `available` were given."""
+
+    def __init__(self, needed: int, available: int) -> None:
+        super().__init__(
+            f"the fixed parts of this prompt need {needed} tokens but the budget is {available}; "
+            f"raise the budget to at least {needed}"
+        )
+        self.needed = needed
+        self.available = available
+
+
+class NotPermitted(RequestError):
+    """The scope may not do this."""
+
+    code = "FORBIDDEN"
+
+
+class NotFound(RequestError):
+    """No such thing, or none that the scope may see: the two are answered alike."""
+
+    code = "NO_DATA"
+
+
+class SourceError(ContextError):
+    """A store or a service let us down."""
+
+    code = "UNAVAILABLE"
+    retryable = True
+
+
+class SourceTimeout(SourceError):
+    """It did not answer in time."""
+
+
+class SourceUnavailable(SourceError):
+    """It refused, or is not there."""
+
+
+class StoreLocked(SourceError):
+    """Another process holds the embedded store."""
+
+
+class StoreUnwritable(SourceError):
+    """The disk is full or the folder is read-only; nothing was acknowledged."""
+
+    retryable = False
+
+
+class ContractError(ContextError):
+    """A plug-in, or this package, broke a promise."""
+
+
+class BrokenPromise(ContractError):
+    """A built context failed its own validation."""
+
+
+class RedactionFailed(ContractError):
+    """A redactor raised; the item it was given must not be shown."""
+
+
+class TamperedWeights(ContractError):
+    """A model file is not the one that was pinned."""
+
+
+class ReplayMismatch(ContractError):
+    """A capsule did not rebuild the same bytes."""

@@ -1,0 +1,138 @@
+"""What was kept, shortened, dropped or degraded in one build, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from contexture.errors import BrokenPromise
+from contexture.types import NOTHING, Candidate, Form
+
+
+class State(StrEnum):
+    """The one state in which a candidate ends."""
+
+    KEPT = "kept"
+    SHORTENED = "shortened"
+    DROPPED = "dropped"
+
+
+class Reason(StrEnum):
+    """Why a candidate ended in its state."""
+
+    FITS = "fits"
+    MADE_TO_FIT = "made_to_fit"
+    OVER_BUDGET = "over_budget"
+    DUPLICATE = "duplicate"
+    NEAR_DUPLICATE = "near_duplicate"
+    BELOW_FLOOR = "below_floor"
+    BEYOND_TOP_K = "beyond_top_k"
+    SECTION_OFF = "section_off"
+    EMPTY = "empty"
+    REDACTION_FAILED = "redaction_failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """How one candidate ended: `tokens` is what it costs in the prompt, or would have cost."""
+
+    id: str
+    section: str
+    state: State
+    reason: Reason
+    tokens: int
+    score: float
+    signals: Mapping[str, float] = NOTHING
+    form: Form | None = None
+    of: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Degradation:
+    """A named loss of quality in this build."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """One entry per candidate, in the order they were decided, and every degradation."""
+
+    entries: tuple[Entry, ...]
+    degradations: tuple[Degradation, ...] = ()
+
+    def find(self, candidate_id: str) -> Entry | None:
+        """The entry of one candidate, or None when it never was one."""
+        return next((entry for entry in self.entries if entry.id == candidate_id), None)
+
+    def count(self, state: State) -> int:
+        """How many candidates ended in `state`."""
+        return sum(entry.state is state for entry in self.entries)
+
+
+class Trace:
+    """Collects a ledger while a build runs; refuses a second verdict on one candidate."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._degradations: list[Degradation] = []
+
+    def keep(self, candidate: Candidate, *, tokens: int, form: Form = Form.FULL) -> None:
+        """The candidate is in the prompt, whole or in a shorter form."""
+        whole = form is Form.FULL
+        self._enter(
+            candidate,
+            State.KEPT if whole else State.SHORTENED,
+            Reason.FITS if whole else Reason.MADE_TO_FIT,
+            tokens,
+            form=form,
+        )
+
+    def drop(
+        self, candidate: Candidate, reason: Reason, *, tokens: int = 0, of: str | None = None, note: str = ""
+    ) -> None:
+        """The candidate is not in the prompt; `of` names the one it duplicates."""
+        self._enter(candidate, State.DROPPED, reason, tokens, of=of, note=note)
+
+    def degraded(self, source: str, reason: str | Exception) -> None:
+        """Something that should have helped did not; say what."""
+        text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+        found = Degradation(source=source, reason=text)
+        if found not in self._degradations:
+            self._degradations.append(found)
+
+    def finish(self, candidates: Iterable[Candidate]) -> Ledger:
+        """The ledger; raises when a candidate has no verdict, so that counts always add up."""
+        missing = sorted({candidate.id for candidate in candidates} - self._entries.keys())
+        if missing:
+            raise BrokenPromise(f"no verdict was recorded for candidates {missing[:5]!r}")
+        return Ledger(entries=tuple(self._entries.values()), degradations=tuple(self._degradations))
+
+    def _enter(
+        self,
+        candidate: Candidate,
+        state: State,
+        reason: Reason,
+        tokens: int,
+        *,
+        form: Form | None = None,
+        of: str | None = None,
+        note: str = "",
+    ) -> None:
+        if candidate.id in self._entries:
+            raise BrokenPromise(f"candidate {candidate.id!r} was judged twice")
+        self._entries[candidate.id] = Entry(
+            id=candidate.id,
+            section=candidate.section,
+            state=state,
+            reason=reason,
+            tokens=tokens,
+            score=candidate.score,
+            signals=candidate.signals,
+            form=form,
+            of=of,
+            note=note,
+        )

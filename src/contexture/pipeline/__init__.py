@@ -1,0 +1,1 @@
+"""The steps of a build. All are pure but `collect`."""

@@ -1,0 +1,174 @@
+"""The contracts that adapters fulfil. Each docstring is the contract; `contexture.testing` checks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from contexture.types import Collection, Filter, Hit, Matrix, Message, Prepared, Query, Record, Scope, Span, Vector
+
+
+class Clock(Protocol):
+    """Says what time it is; a build reads it once."""
+
+    def now(self) -> datetime:
+        """The current time, with its zone."""
+        ...
+
+
+class Index(Protocol):
+    """Stores prepared records and finds them again.
+
+    Every call takes a scope. Nothing outside `scope.tenant`, and nothing whose `acl` names none
+    of `scope.principals`, is returned, counted, or allowed to change any score. A write is
+    acknowledged when `upsert` or `delete` returns, and the next search sees it.
+    """
+
+    async def create(self, collection: Collection) -> None:
+        """Make the collection, or add fields to it; a field's type cannot change."""
+        ...
+
+    async def collections(self) -> Sequence[Collection]:
+        """Every collection, by name."""
+        ...
+
+    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        """Write all of them or none; returns the sequence number of the write."""
+        ...
+
+    async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        """Remove those the scope may see; returns how many there were."""
+        ...
+
+    async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
+        """Those of `ids` that exist and that the scope may see, in the order asked for."""
+        ...
+
+    async def scroll(
+        self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
+    ) -> Sequence[Record]:
+        """Records in id order, starting behind `after`."""
+        ...
+
+    async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
+        """The union of every channel's best `query.k` passages, each with all its scores.
+
+        Channels order by score, ties by record id and ordinal. In exact mode the answer does
+        not depend in any way on records the scope may not see.
+        """
+        ...
+
+    async def version(self) -> int:
+        """A number that grows with every acknowledged write; caches are keyed by it."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and release; further calls fail."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors; equal texts give equal vectors, alone or in a batch."""
+
+    @property
+    def name(self) -> str:
+        """Names the vector in the index and the cache; changes when the weights do."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """One row per text, in order; the empty text has a row too."""
+        ...
+
+    def calibrate(self, cosine: Vector) -> Vector:
+        """Cosines as 0–1 similarities: unrelated pairs below .3, true pairs about .8; monotonic."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Measures text the way one model family will.
+
+    `count("")` is 0. Joining two texts may count differently from their sum, so budgets are
+    checked on the joined bytes. `exact` is False for estimates, which then err upwards.
+    """
+
+    @property
+    def encoding(self) -> str:
+        """The key under which token counts of this kind are stored."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether `count` equals what the model will be charged."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of a bare text."""
+        ...
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of a whole prompt with roles, names and framing."""
+        ...
+
+    def prefix(self, text: str, limit: int) -> str:
+        """The longest prefix found that counts at most `limit`; never cuts inside a character."""
+        ...
+
+
+class Redactor(Protocol):
+    """Finds what must not be shown. It only finds: `pipeline.redact` replaces.
+
+    `rules` names the rule set; stored spans of another rule set are not trusted.
+    """
+
+    @property
+    def rules(self) -> str:
+        """Version of the rules that are switched on."""
+        ...
+
+    def scan(self, text: str, lang: str) -> Sequence[Span]:
+        """Sorted spans that do not overlap."""
+        ...
+
+
+class Reranker(Protocol):
+    """Scores texts against a query with a model that reads both."""
+
+    @property
+    def name(self) -> str:
+        """Names the signal it adds."""
+        ...
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """One score between 0 and 1 per text, in order."""
+        ...
+
+
+class ChatModel(Protocol):
+    """Answers messages. Vendor failures surface as `SourceError`."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, for ledgers and metrics."""
+        ...
+
+    async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """The whole answer."""
+        ...
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
+        """The answer in pieces, in order."""
+        ...
+
+
+class Secrets(Protocol):
+    """Known secret values by key. Used to mask them; expansion is for tools only."""
+
+    def known(self) -> Mapping[str, str]:
+        """Every key with its value."""
+        ...

@@ -1,0 +1,339 @@
+"""Frozen values shared by all layers: who asks, what is stored, what may enter a prompt."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+Scalar: TypeAlias = str | int | float | bool
+Vector: TypeAlias = npt.NDArray[np.float32]
+Matrix: TypeAlias = npt.NDArray[np.float32]
+Message: TypeAlias = dict[str, Any]
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+PUBLIC = "public"
+
+
+def content_hash(text: str) -> str:
+    """The SHA-256 of `text`, hex; lone surrogates are hashed as they stand."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """Who asks. Taken by every port and builder.
+
+    Scope.local()                                             # a single user
+    Scope(tenant="acme", user="anna", groups=("sales",))      # may read user:anna, group:sales, public
+    """
+
+    tenant: str
+    user: str
+    groups: tuple[str, ...] = ()
+
+    @classmethod
+    def local(cls) -> Scope:
+        """The only user of a store on their own machine."""
+        return cls(tenant="local", user="local")
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """The names under which a record's `acl` may admit this scope."""
+        return (f"user:{self.user}", *(f"group:{name}" for name in self.groups), PUBLIC)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """A stored thing: memory, article, page, block.
+
+    `acl` lists the principals that may read it (`user:anna`, `group:sales`, `public` for
+    everyone in the tenant); an empty one admits nobody. `session` and `position` order
+    records such as dialogue turns. `payload` holds the fields filters may name.
+    """
+
+    id: str
+    text: str
+    acl: tuple[str, ...]
+    title: str = ""
+    kind: str = "document"
+    lang: str = ""
+    source: str = ""
+    time: datetime | None = None
+    session: str = ""
+    position: int | None = None
+    payload: Mapping[str, Any] = NOTHING
+
+    @property
+    def hash(self) -> str:
+        """Content hash of the text, which citations carry."""
+        return content_hash(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of a text, found to be `label`."""
+
+    start: int
+    end: int
+    label: str
+    score: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Passage:
+    """A searchable piece of a record with everything computed once, at ingestion.
+
+    `start` and `end` are offsets in the record's text; `sentences` are offsets in it too.
+    """
+
+    start: int
+    end: int
+    sentences: tuple[tuple[int, int], ...]
+    tokens: Mapping[str, int]
+    simhash: int
+    terms: Mapping[int, float]
+    vectors: Mapping[str, Vector]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Prepared:
+    """A record ready to be written: its language, passages and redaction spans."""
+
+    record: Record
+    passages: tuple[Passage, ...]
+    redactions: tuple[Span, ...]
+    rules: str
+
+
+# --- filters -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """The field holds this value, or, for a list field, one of its items does."""
+
+    field: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The field holds one of these values."""
+
+    field: str
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """The field is a number or a time within these bounds; absent bounds do not bind."""
+
+    field: str
+    gte: float | datetime | None = None
+    gt: float | datetime | None = None
+    lte: float | datetime | None = None
+    lt: float | datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The field is a text that contains this piece, letter for letter."""
+
+    field: str
+    piece: str
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Every part holds; no parts always hold."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one part holds; no parts never hold."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold; a missing field therefore passes."""
+
+    part: Filter
+
+
+Filter: TypeAlias = Equals | AnyOf | Range | Contains | And | Or | Not
+
+
+class FieldType(StrEnum):
+    """What a filterable payload field holds; lists of these are allowed for KEYWORD."""
+
+    KEYWORD = "keyword"
+    NUMBER = "number"
+    TIME = "time"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collection:
+    """A named set of records and the payload fields that filters may use."""
+
+    name: str
+    fields: Mapping[str, FieldType] = NOTHING
+
+
+# --- search ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Query:
+    """What to look for in one collection.
+
+    `terms` are stemmed term ids for BM25; `vectors` are named dense queries. Each channel
+    returns its own best `k`; fusion happens above the index.
+    """
+
+    collection: str
+    terms: tuple[int, ...] = ()
+    vectors: Mapping[str, Vector] = NOTHING
+    where: Filter | None = None
+    k: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Hit:
+    """One passage found, with its raw scores per channel (`bm25`, or a vector's name)."""
+
+    record: Record
+    ordinal: int
+    passage: Passage
+    redactions: tuple[Span, ...]
+    rules: str
+    scores: Mapping[str, float]
+    ranks: Mapping[str, int]
+
+
+# --- candidates --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Citation:
+    """Where a piece of prompt came from, resolvable back to the stored record."""
+
+    collection: str
+    record_id: str
+    title: str
+    start: int
+    end: int
+    hash: str
+    page: int | None = None
+
+
+class Form(StrEnum):
+    """How much of a candidate a variant carries."""
+
+    FULL = "full"
+    EXTRACT = "extract"
+    TRUNCATED = "truncated"
+    TITLE = "title"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One way to show a candidate: its text, what it costs, what it is worth."""
+
+    form: Form
+    text: str
+    tokens: int
+    value: float
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A piece that may enter this prompt, with its signals and score.
+
+    `key` is what makes two candidates the same thing (usually the record id). Offsets in
+    `sentences` and `redactions` are relative to `text`.
+    """
+
+    id: str
+    key: str
+    text: str
+    section: str = "context"
+    title: str = ""
+    label: str = ""
+    kind: str = "document"
+    lang: str = ""
+    source: str = ""
+    time: datetime | None = None
+    score: float = 0.0
+    signals: Mapping[str, float] = NOTHING
+    sentences: tuple[tuple[int, int], ...] = ()
+    redactions: tuple[Span, ...] = ()
+    redacted: bool = False
+    tokens: Mapping[str, int] = NOTHING
+    simhash: int = 0
+    citation: Citation | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A named part of the prompt and its claim on the budget.
+
+    `floor` is a soft reservation, lent to others when unused; `cap` is never exceeded;
+    a `floor` of 0 with `enabled=False` leaves the section out.
+    """
+
+    name: str
+    floor: int = 0
+    cap: int | None = None
+    weight: float = 1.0
+    enabled: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """How many tokens a prompt may spend.
+
+    Budget(total=8_000)                    # sections share by relevance
+    Budget(total=8_000, reserve=1_000)     # keep room for the answer
+    """
+
+    total: int
+    reserve: int = 0
+    sections: tuple[Section, ...] = ()
+
+    @property
+    def available(self) -> int:
+        """What the prompt itself may spend."""
+        return self.total - self.reserve
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltContext:
+    """A finished prompt: its messages, what it cost, where it came from, and why."""
+
+    build_id: str
+    messages: tuple[Message, ...]
+    text: str
+    tokens: int
+    token_counts: Mapping[str, int]
+    citations: tuple[Citation, ...]
+    encoding: str
+    exact: bool
+    timings: Mapping[str, float] = field(default=NOTHING, compare=False)
+
+
+TruncationName: TypeAlias = Literal["keep_start", "keep_end", "extractive", "summarize"]
