@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from contexture.errors import BrokenPromise
-from contexture.types import NOTHING, Candidate, Form
+from contexture.types import Candidate, Form
 
 
 class State(StrEnum):
@@ -43,7 +43,7 @@ class Entry:
     reason: Reason
     tokens: int
     score: float
-    signals: Mapping[str, float] = NOTHING
+    signals: Mapping[str, float] = field(default_factory=dict[str, float])
     form: Form | None = None
     of: str | None = None
     note: str = ""

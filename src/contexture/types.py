@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,7 +18,6 @@ Vector: TypeAlias = npt.NDArray[np.float32]
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Message: TypeAlias = dict[str, Any]
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 PUBLIC = "public"
 
 
@@ -70,7 +68,7 @@ class Record:
     time: datetime | None = None
     session: str = ""
     position: int | None = None
-    payload: Mapping[str, Any] = NOTHING
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def hash(self) -> str:
@@ -190,7 +188,7 @@ class Collection:
     """A named set of records and the payload fields that filters may use."""
 
     name: str
-    fields: Mapping[str, FieldType] = NOTHING
+    fields: Mapping[str, FieldType] = field(default_factory=dict[str, FieldType])
 
 
 # --- search ------------------------------------------------------------------------------
@@ -206,7 +204,7 @@ class Query:
 
     collection: str
     terms: tuple[int, ...] = ()
-    vectors: Mapping[str, Vector] = NOTHING
+    vectors: Mapping[str, Vector] = field(default_factory=dict[str, Vector])
     where: Filter | None = None
     k: int = 100
 
@@ -279,11 +277,11 @@ class Candidate:
     source: str = ""
     time: datetime | None = None
     score: float = 0.0
-    signals: Mapping[str, float] = NOTHING
+    signals: Mapping[str, float] = field(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()
     redactions: tuple[Span, ...] = ()
     redacted: bool = False
-    tokens: Mapping[str, int] = NOTHING
+    tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     simhash: int = 0
     citation: Citation | None = None
 
@@ -333,7 +331,7 @@ class BuiltContext:
     citations: tuple[Citation, ...]
     encoding: str
     exact: bool
-    timings: Mapping[str, float] = field(default=NOTHING, compare=False)
+    timings: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
 
 
 TruncationName: TypeAlias = Literal["keep_start", "keep_end", "extractive", "summarize"]
