@@ -263,7 +263,8 @@ class Candidate:
     """A piece that may enter this prompt, with its signals and score.
 
     `key` is what makes two candidates the same thing (usually the record id). Offsets in
-    `sentences` and `redactions` are relative to `text`.
+    `sentences` and `redactions` are relative to `text`. `redactions` is None when the text
+    has not been scanned by the rules in force; `redacted` is True once they are applied.
     """
 
     id: str
@@ -279,7 +280,7 @@ class Candidate:
     score: float = 0.0
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()
-    redactions: tuple[Span, ...] = ()
+    redactions: tuple[Span, ...] | None = None
     redacted: bool = False
     tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     simhash: int = 0
