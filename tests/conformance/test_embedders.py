@@ -1,0 +1,29 @@
+"""The shipped embedder contract, run over the embedders that need no extra."""
+
+from __future__ import annotations
+
+import pytest
+
+from contexture.adapters.embedders.minilm import MiniLM
+from contexture.adapters.embedders.use import MultilingualUSE
+from contexture.testing.embedders import EmbedderConformance
+
+
+class TestMiniLM(EmbedderConformance):
+    """The English embedder keeps the contract."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def embedder(cls) -> MiniLM:
+        """One model for all checks."""
+        return MiniLM()
+
+
+class TestMultilingualUSE(EmbedderConformance):
+    """The multilingual embedder keeps the contract."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def embedder(cls) -> MultilingualUSE:
+        """One model for all checks."""
+        return MultilingualUSE()
