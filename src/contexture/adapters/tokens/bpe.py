@@ -1,0 +1,101 @@
+"""Exact token counts for the byte-pair encodings of OpenAI's models, offline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from contexture.adapters.tokens.framing import framed
+from contexture.types import Message
+
+ENCODINGS = ("cl100k_base", "o200k_base")
+
+# Ordinary prose needs fewer characters per token than this, so one window is usually enough.
+CHARACTERS_PER_TOKEN = 6
+
+
+class BytePairCounter:
+    """Counts as the model does; text that spells a special token is counted as ordinary text.
+
+    Lone surrogates count as the replacement character that a request would carry. The ranks,
+    which ship inside the `rs_bpe` wheel, are read on first use.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+
+    @property
+    def encoding(self) -> str:
+        """The name of the byte-pair encoding."""
+        return self._encoding
+
+    @property
+    def exact(self) -> bool:
+        """Always true."""
+        return True
+
+    def count(self, text: str) -> int:
+        """Tokens of a bare text."""
+        bpe = _ranks(self._encoding)
+        try:
+            return bpe.count(text)
+        except UnicodeEncodeError:
+            return bpe.count(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of a chat with its roles, names and framing."""
+        return framed(messages, self.count)
+
+    def prefix(self, text: str, limit: int) -> str:
+        """The prefix that counts at most `limit` and cannot be extended by one character.
+
+        Time grows with `limit`, not with the text.
+        """
+        if limit <= 0:
+            return ""
+        window = self._window(text, limit)
+        return window if self.count(window) <= limit else self._cut(window, limit)
+
+    def _window(self, text: str, limit: int) -> str:
+        """The whole text, or a beginning of it that counts more than `limit`."""
+        size = limit * CHARACTERS_PER_TOKEN
+        while size < len(text) and self.count(text[:size]) <= limit:
+            size *= 2
+        return text[:size]
+
+    def _cut(self, window: str, limit: int) -> str:
+        # A token boundary is nearly always right. Where the cut changes how the last word splits, step to it.
+        end = self._boundary(window, limit)
+        while self.count(window[:end]) > limit:
+            end -= 1
+        while self.count(window[: end + 1]) <= limit:
+            end += 1
+        return window[:end]
+
+    def _boundary(self, window: str, limit: int) -> int:
+        bpe = _ranks(self._encoding)
+        tokens = bpe.encode(_without_surrogates(window))
+        for kept in range(limit, 0, -1):
+            text = bpe.decode(tokens[:kept])
+            if text is not None:
+                return min(len(text), len(window) - 1)
+        return 0
+
+
+class _Ranks(Protocol):
+    def count(self, text: str) -> int: ...
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, tokens: list[int]) -> str | None: ...
+
+
+@cache
+def _ranks(encoding: str) -> _Ranks:
+    library: Any = import_module("rs_bpe.bpe").openai
+    return cast("_Ranks", getattr(library, encoding)())
+
+
+def _without_surrogates(text: str) -> str:
+    """Each lone surrogate becomes one replacement character, so offsets stay."""
+    return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
