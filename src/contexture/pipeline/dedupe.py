@@ -1,0 +1,114 @@
+"""The same thing is shown once: one candidate per key, and one of texts that nearly coincide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from contexture.ledger import Reason, Trace
+from contexture.pipeline.rank import ranked
+from contexture.text.simhash import shingles, simhash
+from contexture.types import Candidate
+
+_BITS = 64
+_SPREADS = 3.0  # standard deviations of slack: about one true pair in a thousand is missed
+_BLOCK = 512  # rows compared at once; bounds memory, not the result
+
+
+def by_key(candidates: Iterable[Candidate], trace: Trace) -> list[Candidate]:
+    """The best-scored candidate of every key, ties by id, in the order given.
+
+    The others are dropped as duplicates of it. One id given twice is one candidate: the better
+    copy stays, and the ledger has one entry for it.
+    """
+    given = list(candidates)
+    best: dict[str, Candidate] = {}
+    judged: set[str] = set()
+    for candidate in ranked(given):
+        winner = best.setdefault(candidate.key, candidate)
+        if candidate.id not in judged and winner is not candidate:
+            trace.drop(candidate, Reason.DUPLICATE, of=winner.id)
+        judged.add(candidate.id)
+    winners = {id(candidate) for candidate in best.values()}
+    return [candidate for candidate in given if id(candidate) in winners]
+
+
+def near_duplicates(candidates: Sequence[Candidate], trace: Trace, *, threshold: float = 0.85) -> list[Candidate]:
+    """Those that do not nearly repeat a better-ranked one that stays, in the order given.
+
+    Two texts nearly coincide when the Jaccard similarity of their three-word shingles reaches
+    `threshold`. Only pairs whose 64-bit hashes are within `reach(threshold)` bits are compared;
+    identical texts are always caught, whatever their hashes.
+    """
+    order = ranked(candidates)
+    close = _close(order, reach(threshold))
+    first: dict[str, int] = {}
+    sets: dict[int, frozenset[int]] = {}
+    dropped: set[int] = set()
+    for at, candidate in enumerate(order):
+        twin = first.setdefault(candidate.text, at)
+        if twin != at:
+            reason, of = Reason.DUPLICATE, twin
+        else:
+            reason, of = Reason.NEAR_DUPLICATE, _match(at, close.get(at, ()), dropped, order, sets, threshold)
+        if of is not None:
+            trace.drop(candidate, reason, of=order[of].id)
+            dropped.add(at)
+    gone = {id(order[at]) for at in dropped}
+    return [candidate for candidate in candidates if id(candidate) not in gone]
+
+
+def jaccard(left: frozenset[int], right: frozenset[int]) -> float:
+    """Shared shingles over all shingles; 0 when there are none."""
+    union = len(left | right)
+    return len(left & right) / union if union else 0.0
+
+
+def reach(threshold: float) -> int:
+    """How many bits the hashes of two texts may differ when their Jaccard similarity is `threshold`.
+
+    Similarity J of equally long texts is a cosine of 2J/(1+J) between their votes; each bit then
+    differs with the probability angle/pi. The mean plus three standard deviations is allowed.
+    """
+    chance = math.acos(min(1.0, max(-1.0, 2 * threshold / (1 + threshold)))) / math.pi
+    return min(_BITS, math.ceil(_BITS * chance + _SPREADS * math.sqrt(_BITS * chance * (1 - chance))))
+
+
+def _match(
+    at: int,
+    better: Sequence[int],
+    dropped: set[int],
+    order: Sequence[Candidate],
+    sets: dict[int, frozenset[int]],
+    threshold: float,
+) -> int | None:
+    """The best-ranked kept candidate that the one `at` nearly repeats."""
+    for other in better:
+        if other in dropped:
+            continue
+        for each in (other, at):
+            if each not in sets:
+                sets[each] = shingles(order[each].text)
+        if jaccard(sets[other], sets[at]) >= threshold:
+            return other
+    return None
+
+
+def _close(order: Sequence[Candidate], bits: int) -> dict[int, list[int]]:
+    """For each position, the better positions whose hashes are at most `bits` apart."""
+    hashes = np.array([candidate.simhash or simhash(candidate.text) for candidate in order], dtype=np.uint64)
+    found: dict[int, list[int]] = {}
+    for start in range(0, len(order), _BLOCK):
+        for worse, better in _pairs(hashes, start, bits):
+            found.setdefault(worse, []).append(better)
+    return found
+
+
+def _pairs(hashes: npt.NDArray[np.uint64], start: int, bits: int) -> Iterable[tuple[int, int]]:
+    rows = hashes[start : start + _BLOCK]
+    near = np.bitwise_count(rows[:, None] ^ hashes[: start + len(rows)]) <= bits
+    worse, better = np.nonzero(np.tril(near, k=start - 1))
+    return zip((worse + start).tolist(), better.tolist(), strict=True)

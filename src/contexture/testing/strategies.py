@@ -1,0 +1,158 @@
+"""Hypothesis strategies for the values of this package, for our tests and for those of adapter authors."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import strategies as st
+
+from contexture.pipeline.pack import Item, Option
+from contexture.types import (
+    PUBLIC,
+    And,
+    AnyOf,
+    Candidate,
+    Contains,
+    Equals,
+    Filter,
+    Not,
+    Or,
+    Range,
+    Record,
+    Scope,
+    Section,
+)
+
+TENANTS = ("acme", "globex")
+USERS = ("anna", "boris")
+GROUPS = ("sales", "staff")
+SOURCES = ("wire", "blog", "desk")
+FIELDS = ("source", "lang", "tags")
+_WORDS = ("budget", "token", "prompt", "river", "stone", "бюджет", "река", "камень", "the", "и")
+_PRINCIPALS = (*(f"user:{name}" for name in USERS), *(f"group:{name}" for name in GROUPS), PUBLIC)
+
+
+def times() -> st.SearchStrategy[datetime]:
+    """Times with a zone, around the present."""
+    return st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
+
+
+def scores() -> st.SearchStrategy[float]:
+    """Scores as rankers give them; ties are likely."""
+    return st.one_of(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.floats(0, 1))
+
+
+def prose() -> st.SearchStrategy[str]:
+    """Short texts of English and Russian words, with repeats likely."""
+    return st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join)
+
+
+def scopes() -> st.SearchStrategy[Scope]:
+    """Users of a few tenants and groups."""
+    groups = st.lists(st.sampled_from(GROUPS), unique=True).map(tuple)
+    return st.builds(Scope, tenant=st.sampled_from(TENANTS), user=st.sampled_from(USERS), groups=groups)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    """A record with a payload that `filters` may or may not match."""
+    return Record(
+        id=draw(st.uuids()).hex,
+        text=draw(prose()),
+        acl=tuple(draw(st.lists(st.sampled_from(_PRINCIPALS), unique=True, max_size=3))),
+        title=draw(prose()),
+        lang=draw(st.sampled_from(("en", "ru", ""))),
+        source=draw(st.sampled_from(SOURCES)),
+        time=draw(st.none() | times()),
+        payload=draw(payloads()),
+    )
+
+
+def payloads() -> st.SearchStrategy[dict[str, object]]:
+    """Fields of every type that filters know, each of which may be missing."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "tags": st.lists(st.sampled_from(_WORDS), unique=True, max_size=3),
+            "rating": st.integers(0, 5) | st.floats(0, 5),
+            "pinned": st.booleans(),
+        },
+    )
+
+
+def record_lists(max_size: int = 12) -> st.SearchStrategy[list[Record]]:
+    """Records with different ids."""
+    return st.lists(records(), max_size=max_size, unique_by=lambda record: record.id)
+
+
+def filters(max_leaves: int = 8) -> st.SearchStrategy[Filter]:
+    """Filter trees over `source`, `lang`, `tags`, `rating`, `pinned` and `time`."""
+    return st.recursive(_leaves(), _branches, max_leaves=max_leaves)
+
+
+def _leaves() -> st.SearchStrategy[Filter]:
+    words = st.sampled_from((*SOURCES, "en", "ru", *_WORDS))
+    fields = st.sampled_from(FIELDS)
+    return st.one_of(
+        st.builds(Equals, fields, words),
+        st.builds(Equals, st.just("pinned"), st.booleans()),
+        st.builds(AnyOf, fields, st.lists(words, max_size=3).map(tuple)),
+        st.builds(Range, field=st.just("rating"), gte=_bounds(), lt=_bounds()),
+        st.builds(Range, field=st.just("time"), gt=st.none() | times(), lte=st.none() | times()),
+        st.builds(Contains, st.just("source"), st.text("wirebloge", max_size=3)),
+    )
+
+
+def _bounds() -> st.SearchStrategy[float | None]:
+    return st.none() | st.floats(0, 5)
+
+
+def _branches(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
+    several = st.lists(parts, max_size=3).map(tuple)
+    return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, parts))
+
+
+@st.composite
+def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
+    """Candidates with different ids, where equal keys, scores and texts are likely."""
+    ids = draw(st.lists(st.integers(0, 99), unique=True, max_size=max_size))
+    return [
+        Candidate(
+            id=f"c{number:02}",
+            key=draw(st.sampled_from(("k1", "k2", "k3", f"k-{number}"))),
+            text=draw(prose()),
+            score=draw(scores()),
+            time=draw(st.none() | times()),
+        )
+        for number in ids
+    ]
+
+
+def options() -> st.SearchStrategy[Option]:
+    """Forms that cost little, nothing or far too much, and are worth anything from nothing up."""
+    tokens = st.integers(0, 30) | st.sampled_from((0, 1, 10, 10**9))
+    value = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 10)
+    return st.builds(Option, tokens, value)
+
+
+@st.composite
+def item_lists(draw: st.DrawFn, max_size: int = 6, sections: tuple[str, ...] = ("context",)) -> list[Item]:
+    """Items with up to three forms each, small enough for trying every choice."""
+    count = draw(st.integers(0, max_size))
+    forms = st.lists(options(), max_size=3).map(tuple)
+    return [Item(f"i{at}", draw(forms), draw(st.sampled_from(sections))) for at in range(count)]
+
+
+@st.composite
+def section_lists(draw: st.DrawFn, names: tuple[str, ...] = ("focus", "semantic", "activity")) -> list[Section]:
+    """Sections with and without floors, caps and weights, some of them switched off."""
+    return [
+        Section(
+            name=name,
+            floor=draw(st.integers(0, 60)),
+            cap=draw(st.none() | st.integers(0, 80)),
+            weight=draw(st.sampled_from((0.0, 0.5, 1.0, 3.0))),
+            enabled=draw(st.booleans() | st.just(True)),
+        )
+        for name in names
+    ]

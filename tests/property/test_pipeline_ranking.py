@@ -1,0 +1,159 @@
+"""Promises of fusing, scoring, ranking and deduplicating."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contexture.ledger import Reason, State, Trace
+from contexture.pipeline.dedupe import by_key, jaccard, near_duplicates, reach
+from contexture.pipeline.fuse import blend, fuse_scores, minmax, rrf
+from contexture.pipeline.rank import above, ranked, top_k
+from contexture.pipeline.score import composite, linear_decay, recency, structural
+from contexture.testing.strategies import candidate_lists, scores, times
+from contexture.text.simhash import distance, shingles, simhash
+
+NAMES = st.sampled_from("abcdefgh")
+RANKINGS = st.lists(st.lists(NAMES, unique=True), max_size=4)
+SIGNALS = st.dictionaries(NAMES, st.floats(0, 1))
+
+
+@given(rankings=RANKINGS, seed=st.randoms(use_true_random=False))
+def test_fusion_does_not_depend_on_the_order_of_rankings(rankings, seed):
+    """The same rankings in another order fuse to the same scores in the same order."""
+    shuffled = seed.sample(rankings, len(rankings))
+
+    assert list(rrf(rankings).items()) == list(rrf(shuffled).items())
+
+
+@given(rankings=RANKINGS)
+def test_fused_order_is_by_score_then_id(rankings):
+    """A fused result is sorted by falling score, and equal scores by id."""
+    fused = rrf(rankings)
+
+    assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
+    assert {name for ranking in rankings for name in ranking} == set(fused)
+
+
+@given(values=st.lists(st.floats(-1e9, 1e9), min_size=1))
+def test_minmax_keeps_order_and_range(values):
+    """Scaled values lie between 0 and 1 and are ordered like the originals."""
+    scaled = minmax(values)
+
+    assert all(0 <= value <= 1 for value in scaled)
+    assert all((a <= b) <= (x <= y) for (a, x), (b, y) in combinations(zip(values, scaled, strict=True), 2))
+
+
+@given(signals=SIGNALS, weights=st.dictionaries(NAMES, st.floats(0.01, 1)))
+def test_a_blend_lies_within_its_signals(signals, weights):
+    """A weighted mean never leaves the range of the signals it blends."""
+    blended = blend(signals, weights)
+    named = [signals.get(name, 0.0) for name in weights] or [0.0]
+
+    assert min(named) - 1e-9 <= blended <= max(named) + 1e-9
+
+
+@given(lexical=st.dictionaries(NAMES, st.floats(0, 40)), semantic=SIGNALS, weight=st.floats(0, 1))
+def test_score_fusion_is_sorted_and_complete(lexical, semantic, weight):
+    """Every id of any channel gets a score from 0 to 1, in fused order."""
+    fused = fuse_scores({"bm25": lexical, "dense": semantic}, {"bm25": weight, "dense": 1 - weight})
+
+    assert set(lexical) | set(semantic) == set(fused)
+    assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
+    assert all(-1e-9 <= score <= 1 + 1e-9 for score in fused.values())
+
+
+@given(earlier=times(), later=times(), now=times())
+def test_decay_never_rises_with_age(earlier, later, now):
+    """The older of two times never decays less, by either rule, and both stay within 0 and 1."""
+    earlier, later = sorted((earlier, later))
+
+    for decay in (recency, linear_decay):
+        assert 0 <= decay(earlier, now) <= decay(later, now) <= 1
+
+
+@given(time=times())
+def test_a_time_without_zone_is_utc(time):
+    """Naive times are read as UTC."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert recency(time, now) == recency(time.replace(tzinfo=None), now)
+
+
+@given(distance=st.integers(0, 100))
+def test_structural_distance_stays_in_range(distance):
+    """Structural closeness is 1 at the focus, falls with distance and stops at 0."""
+    assert 0 <= structural(distance + 1) <= structural(distance) <= structural(0) == 1
+
+
+@given(signals=SIGNALS, weights=SIGNALS)
+def test_parts_add_up_to_the_score(signals, weights):
+    """The parts that a ledger shows sum to the composite score, one per weight."""
+    scored = composite(signals, weights)
+
+    assert abs(sum(scored.parts.values()) - scored.score) < 1e-9
+    assert set(weights) == set(scored.parts)
+
+
+@given(candidates=candidate_lists(), k=st.integers(-1, 15))
+def test_top_k_judges_exactly_the_rest(candidates, k):
+    """What `top_k` keeps and what it drops add up, and nothing dropped outranks what is kept."""
+    trace = Trace()
+    kept = top_k(candidates, k, trace)
+    ledger = trace.finish(())
+
+    assert ranked(candidates)[: max(0, k)] == kept
+    assert {c.id for c in candidates} == {c.id for c in kept} | {entry.id for entry in ledger.entries}
+    assert len(candidates) == len(kept) + ledger.count(State.DROPPED)
+
+
+@given(candidates=candidate_lists(), floor=scores())
+def test_the_floor_itself_passes(candidates, floor):
+    """Exactly the candidates that score less than the floor are dropped, with that reason."""
+    trace = Trace()
+    kept = above(candidates, floor, trace)
+
+    assert [c for c in ranked(candidates) if c.score >= floor] == kept
+    assert {c.id for c in candidates if c.score < floor} == {e.id for e in trace.finish(()).entries}
+
+
+@given(candidates=candidate_lists())
+def test_one_candidate_stays_per_key(candidates):
+    """Each key keeps its best candidate, ties by id, and every loser names its winner."""
+    trace = Trace()
+    kept = by_key(candidates, trace)
+    winners = {candidate.key: candidate for candidate in kept}
+
+    assert {candidate.key for candidate in candidates} == set(winners)
+    assert all(ranked(c for c in candidates if c.key == key)[0] is best for key, best in winners.items())
+    losers = {entry.id: entry.of for entry in trace.finish(()).entries}
+    assert {c.id: winners[c.key].id for c in candidates if c not in kept} == losers
+
+
+@given(candidates=candidate_lists(), threshold=st.sampled_from((0.5, 0.85, 1.0)))
+def test_no_two_kept_texts_nearly_coincide(candidates, threshold):
+    """No kept pair passes both the hash filter and the Jaccard threshold, and no text is kept twice."""
+    kept = near_duplicates(candidates, Trace(), threshold=threshold)
+
+    for left, right in combinations(kept, 2):
+        close = distance(simhash(left.text), simhash(right.text)) <= reach(threshold)
+        assert left.text != right.text
+        assert not (close and jaccard(shingles(left.text), shingles(right.text)) >= threshold)
+
+
+@given(candidates=candidate_lists(), threshold=st.sampled_from((0.5, 0.85)))
+def test_a_dropped_text_repeats_a_better_kept_one(candidates, threshold):
+    """Each near duplicate names a kept candidate that outranks it and that it really resembles."""
+    trace = Trace()
+    kept = {candidate.id: candidate for candidate in near_duplicates(candidates, trace, threshold=threshold)}
+    order = [candidate.id for candidate in ranked(candidates)]
+    given_by_id = {candidate.id: candidate for candidate in candidates}
+
+    for entry in trace.finish(c for c in candidates if c.id not in kept).entries:
+        loser, winner = given_by_id[entry.id], kept[entry.of]
+        assert order.index(winner.id) < order.index(loser.id)
+        similarity = jaccard(shingles(loser.text), shingles(winner.text))
+        assert loser.text == winner.text if entry.reason is Reason.DUPLICATE else similarity >= threshold
