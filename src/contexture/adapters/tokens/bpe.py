@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -14,6 +15,8 @@ ENCODINGS = ("cl100k_base", "o200k_base")
 
 # Ordinary prose needs fewer characters per token than this, so one window is usually enough.
 CHARACTERS_PER_TOKEN = 6
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BytePairCounter:
@@ -42,7 +45,7 @@ class BytePairCounter:
         try:
             return bpe.count(text)
         except UnicodeEncodeError:
-            return bpe.count(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            return bpe.count(_carried(text))
 
     def count_messages(self, messages: Sequence[Message]) -> int:
         """Tokens of a chat with its roles, names and framing."""
@@ -55,28 +58,32 @@ class BytePairCounter:
         """
         if limit <= 0:
             return ""
-        window = self._window(text, limit)
-        return window if self.count(window) <= limit else self._cut(window, limit)
-
-    def _window(self, text: str, limit: int) -> str:
-        """The whole text, or a beginning of it that counts more than `limit`."""
         size = limit * CHARACTERS_PER_TOKEN
-        while size < len(text) and self.count(text[:size]) <= limit:
+        while self._fits(text[:size], limit):
+            if size >= len(text):
+                return text
             size *= 2
-        return text[:size]
+        return self._cut(text[:size], limit)
+
+    def _fits(self, text: str, limit: int) -> bool:
+        bpe = _ranks(self._encoding)
+        try:
+            return bpe.count_till_limit(text, limit) is not None
+        except UnicodeEncodeError:
+            return bpe.count(_carried(text)) <= limit
 
     def _cut(self, window: str, limit: int) -> str:
         # A token boundary is nearly always right. Where the cut changes how the last word splits, step to it.
         end = self._boundary(window, limit)
-        while self.count(window[:end]) > limit:
+        while not self._fits(window[:end], limit):
             end -= 1
-        while self.count(window[: end + 1]) <= limit:
+        while self._fits(window[: end + 1], limit):
             end += 1
         return window[:end]
 
     def _boundary(self, window: str, limit: int) -> int:
         bpe = _ranks(self._encoding)
-        tokens = bpe.encode(_without_surrogates(window))
+        tokens = bpe.encode(LONE_SURROGATE.sub("\ufffd", window))
         for kept in range(limit, 0, -1):
             text = bpe.decode(tokens[:kept])
             if text is not None:
@@ -86,6 +93,7 @@ class BytePairCounter:
 
 class _Ranks(Protocol):
     def count(self, text: str) -> int: ...
+    def count_till_limit(self, text: str, limit: int) -> int | None: ...
     def encode(self, text: str) -> list[int]: ...
     def decode(self, tokens: list[int]) -> str | None: ...
 
@@ -96,6 +104,6 @@ def _ranks(encoding: str) -> _Ranks:
     return cast("_Ranks", getattr(library, encoding)())
 
 
-def _without_surrogates(text: str) -> str:
-    """Each lone surrogate becomes one replacement character, so offsets stay."""
-    return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+def _carried(text: str) -> str:
+    """The text as a request can carry it: surrogates joined in pairs, or replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

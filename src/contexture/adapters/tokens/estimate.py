@@ -14,6 +14,8 @@ from contexture.types import Message
 
 BEYOND_GREEK_AND_CYRILLIC = re.compile("[\u0590-\U0010ffff]")
 
+PROPORTIONAL_STEPS = 6
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Margin:
@@ -68,16 +70,31 @@ class EstimatedCounter:
         return framed(messages, self.count)
 
     def prefix(self, text: str, limit: int) -> str:
-        """A prefix that counts at most `limit`, found by halving."""
+        """A prefix that counts at most `limit`, and exactly `limit` where such a one is met."""
+        if limit <= 0:
+            return ""
         # An estimate is never below its base, so the answer lies within the base's prefix.
         window = self._base.prefix(text, limit)
-        if self.count(window) <= limit:
+        total = self.count(window)
+        if total <= limit:
             return window
+        return window[: self._cut(window, limit, len(window) * limit // total)]
+
+    def _cut(self, window: str, limit: int, guess: int) -> int:
         fits, over = 0, len(window)
-        while over - fits > 1:
-            middle = (fits + over) // 2
-            fits, over = (middle, over) if self.count(window[:middle]) <= limit else (fits, middle)
-        return window[:fits]
+        used = steps = 0
+        while over - fits > 1 and used < limit:
+            middle = min(max(guess, fits + 1), over - 1)
+            count = self.count(window[:middle])
+            if count <= limit:
+                fits, used = middle, count
+            else:
+                over = middle
+            # Tokens are spread evenly enough to step by proportion; halving ends it where they are not.
+            steps += 1
+            stride = middle * limit // count
+            guess = stride if steps < PROPORTIONAL_STEPS and fits < stride < over else (fits + over) // 2
+        return fits
 
     def _with_margin(self, tokens: int, wide: str) -> int:
         margin = self._margin
