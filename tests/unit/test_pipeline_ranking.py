@@ -1,0 +1,135 @@
+"""Fusion, ranking and deduplication by example."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from contexture.ledger import Reason, State, Trace
+from contexture.pipeline.dedupe import by_key, near_duplicates, reach
+from contexture.pipeline.fuse import blend, fuse_scores, minmax, rrf
+from contexture.pipeline.rank import above, top_k
+from contexture.text.simhash import simhash
+from contexture.types import Candidate
+
+PARAGRAPH = (
+    "The city council met on Monday to discuss the new budget for roads and schools. After three hours of debate the "
+    "members agreed to raise spending on public transport, and to leave the property tax as it stands this year. "
+    "A second reading is planned for the autumn, when the final numbers from the treasury are known to everyone."
+)
+
+
+def candidate(name, score=0.5, **rest):
+    """A candidate that is its own key."""
+    return Candidate(**{"id": name, "key": name, "text": f"text of {name}", "score": score, **rest})
+
+
+def test_rrf_adds_reciprocal_ranks():
+    """An id gets weight / (k + rank) from each ranking that has it."""
+    fused = rrf([["a", "b"], ["b"]], k=60, weights=[1.0, 2.0])
+
+    assert {"b": pytest.approx(1 / 62 + 2 / 61), "a": pytest.approx(1 / 61)} == fused
+
+
+def test_rrf_counts_a_repeated_id_once():
+    """A ranking that repeats an id gives it its best rank only."""
+    assert rrf([["a", "b"]]) == rrf([["a", "b", "a"]])
+
+
+def test_rrf_wants_one_weight_per_ranking():
+    """Weights that do not match the rankings are refused."""
+    with pytest.raises(ValueError, match="shorter"):
+        rrf([["a"], ["b"]], weights=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("values", "scaled"), [([], []), ([3.0, 3.0], [1.0, 1.0]), ([0.0], [0.0]), ([2.0, 4.0, 3.0], [0.0, 1.0, 0.5])]
+)
+def test_minmax_of_equal_values(values, scaled):
+    """Equal values say that something was found, or that nothing was."""
+    assert scaled == minmax(values)
+
+
+def test_blend_without_weight_is_zero():
+    """No weights, or weights of 0, blend to 0."""
+    assert (0.0, 0.0) == (blend({"a": 1.0}, {}), blend({"a": 1.0}, {"a": 0.0}))
+
+
+def test_score_fusion_lets_a_strong_cosine_beat_a_weak_first_place():
+    """Unlike rank fusion, a narrow lexical win does not outweigh a wide semantic one."""
+    lexical = {"a": 9.1, "b": 9.0, "c": 1.0}
+    fused = fuse_scores({"bm25": lexical, "dense": {"b": 0.8, "a": 0.2}}, {"bm25": 0.35, "dense": 0.65})
+
+    assert ["b", "a", "c"] == list(fused)
+
+
+def test_cuts_say_why():
+    """The ledger tells a candidate beyond the limit from one below the floor."""
+    trace = Trace()
+    kept = top_k(above([candidate("a", 0.9), candidate("b", 0.2), candidate("c", 0.8)], 0.5, trace), 1, trace)
+    ledger = trace.finish(())
+
+    assert ["a"] == [c.id for c in kept]
+    assert {"b": Reason.BELOW_FLOOR, "c": Reason.BEYOND_TOP_K} == {e.id: e.reason for e in ledger.entries}
+    assert "rank 2, limit 1" == ledger.find("c").note
+
+
+def test_one_id_from_two_sources_is_one_candidate():
+    """The better copy of an id stays, and the ledger is free to judge it once."""
+    trace = Trace()
+    kept = by_key([candidate("a", 0.2), candidate("a", 0.7)], trace)
+
+    assert [0.7] == [c.score for c in kept]
+    assert 0 == trace.finish(()).count(State.DROPPED)
+
+
+def test_a_lightly_edited_copy_is_a_near_duplicate():
+    """A long text with one changed word repeats the better-ranked original; the order given stays."""
+    trace = Trace()
+    edited = candidate("edited", 0.4, text=PARAGRAPH.replace("Monday", "Tuesday"))
+    given = [edited, candidate("other", 0.1), candidate("original", 0.9, text=PARAGRAPH)]
+    kept = near_duplicates(given, trace)
+
+    assert ["other", "original"] == [c.id for c in kept]
+    assert (Reason.NEAR_DUPLICATE, "original") == (trace.finish(()).entries[0].reason, trace.finish(()).entries[0].of)
+
+
+def test_stored_hashes_are_trusted_but_identical_texts_need_none():
+    """A wrong stored hash hides a near duplicate, never an exact copy."""
+    far = simhash(PARAGRAPH) ^ (2**64 - 1)
+    exact = near_duplicates([candidate("a", 0.9, text=PARAGRAPH), candidate("b", text=PARAGRAPH, simhash=far)], Trace())
+    edited = candidate("b", text=PARAGRAPH.replace("Monday", "Tuesday"), simhash=far)
+    near = near_duplicates([candidate("a", 0.9, text=PARAGRAPH), edited], Trace())
+
+    assert (1, 2) == (len(exact), len(near))
+
+
+def test_duplicates_are_found_across_blocks():
+    """More candidates than are compared at once are still all compared."""
+    others = [candidate(f"{at:04}", 0.9, text=f"word{at} only{at} here{at} now{at}") for at in range(600)]
+    edited = candidate("z", 0.1, text=PARAGRAPH.replace("Monday", "Tuesday"))
+    kept = near_duplicates([candidate("a", 1.0, text=PARAGRAPH), *others, edited], Trace())
+
+    assert 601 == len(kept)
+    assert "z" not in {c.id for c in kept}
+
+
+def test_the_hash_filter_rarely_hides_a_true_pair():
+    """Of paragraphs with a few words changed that reach the threshold, the filter passes nearly all."""
+    random = np.random.default_rng(7)
+    words = PARAGRAPH.split() * 3
+    missed = 0
+    for _ in range(200):
+        changed = list(words)
+        for at in random.integers(0, len(words), size=3):
+            changed[at] = f"changed{at}"
+        pair = [candidate("a", 0.9, text=" ".join(words)), candidate("b", text=" ".join(changed))]
+        missed += len(near_duplicates(pair, Trace(), threshold=0.85)) - 1
+
+    assert missed <= 4
+
+
+def test_the_reach_of_the_hash_filter():
+    """Only equal hashes pass for identity, and everything does when nothing need be shared."""
+    assert (0, 64) == (reach(1.0), max(reach(0.0), 64))
+    assert reach(0.85) < reach(0.5)
