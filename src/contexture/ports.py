@@ -86,7 +86,7 @@ class Embedder(Protocol):
         ...
 
     def calibrate(self, cosine: Vector) -> Vector:
-        """Cosines as 0–1 similarities: unrelated pairs below .3, true pairs about .8; monotonic."""
+        """Cosines as similarities from 0 to 1: unrelated pairs below .3, true pairs about .8; monotonic."""
         ...
 
 

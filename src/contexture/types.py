@@ -90,12 +90,14 @@ class Span:
 class Passage:
     """A searchable piece of a record with everything computed once, at ingestion.
 
-    `start` and `end` are offsets in the record's text; `sentences` are offsets in it too.
+    `start` and `end` are offsets in the record's text; `sentences` and `redactions` are offsets
+    in the passage itself. `terms` are BM25 weights without IDF, which depends on who asks.
     """
 
     start: int
     end: int
     sentences: tuple[tuple[int, int], ...]
+    redactions: tuple[Span, ...]
     tokens: Mapping[str, int]
     simhash: int
     terms: Mapping[int, float]
@@ -104,11 +106,12 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Prepared:
-    """A record ready to be written: its language, passages and redaction spans."""
+    """A record ready to be written; `rules` names the rule set that found its redactions."""
 
     record: Record
     passages: tuple[Passage, ...]
     redactions: tuple[Span, ...]
+    title_redactions: tuple[Span, ...]
     rules: str
 
 
@@ -211,12 +214,19 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Hit:
-    """One passage found, with its raw scores per channel (`bm25`, or a vector's name)."""
+    """One passage found, with its raw scores per channel (`bm25`, or a vector's name).
+
+    `ranks` holds only the channels that returned the passage among their best; `scores` holds
+    every channel that can score it. `record` is the stored record without its text; `hash` is
+    the content hash of that text.
+    """
 
     record: Record
+    hash: str
     ordinal: int
+    text: str
     passage: Passage
-    redactions: tuple[Span, ...]
+    title_redactions: tuple[Span, ...]
     rules: str
     scores: Mapping[str, float]
     ranks: Mapping[str, int]
@@ -281,6 +291,7 @@ class Candidate:
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()
     redactions: tuple[Span, ...] | None = None
+    title_redactions: tuple[Span, ...] | None = None
     redacted: bool = False
     tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     simhash: int = 0

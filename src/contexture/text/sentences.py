@@ -9,7 +9,10 @@ _ABBREVIATIONS = frozenset(
     capt col lt jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e u.s u.k a.m p.m cf
     г гг т.д т.п т.е т.к т.ч тыс млн млрд руб ул стр рис им проф акад см ср др пр св обл""".split()
 )
-_END = re.compile(r"[.!?…。！？]+[\"'»”’)\]]*(?=\s|$)|[。！？]|\n{2,}|\n(?=\s*(?:[-*+•]|\d+[.)]|#|\|)\s)")
+_END = re.compile(
+    r"[.!?…。！？]+[\"'»”’)\]]*(?=\s|$)|[。！？]|\n{2,}"
+    r"|\n(?=\s*(?:[-*+•]|\d+[.)]|#{1,6}|\|)\s|[^\s:]{1,40}: )"
+)
 _LAST_WORD = re.compile(r"([^\s(\"'«“]+)$")
 _INITIAL = re.compile(r"[A-ZА-ЯЁ]$")
 
@@ -18,7 +21,8 @@ def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Offsets of the sentences of `text`, in order, trimmed of white space, never overlapping.
 
     Every character that is not white space belongs to exactly one sentence. Known abbreviations
-    and initials do not end one; a blank line, and a line that starts a list item, does.
+    and initials do not end one; a blank line, and a line that starts a list item or a speaker's turn
+    (`Name: …`), does.
     """
     found: list[tuple[int, int]] = []
     start = 0

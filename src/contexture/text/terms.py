@@ -28,6 +28,8 @@ _STOP = STOPWORDS["en"] | STOPWORDS["ru"]
 _CJK = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f"
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019\u02bc](?=\w)")
+_CAMEL = re.compile(r"(?<=[a-z\u0430-\u044f])(?=[A-Z\u0410-\u042f])")
+_CAMEL_WORD = re.compile(r"\b[^\W\d_]+[a-z\u0430-\u044f][A-Z\u0410-\u042f][^\W\d_]*\b")
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 
 Stem = Callable[[str], str]
@@ -42,9 +44,17 @@ _RUSSIAN = _stemmer("russian")
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words in order, stop words included; a CJK character is a word."""
-    folded = unicodedata.normalize("NFKC", text).lower().replace("ё", "е")
-    return _TOKEN.findall(_APOSTROPHE.sub(" ", folded))
+    """Lower-case words in order, stop words included; a CJK character is a word.
+
+    A name written together (`AdamSmith`) gives its parts as well, so either spelling finds it.
+    """
+    folded = unicodedata.normalize("NFKC", text)
+    parted = _CAMEL_WORD.sub(_with_parts, folded)
+    return _TOKEN.findall(_APOSTROPHE.sub(" ", parted.lower().replace("ё", "е")))
+
+
+def _with_parts(joined: re.Match[str]) -> str:
+    return f"{joined.group()} {_CAMEL.sub(' ', joined.group())}"
 
 
 @lru_cache(maxsize=200_000)

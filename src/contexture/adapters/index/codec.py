@@ -1,0 +1,152 @@
+"""Bytes in the embedded store: the header of a record and the facts of a passage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from contexture.types import Passage, Prepared, Record, Span, Vector
+
+Spans = list[tuple[int, int, str, float]]
+
+
+class Header(msgspec.Struct, array_like=True):
+    """Everything about a record but its text."""
+
+    acl: list[str]
+    title: str
+    title_redactions: Spans
+    kind: str
+    lang: str
+    source: str
+    time: float | None
+    session: str
+    position: int | None
+    payload: dict[str, Any]
+
+
+class Facts(msgspec.Struct, array_like=True):
+    """Everything about a passage but its text; vectors are float16, terms two parallel arrays."""
+
+    start: int
+    end: int
+    sentences: list[tuple[int, int]]
+    redactions: Spans
+    tokens: dict[str, int]
+    simhash: int
+    terms: bytes
+    weights: bytes
+    vectors: dict[str, bytes]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_header = msgspec.msgpack.Decoder(Header).decode
+_facts = msgspec.msgpack.Decoder(Facts).decode
+_spans = msgspec.msgpack.Decoder(Spans).decode
+
+
+def pack_spans(spans: tuple[Span, ...]) -> bytes:
+    """Spans as bytes."""
+    return _encode([(span.start, span.end, span.label, span.score) for span in spans])
+
+
+def unpack_spans(data: bytes) -> tuple[Span, ...]:
+    """What `pack_spans` packed."""
+    return tuple(Span(*parts) for parts in _spans(data))
+
+
+def pack_header(prepared: Prepared) -> bytes:
+    """The header of a record as bytes."""
+    record = prepared.record
+    return _encode(
+        Header(
+            acl=list(record.acl),
+            title=record.title,
+            title_redactions=[(s.start, s.end, s.label, s.score) for s in prepared.title_redactions],
+            kind=record.kind,
+            lang=record.lang,
+            source=record.source,
+            time=timestamp(record.time),
+            session=record.session,
+            position=record.position,
+            payload=dict(record.payload),
+        )
+    )
+
+
+def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple[Span, ...]]:
+    """The record, with the given text, and the redactions of its title."""
+    header = _header(data)
+    record = Record(
+        id=record_id,
+        text=text,
+        acl=tuple(header.acl),
+        title=header.title,
+        kind=header.kind,
+        lang=header.lang,
+        source=header.source,
+        time=None if header.time is None else datetime.fromtimestamp(header.time, UTC),
+        session=header.session,
+        position=header.position,
+        payload=header.payload,
+    )
+    return record, tuple(Span(*parts) for parts in header.title_redactions)
+
+
+def pack_facts(passage: Passage) -> bytes:
+    """The facts of a passage as bytes."""
+    return _encode(
+        Facts(
+            start=passage.start,
+            end=passage.end,
+            sentences=list(passage.sentences),
+            redactions=[(s.start, s.end, s.label, s.score) for s in passage.redactions],
+            tokens=dict(passage.tokens),
+            simhash=passage.simhash,
+            terms=np.fromiter(passage.terms.keys(), np.uint32, len(passage.terms)).tobytes(),
+            weights=np.fromiter(passage.terms.values(), np.float32, len(passage.terms)).tobytes(),
+            vectors={name: vector.astype(np.float16).tobytes() for name, vector in passage.vectors.items()},
+        )
+    )
+
+
+def unpack_facts(data: bytes) -> Facts:
+    """The facts as they are stored, with terms and vectors still packed."""
+    return _facts(data)
+
+
+def term_weights(facts: Facts) -> dict[int, float]:
+    """BM25 weights by term id."""
+    terms = np.frombuffer(facts.terms, np.uint32).tolist()
+    return dict(zip(terms, np.frombuffer(facts.weights, np.float32).tolist(), strict=True))
+
+
+def vectors(facts: Facts) -> dict[str, Vector]:
+    """Dense vectors by name."""
+    return {name: np.frombuffer(data, np.float16).astype(np.float32) for name, data in facts.vectors.items()}
+
+
+def to_passage(facts: Facts) -> Passage:
+    """The passage as the pipeline wants it; terms and vectors have done their work and stay packed."""
+    nothing: Mapping[Any, Any] = {}
+    return Passage(
+        start=facts.start,
+        end=facts.end,
+        sentences=tuple(facts.sentences),
+        redactions=tuple(Span(*parts) for parts in facts.redactions),
+        tokens=facts.tokens,
+        simhash=facts.simhash,
+        terms=nothing,
+        vectors=nothing,
+    )
+
+
+def timestamp(time: datetime | None) -> float | None:
+    """Seconds since the epoch; a time without a zone is read as UTC."""
+    if time is None:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

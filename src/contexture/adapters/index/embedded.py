@@ -1,0 +1,372 @@
+"""The default index: SQLite is the truth, Qdrant's engine in process finds. No set-up, one process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
+from contexture.adapters.index.filters import BUILT_IN, check, field_types, holds
+from contexture.adapters.index.lock import StoreLock
+from contexture.adapters.index.scoring import bm25_scores, dense_scores, idf_weights
+from contexture.adapters.index.truth import Change, Row, Truth
+from contexture.errors import InvalidRequest, StoreUnwritable, UnknownCollection
+from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope
+
+BM25 = "bm25"
+
+_T = TypeVar("_T")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_REPLAY = 1_000
+_FLUSH = 20_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedOptions:
+    """How the embedded index is laid out.
+
+    Up to `exact_limit` passages a collection is searched exactly, and what a scope may not see
+    cannot move a score; above it, or with `exact_limit=0`, an HNSW graph is used.
+    """
+
+    vectors: Mapping[str, int]
+    threads: int = 2
+    exact_limit: int = 200_000
+
+
+class EmbeddedIndex:
+    """Implements the `Index` port in one folder.
+
+    index = await EmbeddedIndex.open(Path(".contexture"), EmbeddedOptions(vectors={"minilm-en-1": 384}))
+    """
+
+    def __init__(self, folder: Path, options: EmbeddedOptions) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot create {str(folder)!r}: {failure.strerror}") from failure
+        self._lock = StoreLock(folder)
+        self._folder = folder
+        self._options = options
+        self._writing = threading.Lock()
+        self._engines: dict[str, Engine] = {}
+        self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
+        self._unflushed = 0
+        try:
+            self._truth = Truth(folder / "truth.sqlite")
+            self._collections = self._truth.collections()
+            self._heal()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @classmethod
+    async def open(cls, folder: Path, options: EmbeddedOptions) -> EmbeddedIndex:
+        """Open or create the store; writes that the engine has not seen are replayed."""
+        return await asyncio.to_thread(cls, folder, options)
+
+    # --- the port ---
+
+    async def create(self, collection: Collection) -> None:
+        """Make the collection, or add fields to it."""
+        await asyncio.to_thread(self._create, collection)
+
+    async def collections(self) -> Sequence[Collection]:
+        """Every collection, by name."""
+        return [self._collections[name] for name in sorted(self._collections)]
+
+    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        """Write all of them or none."""
+        self._known(collection)
+        return await asyncio.to_thread(self._write, collection, lambda: self._truth.upsert(scope, collection, records))
+
+    async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        """Remove those the scope may see."""
+        self._known(collection)
+        removed = 0
+
+        def change() -> Change:
+            nonlocal removed
+            done, removed = self._truth.delete(scope, collection, _storable(ids))
+            return done
+
+        await asyncio.to_thread(self._write, collection, change)
+        return removed
+
+    async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
+        """Those that exist and that the scope may see, in the order asked for."""
+        self._known(collection)
+        return await self._read(lambda: self._get(scope, collection, _storable(ids)))
+
+    async def scroll(
+        self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
+    ) -> Sequence[Record]:
+        """Records in id order, starting behind `after`."""
+        fields = field_types(self._known(collection))
+        if where is not None:
+            check(where, fields)
+
+        def walk() -> list[Record]:
+            allowed = self._access(scope, collection).allowed
+            records = self._truth.walk(collection, scope.tenant, allowed, after)
+            return list(islice((r for r in records if where is None or holds(where, r, fields)), limit))
+
+        return await self._read(walk)
+
+    async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
+        """The union of every channel's best passages, each with all its scores."""
+        fields = field_types(self._known(query.collection))
+        if query.where is not None:
+            check(query.where, fields)
+        self._check_vectors(query)
+        return await self._read(lambda: self._search(scope, query))
+
+    async def version(self) -> int:
+        """The sequence number of the last write."""
+        return self._truth.seq
+
+    async def close(self) -> None:
+        """Flush and release."""
+        await asyncio.to_thread(self._close)
+
+    # --- beyond the port ---
+
+    async def optimize(self) -> None:
+        """Merge what was written in small pieces; worth calling after a large load."""
+        await asyncio.to_thread(self._optimize)
+
+    async def warm(self) -> None:
+        """Touch every part of the index once, so that the first real query does not pay for it."""
+        await self._read(self._warm)
+
+    def count(self, collection: str) -> int:
+        """Passages in a collection, whoever may see them; for operators."""
+        return self._truth.count(collection)
+
+    # --- inside ---
+
+    async def _read(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.to_thread(work)
+
+    def _known(self, name: str) -> Collection:
+        if name not in self._collections:
+            known = ", ".join(sorted(self._collections)) or "none yet"
+            raise UnknownCollection(f"unknown collection {name!r}; there are: {known}")
+        return self._collections[name]
+
+    def _check_vectors(self, query: Query) -> None:
+        if query.k < 1:
+            raise InvalidRequest(f"k must be at least 1, not {query.k}")
+        for name, vector in query.vectors.items():
+            size = self._options.vectors.get(name)
+            if size is None:
+                known = ", ".join(sorted(self._options.vectors)) or "none"
+                raise InvalidRequest(f"unknown vector {name!r}; this index has: {known}")
+            if vector.shape != (size,):
+                raise InvalidRequest(f"vector {name!r} has shape {vector.shape}, not ({size},)")
+
+    def _create(self, collection: Collection) -> None:
+        if not _NAME.fullmatch(collection.name):
+            raise InvalidRequest(f"{collection.name!r} is not a collection name: use letters, digits, '_', '-' and '.'")
+        with self._writing:
+            merged = _merged(self._collections.get(collection.name), collection)
+            self._truth.save_collection(merged)
+            self._collections[collection.name] = merged
+            self._engine(collection.name).add_fields(field_types(merged))
+
+    def _write(self, collection: str, change: Callable[[], Change]) -> int:
+        with self._writing:
+            done = change()
+            self._engine(collection).apply(done.added, done.removed)
+            self._unflushed += len(done.added) + len(done.removed)
+            if self._unflushed >= _FLUSH:
+                self._flush()
+            return done.seq
+
+    def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
+        allowed = self._access(scope, collection).allowed
+        found = self._truth.records(collection, scope.tenant, ids)
+        return [found[id_][1] for id_ in ids if id_ in found and found[id_][0] in allowed]
+
+    def _access(self, scope: Scope, collection: str) -> Access:
+        classes = self._classes(collection)
+        principals = set(scope.principals)
+        allowed = frozenset(
+            access
+            for access, (tenant, acl, _) in classes.items()
+            if tenant == scope.tenant and not principals.isdisjoint(acl)
+        )
+        return Access(allowed=allowed, known=frozenset(access for access, (*_, count) in classes.items() if count))
+
+    def _classes(self, collection: str) -> Mapping[int, tuple[str, tuple[str, ...], int]]:
+        seq = self._truth.seq
+        cached = self._class_cache.get(collection)
+        if cached is None or cached[0] != seq:
+            cached = self._class_cache[collection] = (seq, self._truth.classes(collection))
+        return cached[1]
+
+    def _search(self, scope: Scope, query: Query) -> list[Hit]:
+        access = self._access(scope, query.collection)
+        if not access.allowed & access.known:
+            return []
+        weights = self._idf(query, access)
+        where = engine_filter(access, query.where)
+        engine = self._engine(query.collection)
+        proposed: dict[str, dict[int, float]] = {}
+        if weights:
+            proposed[BM25] = engine.lexical(weights, where, query.k)
+        for name, vector in query.vectors.items():
+            proposed[name] = engine.dense(name, vector, where, query.k)
+        rows = self._truth.rows(sorted({pid for best in proposed.values() for pid in best}))
+        return _hits(list(rows.values()), query, weights, proposed)
+
+    def _idf(self, query: Query, access: Access) -> dict[int, float]:
+        if not query.terms:
+            return {}
+        terms = list(dict.fromkeys(query.terms))
+        classes = self._classes(query.collection)
+        passages = sum(classes[allowed][2] for allowed in access.allowed)
+        return idf_weights(terms, self._truth.frequencies(terms, access.allowed), passages)
+
+    def _engine(self, collection: str) -> Engine:
+        if collection not in self._engines:
+            options = EngineOptions(
+                vectors=self._options.vectors, threads=self._options.threads, hnsw=self._wants_graph(collection)
+            )
+            folder = self._folder / "index" / collection
+            self._engines[collection] = Engine(folder, options, field_types(self._collections[collection]))
+        return self._engines[collection]
+
+    def _wants_graph(self, collection: str) -> bool:
+        return self._truth.count(collection) > self._options.exact_limit
+
+    def _heal(self) -> None:
+        """Bring every engine up to the last committed write."""
+        layout = json.dumps(dict(self._options.vectors), sort_keys=True)
+        rebuild = self._truth.meta("layout") != layout
+        flushed = int(self._truth.meta("flushed") or 0)
+        for name in self._collections:
+            if rebuild:
+                shutil.rmtree(self._folder / "index" / name, ignore_errors=True)
+            engine = self._engine(name)
+            self._replay(engine, name, 0 if engine.fresh else flushed)
+        self._flush()
+        self._truth.set_meta("layout", layout)
+
+    def _replay(self, engine: Engine, collection: str, seq: int) -> None:
+        removed = self._truth.removed_since(seq, collection)
+        for at in range(0, len(removed), _REPLAY):
+            engine.apply((), removed[at : at + _REPLAY])
+        rows = self._truth.since(seq, collection)
+        while batch := list(islice(rows, _REPLAY)):
+            engine.apply(batch, ())
+
+    def _flush(self) -> None:
+        seq = self._truth.seq
+        for engine in self._engines.values():
+            engine.flush()
+        self._truth.set_meta("flushed", str(seq))
+        self._truth.forget_removed(seq)
+        self._unflushed = 0
+
+    def _optimize(self) -> None:
+        with self._writing:
+            for name, engine in self._engines.items():
+                engine.optimize(hnsw=self._wants_graph(name))
+            self._flush()
+
+    def _warm(self) -> None:
+        for name in self._collections:
+            for row in self._truth.since(max(0, self._truth.seq - 1), name):
+                terms = tuple(codec.term_weights(row.facts))
+                self._search(Scope.local(), Query(collection=name, terms=terms, vectors=codec.vectors(row.facts), k=10))
+                break
+
+    def _close(self) -> None:
+        with self._writing:
+            self._flush()
+            for engine in self._engines.values():
+                engine.close()
+            self._engines.clear()
+            self._truth.close()
+            self._lock.release()
+
+
+def _hits(
+    rows: Sequence[Row], query: Query, weights: Mapping[int, float], proposed: Mapping[str, Mapping[int, float]]
+) -> list[Hit]:
+    """Score every proposed passage on every channel; a channel's ranks go to its best `k`."""
+    facts = [row.facts for row in rows]
+    columns: dict[str, list[float] | list[float | None]] = {}
+    if weights:
+        columns[BM25] = bm25_scores(facts, weights)
+    columns.update({name: dense_scores(facts, name, vector) for name, vector in query.vectors.items()})
+    ranks = {channel: _ranks(rows, columns[channel], best, query.k) for channel, best in proposed.items()}
+    hits = [
+        _hit(
+            row,
+            {channel: score for channel, column in columns.items() if (score := column[index]) is not None},
+            {channel: ranked[row.pid] for channel, ranked in ranks.items() if row.pid in ranked},
+        )
+        for index, row in enumerate(rows)
+    ]
+    return sorted((hit for hit in hits if hit.ranks), key=lambda hit: (hit.record.id, hit.ordinal))
+
+
+def _ranks(rows: Sequence[Row], scores: Sequence[float | None], best: Mapping[int, float], k: int) -> dict[int, int]:
+    """Ranks 1 to `k` of a channel's proposals, by exact score, ties by record id and ordinal."""
+    proposals = [
+        (-score, row.record_id, row.ordinal, row.pid)
+        for row, score in zip(rows, scores, strict=True)
+        if row.pid in best and score is not None
+    ]
+    return {pid: rank for rank, (*_, pid) in enumerate(sorted(proposals)[:k], start=1)}
+
+
+def _hit(row: Row, scores: Mapping[str, float], ranks: Mapping[str, int]) -> Hit:
+    record, title_redactions = codec.unpack_header(row.header, row.record_id, "")
+    return Hit(
+        record=record,
+        hash=row.hash,
+        ordinal=row.ordinal,
+        text=row.text,
+        passage=codec.to_passage(row.facts),
+        title_redactions=title_redactions,
+        rules=row.rules,
+        scores=scores,
+        ranks=ranks,
+    )
+
+
+def _merged(old: Collection | None, new: Collection) -> Collection:
+    if old is None:
+        return _checked(new)
+    for name, kind in new.fields.items():
+        if old.fields.get(name, kind) is not kind:
+            raise InvalidRequest(
+                f"field {name!r} of {new.name!r} holds a {old.fields[name]}: it cannot become a {kind}"
+            )
+    return _checked(Collection(name=new.name, fields={**old.fields, **new.fields}))
+
+
+def _checked(collection: Collection) -> Collection:
+    for name in collection.fields:
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest(f"{name!r} is not a field name: use letters, digits, '_', '-' and '.'")
+        if name in BUILT_IN:
+            raise InvalidRequest(f"field {name!r} is built in; choose another name")
+    return collection
+
+
+def _storable(ids: Sequence[str]) -> list[str]:
+    """Ids that can exist: what is not valid Unicode was never stored."""
+    return [id_ for id_ in ids if not any("\ud800" <= letter <= "\udfff" for letter in id_)]

@@ -1,0 +1,197 @@
+"""Qdrant's engine in process: proposes the best passages of each channel, and holds nothing that SQLite does not."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import qdrant_edge as qe
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.filters import compile_filter, key_of, payload_of
+from contexture.adapters.index.truth import Row
+from contexture.errors import SourceUnavailable
+from contexture.types import FieldType, Filter, Vector
+
+LEXICAL = "lexical"
+
+_ACCESS = "access"
+_FEW = 16
+_SCHEMA = {
+    FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
+    FieldType.NUMBER: qe.PayloadSchemaType.Float,
+    FieldType.TIME: qe.PayloadSchemaType.Float,
+    FieldType.FLAG: qe.PayloadSchemaType.Bool,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineOptions:
+    """How a shard is laid out. `hnsw` off means every vector is compared: exact, and fast to build."""
+
+    vectors: Mapping[str, int]
+    threads: int = 2
+    hnsw: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """Which access classes a scope may read, out of all there are."""
+
+    allowed: frozenset[int]
+    known: frozenset[int]
+
+
+class Engine:
+    """One shard on disk for one collection.
+
+    Vectors are kept as Turbo8, a quantisation that looks at no other vector, so that a passage's
+    place in the proposal never depends on what else is stored.
+    """
+
+    def __init__(self, folder: Path, options: EngineOptions, fields: Mapping[str, FieldType]) -> None:
+        self._folder = folder
+        self._options = options
+        self._fields = fields
+        loaded = self._load() if (folder / "segments").is_dir() else None
+        self.fresh = loaded is None
+        self._shard = loaded or self._create()
+
+    def apply(self, added: Sequence[Row], removed: Sequence[int]) -> None:
+        """Follow a change that SQLite has committed."""
+        with engine_errors("update"):
+            if removed:
+                self._shard.update(qe.UpdateOperation.delete_points(list(removed)))
+            if added:
+                self._shard.update(qe.UpdateOperation.upsert_points([self._point(row) for row in added]))
+
+    def lexical(self, weights: Mapping[int, float], where: qe.Filter | None, k: int) -> dict[int, float]:
+        """The best `k` passages by BM25, with every passage that ties with the last."""
+        terms = sorted(weights)
+        query = qe.SparseVector(indices=terms, values=[weights[term] for term in terms])
+        return self._best(qe.Query.Nearest(query, using=LEXICAL), where, k)
+
+    def dense(self, name: str, vector: Vector, where: qe.Filter | None, k: int) -> dict[int, float]:
+        """The best `k` passages by dot product, with every passage that ties with the last."""
+        return self._best(qe.Query.Nearest(vector.tolist(), using=name), where, k)
+
+    def add_fields(self, fields: Mapping[str, FieldType]) -> None:
+        """Index further payload fields."""
+        for name in fields.keys() - self._fields.keys():
+            self._shard.update(qe.UpdateOperation.create_field_index(key_of(name), _SCHEMA[fields[name]]))
+        self._fields = fields
+
+    def optimize(self, *, hnsw: bool) -> None:
+        """Merge segments; build or drop the graph when the mode changed."""
+        if hnsw != self._options.hnsw:
+            self._options = EngineOptions(vectors=self._options.vectors, threads=self._options.threads, hnsw=hnsw)
+            self._shard.flush()
+            self._shard.close()
+            self._shard = qe.EdgeShard.load(str(self._folder), self._config())
+        self._shard.optimize()
+
+    def flush(self) -> None:
+        """Make everything applied so far durable."""
+        self._shard.flush()
+
+    def close(self) -> None:
+        """Flush and release the files."""
+        self._shard.flush()
+        self._shard.close()
+
+    def _best(self, query: qe.Query, where: qe.Filter | None, k: int) -> dict[int, float]:
+        params = qe.SearchParams(exact=not self._options.hnsw)
+        limit = k + 1
+        while True:
+            with engine_errors("search"):
+                found = self._shard.query(qe.QueryRequest(limit=limit, query=query, filter=where, params=params))
+            # Ties at the edge would be cut by storage order, which hidden records influence.
+            if len(found) < limit or found[-1].score < found[k - 1].score:
+                break
+            limit *= 4
+        floor = found[k - 1].score if len(found) >= k else -math.inf
+        return {int(str(point.id)): point.score for point in found if point.score >= floor}
+
+    def _point(self, row: Row) -> qe.Point:
+        record, _ = codec.unpack_header(row.header, row.record_id, "")
+        vectors: dict[str, list[float] | qe.SparseVector] = {
+            name: vector.tolist() for name, vector in codec.vectors(row.facts).items() if name in self._options.vectors
+        }
+        weights = codec.term_weights(row.facts)
+        if weights:
+            vectors[LEXICAL] = qe.SparseVector(indices=list(weights), values=list(weights.values()))
+        return qe.Point(row.pid, vectors, {_ACCESS: row.access, **payload_of(record, self._fields)})  # pyright: ignore[reportArgumentType]
+
+    def _load(self) -> qe.EdgeShard | None:
+        """The shard on disk; one that cannot be read is thrown away, for SQLite can fill it again."""
+        try:
+            with engine_errors("load"):
+                return qe.EdgeShard.load(str(self._folder), self._config())
+        except SourceUnavailable:
+            shutil.rmtree(self._folder)
+            return None
+
+    def _create(self) -> qe.EdgeShard:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        shard = qe.EdgeShard.create(str(self._folder), self._config())
+        shard.update(qe.UpdateOperation.create_field_index(_ACCESS, qe.PayloadSchemaType.Integer))
+        for name, kind in self._fields.items():
+            shard.update(qe.UpdateOperation.create_field_index(key_of(name), _SCHEMA[kind]))
+        return shard
+
+    def _config(self) -> qe.EdgeConfig:
+        edges = 16 if self._options.hnsw else 0
+        graph = qe.HnswIndexConfig(m=edges, ef_construct=128, full_scan_threshold=10_000)
+        return qe.EdgeConfig(
+            vectors={
+                name: qe.EdgeVectorParams(
+                    size=size,
+                    distance=qe.Distance.Dot,
+                    datatype=qe.VectorStorageDatatype.Turbo8,
+                    hnsw_config=graph,
+                )
+                for name, size in self._options.vectors.items()
+            },
+            sparse_vectors={LEXICAL: qe.EdgeSparseVectorParams()},
+            optimizers=qe.EdgeOptimizersConfig(default_segment_number=self._options.threads),
+            max_search_threads=self._options.threads,
+            wal_enabled=False,
+        )
+
+
+@contextmanager
+def engine_errors(doing: str) -> Generator[None]:
+    """The engine's failures as ours: it raises bare `Exception`, and Rust panics as a BaseException."""
+    try:
+        yield
+    except BaseException as failure:
+        if type(failure) is not Exception and type(failure).__name__ != "PanicException":
+            raise
+        raise SourceUnavailable(f"the search engine failed to {doing}: {failure}") from failure
+
+
+def engine_filter(access: Access, where: Filter | None) -> qe.Filter | None:
+    """Permissions and the caller's filter in one; None when both let everything pass.
+
+    Permissions are said in the shorter of two ways, what is allowed or what is not, because the
+    engine tests each condition on each passage.
+    """
+    parts: list[qe.Filter] = []
+    hidden = access.known - access.allowed
+    if hidden:
+        fewer_hidden = len(hidden) < len(access.allowed)
+        parts.append(qe.Filter(must_not=_one_of(hidden)) if fewer_hidden else qe.Filter(should=_one_of(access.allowed)))
+    if where is not None:
+        parts.append(compile_filter(where))
+    return qe.Filter(must=list(parts)) if parts else None
+
+
+def _one_of(classes: frozenset[int]) -> list[qe.ConditionType]:
+    ordered = sorted(classes)
+    if len(ordered) > _FEW:
+        return [qe.FieldCondition(key=_ACCESS, match=qe.MatchAny(ordered))]
+    return [qe.FieldCondition(key=_ACCESS, match=qe.MatchValue(access)) for access in ordered]

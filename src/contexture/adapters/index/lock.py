@@ -1,0 +1,35 @@
+"""One process at a time may open an embedded store; a second one is told who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from contexture.errors import StoreLocked, StoreUnwritable
+
+
+class StoreLock:
+    """An advisory lock that the operating system releases when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "lock"
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot write to {str(folder)!r}: {failure.strerror}") from failure
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._file)
+            raise StoreLocked(
+                f"the store in {str(folder)!r} is open in another process (pid {holder}); "
+                "stop it, or point --home (CONTEXTURE_HOME) at another folder"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        """Let others open the store."""
+        os.close(self._file)

@@ -1,0 +1,48 @@
+"""The tables of the embedded store, as a list of migrations that only ever grows."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from contexture.errors import SourceUnavailable
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE collections (name TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID;
+    -- Records with the same tenant and readers share an access class: permissions become one small
+    -- number in the index, and term statistics are kept per class so that IDF can be summed over
+    -- exactly the classes a scope may read.
+    CREATE TABLE classes (
+        class INTEGER PRIMARY KEY, collection TEXT NOT NULL, tenant TEXT NOT NULL, acl TEXT NOT NULL,
+        passages INTEGER NOT NULL DEFAULT 0, UNIQUE (collection, tenant, acl)
+    );
+    CREATE TABLE records (
+        row INTEGER PRIMARY KEY, collection TEXT NOT NULL, tenant TEXT NOT NULL, id TEXT NOT NULL,
+        class INTEGER NOT NULL REFERENCES classes, hash TEXT NOT NULL, header BLOB NOT NULL, text TEXT NOT NULL,
+        rules TEXT NOT NULL, redactions BLOB NOT NULL, UNIQUE (collection, tenant, id)
+    );
+    CREATE TABLE passages (
+        pid INTEGER PRIMARY KEY AUTOINCREMENT, row INTEGER NOT NULL REFERENCES records, ordinal INTEGER NOT NULL,
+        seq INTEGER NOT NULL, text TEXT NOT NULL, facts BLOB NOT NULL
+    );
+    CREATE INDEX passages_row ON passages (row);
+    CREATE INDEX passages_seq ON passages (seq);
+    CREATE TABLE removed (pid INTEGER PRIMARY KEY, collection TEXT NOT NULL, seq INTEGER NOT NULL);
+    CREATE TABLE frequencies (
+        term INTEGER NOT NULL, class INTEGER NOT NULL, passages INTEGER NOT NULL, PRIMARY KEY (term, class)
+    ) WITHOUT ROWID;
+    """,
+)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables to the newest version; refuse a store written by a newer package."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise SourceUnavailable(
+            f"this store has schema {version} but this version of contexture knows {len(MIGRATIONS)}; "
+            "upgrade contexture"
+        )
+    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")

@@ -1,0 +1,324 @@
+"""SQLite, the truth of the embedded store: records, passages, access classes, term statistics."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.schema import migrate
+from contexture.errors import NotPermitted, SourceUnavailable, StoreUnwritable
+from contexture.types import Collection, FieldType, Prepared, Record, Scope
+
+_T = TypeVar("_T")
+_CHUNK = 500  # SQLite takes a limited number of parameters in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One passage as it is stored, with its record."""
+
+    pid: int
+    access: int
+    record_id: str
+    header: bytes
+    hash: str
+    rules: str
+    ordinal: int
+    text: str
+    facts: codec.Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a write did to the passages: the engine follows it."""
+
+    seq: int
+    added: tuple[Row, ...]
+    removed: tuple[int, ...]
+
+
+class Truth:
+    """All reads and writes of the SQLite file; writes are serialised, each thread reads for itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._open: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        with store_errors(path):
+            migrate(self._reader())
+        self.seq = int(self.meta("seq") or 0)
+
+    # --- meta and collections ---
+
+    def meta(self, key: str) -> str | None:
+        """A stored setting of the store itself."""
+        found = self._reader().execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return found[0] if found else None
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Store a setting of the store itself."""
+        with self._writing() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def collections(self) -> dict[str, Collection]:
+        """Every collection by name."""
+        rows = self._reader().execute("SELECT name, fields FROM collections ORDER BY name").fetchall()
+        return {name: Collection(name=name, fields=_fields(fields)) for name, fields in rows}
+
+    def save_collection(self, collection: Collection) -> None:
+        """Create the collection or replace its field list."""
+        with self._writing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO collections VALUES (?, ?)",
+                (collection.name, json.dumps({name: str(kind) for name, kind in collection.fields.items()})),
+            )
+
+    # --- permissions and statistics ---
+
+    def classes(self, collection: str) -> dict[int, tuple[str, tuple[str, ...], int]]:
+        """Tenant, readers and passage count of every access class of a collection."""
+        rows = self._reader().execute(
+            "SELECT class, tenant, acl, passages FROM classes WHERE collection = ?", (collection,)
+        )
+        return {access: (tenant, tuple(json.loads(acl)), count) for access, tenant, acl, count in rows}
+
+    def frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> dict[int, int]:
+        """In how many passages of these classes each term occurs."""
+        allowed = ",".join(str(int(access)) for access in sorted(classes))
+        counts: Counter[int] = Counter()
+        for some in _chunks(terms):
+            rows = self._reader().execute(
+                f"SELECT term, sum(passages) FROM frequencies WHERE term IN ({_marks(some)}) "  # noqa: S608 - integers
+                f"AND class IN ({allowed}) GROUP BY term",
+                some,
+            )
+            counts.update(dict(rows.fetchall()))
+        return counts
+
+    # --- reads ---
+
+    def rows(self, pids: Sequence[int]) -> dict[int, Row]:
+        """Passages by id."""
+        found: dict[int, Row] = {}
+        for some in _chunks(pids):
+            found.update((row.pid, row) for row in self._select(f"p.pid IN ({_marks(some)})", some))
+        return found
+
+    def since(self, seq: int, collection: str) -> Iterator[Row]:
+        """Every passage of a collection written after `seq`, oldest first."""
+        return self._select("p.seq > ? AND r.collection = ? ORDER BY p.pid", (seq, collection))
+
+    def removed_since(self, seq: int, collection: str) -> list[int]:
+        """Every passage of a collection removed after `seq`."""
+        rows = self._reader().execute("SELECT pid FROM removed WHERE seq > ? AND collection = ?", (seq, collection))
+        return [row[0] for row in rows]
+
+    def records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
+        """Records of a tenant by id, each with its access class."""
+        found: dict[str, tuple[int, Record]] = {}
+        for some in _chunks(ids):
+            rows = self._reader().execute(
+                f"SELECT id, class, header, text FROM records WHERE collection = ? AND tenant = ? "  # noqa: S608
+                f"AND id IN ({_marks(some)})",
+                (collection, tenant, *some),
+            )
+            found.update(
+                (id_, (access, codec.unpack_header(header, id_, text)[0])) for id_, access, header, text in rows
+            )
+        return found
+
+    def walk(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
+        """Records of these classes in id order, behind `after`."""
+        allowed = ",".join(str(int(access)) for access in sorted(classes))
+        rows = self._reader().execute(
+            f"SELECT id, header, text FROM records WHERE collection = ? AND tenant = ? AND id > ? "  # noqa: S608
+            f"AND class IN ({allowed}) ORDER BY id",
+            (collection, tenant, after),
+        )
+        for id_, header, text in rows:
+            yield codec.unpack_header(header, id_, text)[0]
+
+    def count(self, collection: str) -> int:
+        """How many passages a collection holds."""
+        total = self._reader().execute("SELECT sum(passages) FROM classes WHERE collection = ?", (collection,))
+        return int(total.fetchone()[0] or 0)
+
+    # --- writes ---
+
+    def upsert(self, scope: Scope, collection: str, prepared: Sequence[Prepared]) -> Change:
+        """Write all records or none."""
+        newest = {item.record.id: item for item in prepared}
+        with self._writing() as db:
+            seq = self._next_seq(db)
+            _, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
+            added = [row for item in newest.values() for row in self._insert(db, scope, collection, item, seq)]
+            self._count_terms(db, added, +1)
+        self.seq = seq
+        return Change(seq=seq, added=tuple(added), removed=tuple(removed))
+
+    def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> tuple[Change, int]:
+        """Remove the records the scope may see, and say how many there were."""
+        with self._writing() as db:
+            seq = self._next_seq(db)
+            count, removed = self._remove(db, scope, collection, ids, seq, must_see=False)
+        self.seq = seq
+        return Change(seq=seq, added=(), removed=tuple(removed)), count
+
+    def forget_removed(self, seq: int) -> None:
+        """Drop tombstones the engine has made durable."""
+        with self._writing() as db:
+            db.execute("DELETE FROM removed WHERE seq <= ?", (seq,))
+
+    def close(self) -> None:
+        """Close every thread's connection."""
+        with self._guard:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+
+    # --- inside ---
+
+    def _reader(self) -> sqlite3.Connection:
+        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
+            found.execute("PRAGMA journal_mode = WAL")
+            found.execute("PRAGMA synchronous = FULL")
+            found.execute("PRAGMA cache_size = -65536")
+            self._local.connection = found
+            with self._guard:
+                self._open.append(found)
+        return found
+
+    @contextmanager
+    def _writing(self) -> Generator[sqlite3.Connection]:
+        """One transaction: committed as a whole, or not at all."""
+        db = self._reader()
+        with store_errors(self._path):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+    def _next_seq(self, db: sqlite3.Connection) -> int:
+        seq = self.seq + 1
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (str(seq),))
+        return seq
+
+    def _remove(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, ids: Sequence[str], seq: int, *, must_see: bool
+    ) -> tuple[int, list[int]]:
+        count, removed = 0, list[int]()
+        principals = set(scope.principals)
+        for record_id in ids:
+            found = db.execute(
+                "SELECT r.row, c.acl FROM records r JOIN classes c USING (class) "
+                "WHERE r.collection = ? AND r.tenant = ? AND r.id = ?",
+                (collection, scope.tenant, record_id),
+            ).fetchone()
+            if found is None:
+                continue
+            if principals.isdisjoint(json.loads(found[1])):
+                if must_see:
+                    raise NotPermitted(f"record {record_id!r} cannot be written by user {scope.user!r}")
+                continue
+            rows = list(self._select("p.row = ?", (found[0],)))
+            self._count_terms(db, rows, -1)
+            removed.extend(row.pid for row in rows)
+            db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(row.pid, collection, seq) for row in rows])
+            db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
+            db.execute("DELETE FROM records WHERE row = ?", (found[0],))
+            count += 1
+        return count, removed
+
+    def _insert(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> Iterator[Row]:
+        record = item.record
+        access = _access_class(db, collection, scope.tenant, record.acl)
+        header = codec.pack_header(item)
+        row = db.execute(
+            "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (collection, scope.tenant, record.id, access, record.hash, header, record.text, item.rules,
+             codec.pack_spans(item.redactions)),
+        ).lastrowid  # fmt: skip
+        for ordinal, passage in enumerate(item.passages):
+            text = record.text[passage.start : passage.end]
+            facts = codec.pack_facts(passage)
+            pid = db.execute(
+                "INSERT INTO passages (row, ordinal, seq, text, facts) VALUES (?, ?, ?, ?, ?)",
+                (row, ordinal, seq, text, facts),
+            ).lastrowid
+            if pid is None:
+                raise SourceUnavailable("SQLite gave a new passage no id")
+            yield Row(pid, access, record.id, header, record.hash, item.rules, ordinal, text, codec.unpack_facts(facts))
+
+    def _count_terms(self, db: sqlite3.Connection, rows: Sequence[Row], sign: int) -> None:
+        terms: Counter[tuple[int, int]] = Counter()
+        passages: Counter[int] = Counter()
+        for row in rows:
+            passages[row.access] += 1
+            terms.update((term, row.access) for term in codec.term_weights(row.facts))
+        db.executemany(
+            "INSERT INTO frequencies VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",
+            [(term, access, sign * count) for (term, access), count in terms.items()],
+        )
+        db.executemany(
+            "UPDATE classes SET passages = passages + ? WHERE class = ?",
+            [(sign * count, access) for access, count in passages.items()],
+        )
+
+    def _select(self, condition: str, parameters: Sequence[Any]) -> Iterator[Row]:
+        rows = self._reader().execute(
+            "SELECT p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts "  # noqa: S608 - fixed
+            f"FROM passages p JOIN records r USING (row) WHERE {condition}",
+            tuple(parameters),
+        )
+        for pid, access, record_id, header, digest, rules, ordinal, text, facts in rows:
+            yield Row(pid, access, record_id, header, digest, rules, ordinal, text, codec.unpack_facts(facts))
+
+
+@contextmanager
+def store_errors(path: Path) -> Generator[None]:
+    """SQLite's errors as ours: what the disk refused is told apart from what is broken."""
+    try:
+        yield
+    except sqlite3.OperationalError as failure:
+        text = str(failure)
+        if any(word in text for word in ("full", "readonly", "read-only", "unable to open", "disk I/O")):
+            raise StoreUnwritable(f"cannot write {str(path)!r}: {text}; nothing was stored") from failure
+        raise SourceUnavailable(f"the store {str(path)!r} failed: {text}") from failure
+    except sqlite3.DatabaseError as failure:
+        raise SourceUnavailable(f"the store {str(path)!r} is damaged: {failure}") from failure
+
+
+def _access_class(db: sqlite3.Connection, collection: str, tenant: str, acl: tuple[str, ...]) -> int:
+    key = (collection, tenant, json.dumps(sorted(set(acl))))
+    db.execute("INSERT OR IGNORE INTO classes (collection, tenant, acl) VALUES (?, ?, ?)", key)
+    found = db.execute("SELECT class FROM classes WHERE collection = ? AND tenant = ? AND acl = ?", key)
+    return int(found.fetchone()[0])
+
+
+def _fields(text: str) -> Mapping[str, FieldType]:
+    return {name: FieldType(kind) for name, kind in json.loads(text).items()}
+
+
+def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for at in range(0, len(items), _CHUNK):
+        yield items[at : at + _CHUNK]
+
+
+def _marks(items: Sequence[object]) -> str:
+    return ",".join("?" * len(items))
