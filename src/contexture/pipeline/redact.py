@@ -1,0 +1,168 @@
+"""Replaces what a redactor finds, before anything is counted, cached, logged or shown; fails closed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from contexture.errors import RedactionFailed
+from contexture.ledger import Reason, Trace
+from contexture.pipeline.operators import Operator
+from contexture.ports import Redactor
+from contexture.types import Candidate, Citation, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Characters `start` to `end` of the original became `new_start` to `new_end` of the redacted text."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A redacted text and where its characters came from.
+
+    A position strictly inside a replaced stretch maps to the end of the stretch, in both directions.
+    """
+
+    text: str
+    edits: tuple[Edit, ...] = field(default=())
+
+    def moved(self, position: int) -> int:
+        """Where a position in the original is now."""
+        index = bisect_right(self.edits, position, key=lambda edit: edit.start) - 1
+        if index < 0:
+            return position
+        edit = self.edits[index]
+        if position == edit.start:
+            return edit.new_start
+        return edit.new_end + max(0, position - edit.end)
+
+    def origin(self, position: int) -> int:
+        """Where a position in the redacted text was."""
+        index = bisect_right(self.edits, position, key=lambda edit: edit.new_start) - 1
+        if index < 0:
+            return position
+        edit = self.edits[index]
+        if position == edit.new_start:
+            return edit.start
+        return edit.end + max(0, position - edit.new_end)
+
+
+def apply(text: str, spans: Sequence[Span], operator: Operator) -> Redacted:
+    """`text` with every span replaced; raises `RedactionFailed` when the spans break the port's promise."""
+    _check(text, spans)
+    pieces: list[str] = []
+    edits: list[Edit] = []
+    done = length = 0
+    for span in _guarded(text, spans, operator):
+        shown = operator.hide(span.label, text[span.start : span.end])
+        new_start = length + span.start - done
+        edits.append(Edit(span.start, span.end, new_start, new_start + len(shown)))
+        pieces += (text[done : span.start], shown)
+        done, length = span.end, new_start + len(shown)
+    return Redacted("".join((*pieces, text[done:])), tuple(edits))
+
+
+def redact_text(text: str, redactor: Redactor, operator: Operator, *, lang: str = "") -> Redacted:
+    """One text, scanned and redacted; raises `RedactionFailed`, whatever the redactor raised."""
+    return apply(text, _scan(redactor, text, lang), operator)
+
+
+def redact(candidates: Iterable[Candidate], redactor: Redactor, operator: Operator, trace: Trace) -> list[Candidate]:
+    """Candidates with text, title and label redacted; one that could not be scanned is dropped, not passed through.
+
+    Stored spans are applied where there are any; everything else is scanned now, equal texts once. A candidate that
+    is already redacted is left as it is.
+    """
+    clean = _Cleaner(redactor, operator)
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        try:
+            kept.append(candidate if candidate.redacted else clean(candidate))
+        except RedactionFailed as failure:
+            trace.drop(candidate, Reason.REDACTION_FAILED, note=str(failure))
+            trace.degraded(f"redactor:{type(redactor).__name__}", str(failure))
+    return kept
+
+
+class _Cleaner:
+    """Redacts the texts of one build, scanning equal texts once."""
+
+    def __init__(self, redactor: Redactor, operator: Operator) -> None:
+        self._redactor = redactor
+        self._operator = operator
+        self._seen: dict[tuple[str, str], str] = {}
+
+    def __call__(self, candidate: Candidate) -> Candidate:
+        spans = candidate.redactions
+        if spans is None:
+            spans = _scan(self._redactor, candidate.text, candidate.lang)
+        done = apply(candidate.text, spans, self._operator)
+        return replace(
+            candidate,
+            text=done.text,
+            title=self._line(candidate.title, candidate.lang),
+            label=self._line(candidate.label, candidate.lang),
+            citation=self._citation(candidate.citation, candidate.lang),
+            sentences=_moved(candidate.sentences, done.moved) if done.edits else candidate.sentences,
+            tokens={} if done.edits else candidate.tokens,
+            redactions=(),
+            redacted=True,
+        )
+
+    def _citation(self, citation: Citation | None, lang: str) -> Citation | None:
+        return replace(citation, title=self._line(citation.title, lang)) if citation else None
+
+    def _line(self, text: str, lang: str) -> str:
+        if not text:
+            return text
+        if (text, lang) not in self._seen:
+            self._seen[text, lang] = redact_text(text, self._redactor, self._operator, lang=lang).text
+        return self._seen[text, lang]
+
+
+def _scan(redactor: Redactor, text: str, lang: str) -> Sequence[Span]:
+    try:
+        spans = tuple(redactor.scan(text, lang))
+        _check(text, spans)
+    except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and what it saw must not be shown then
+        cause = type(failure).__name__
+    else:
+        return spans
+    # Raised out here, so that a message which quotes the text does not travel along as the cause.
+    raise RedactionFailed(f"{type(redactor).__name__} failed with {cause}")
+
+
+def _check(text: str, spans: Sequence[Span]) -> None:
+    inside = all(0 <= span.start < span.end <= len(text) for span in spans)
+    apart = all(left.end <= right.start for left, right in pairwise(spans))
+    if not inside or not apart:
+        raise RedactionFailed("a redactor returned spans that are out of range, inverted, unsorted or overlapping")
+
+
+def _guarded(text: str, spans: Sequence[Span], operator: Operator) -> Sequence[Span]:
+    """The spans, and between them whatever could pass for the operator's own writing."""
+    forged = operator.lookalikes(text)
+    if not forged:
+        return spans
+    starts = [span.start for span in spans]
+    free = [item for item in forged if not _touches(item, spans, bisect_right(starts, item.start))]
+    return sorted((*spans, *free), key=lambda span: span.start)
+
+
+def _touches(item: Span, spans: Sequence[Span], index: int) -> bool:
+    """Whether the span before `index` reaches into `item`, or the one at `index` starts inside it."""
+    return (index > 0 and item.start < spans[index - 1].end) or (index < len(spans) and spans[index].start < item.end)
+
+
+def _moved(ranges: Sequence[tuple[int, int]], moved: Callable[[int], int]) -> tuple[tuple[int, int], ...]:
+    """Ranges of the original as ranges of the redacted text; one that lay inside a replaced stretch is gone."""
+    found = ((moved(start), moved(end)) for start, end in ranges)
+    return tuple((start, end) for start, end in found if start < end)
