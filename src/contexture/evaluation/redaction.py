@@ -1,0 +1,112 @@
+"""How well a redactor finds personal data and credentials, measured on labelled samples."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contexture.errors import NotFound
+from contexture.ports import Redactor
+from contexture.types import Json, Span
+
+OVERLAP = 0.5
+
+# Names of the public data set for what our rules call otherwise; a type that is not here is not measured.
+GOLD_LABELS = {
+    "EMAIL_ADDRESS": "EMAIL",
+    "CREDIT_CARD": "CARD",
+    "PHONE_NUMBER": "PHONE",
+    "IBAN_CODE": "IBAN",
+    "IP_ADDRESS": "IP",
+    "US_SSN": "SSN",
+    "US_DRIVER_LICENSE": "DRIVER_LICENSE",
+    "PERSON": "PERSON",
+    "GPE": "LOCATION",
+    "STREET_ADDRESS": "ADDRESS",
+}
+SECRET_LABELS = frozenset({"SECRET", "IP"})
+
+
+def evaluate_pii(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[str, Json]:
+    """Recall and precision by label over rows with `text` and gold `spans` of `[start, end, type]`.
+
+    A gold span is found when spans of its label cover at least half of it; a predicted span is right when at least
+    half of it lies on gold of its label. Only labels that the gold names are measured; one that is never predicted has
+    no precision.
+    """
+    gold: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    count = 0
+    for row in rows:
+        count += 1
+        wanted = [Span(start, end, GOLD_LABELS[kind]) for start, end, kind in row["spans"] if kind in GOLD_LABELS]
+        given = redactor.scan(row["text"], row.get("lang", "en"))
+        gold.update(span.label for span in wanted)
+        found.update(span.label for span in wanted if _covered(span, given))
+        predicted.update(span.label for span in given)
+        right.update(span.label for span in given if _covered(span, wanted))
+    labels: dict[str, Json] = {
+        label: {
+            "gold": gold[label],
+            "found": found[label],
+            "recall": _ratio(found[label], gold[label]),
+            "predicted": predicted[label],
+            "precision": _ratio(right[label], predicted[label]),
+        }
+        for label in sorted(gold)
+    }
+    return {"rows": count, "labels": labels}
+
+
+def evaluate_secrets(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[str, Json]:
+    """Recall and false positive rate over rows with `should_flag` and a `payload_b64`.
+
+    A sample is flagged when any span is labelled SECRET or IP: the samples count public addresses as secrets.
+    """
+    verdicts: Counter[tuple[bool, bool]] = Counter()
+    for row in rows:
+        text = base64.b64decode(row["payload_b64"]).decode()
+        flagged = any(span.label in SECRET_LABELS for span in redactor.scan(text, ""))
+        verdicts[bool(row["should_flag"]), flagged] += 1
+    positives = verdicts[True, True] + verdicts[True, False]
+    negatives = verdicts[False, True] + verdicts[False, False]
+    return {
+        "positives": positives,
+        "recall": _ratio(verdicts[True, True], positives),
+        "negatives": negatives,
+        "false_positive_rate": _ratio(verdicts[False, True], negatives),
+    }
+
+
+def report(folder: Path, redactor: Redactor) -> dict[str, Json]:
+    """What the folder's `pii.jsonl`, `samples.jsonl` or both allow to be measured."""
+    measured: dict[str, Json] = {"rules": redactor.rules}
+    pii, samples = folder / "pii.jsonl", folder / "samples.jsonl"
+    if pii.is_file():
+        measured["pii"] = evaluate_pii(_rows(pii), redactor)
+    if samples.is_file():
+        measured["secrets"] = evaluate_secrets(_rows(samples), redactor)
+    if len(measured) == 1:
+        raise NotFound(f"{str(folder)!r} has neither `pii.jsonl` nor `samples.jsonl`")
+    return measured
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def _covered(span: Span, others: Sequence[Span]) -> bool:
+    same = (other for other in others if other.label == span.label)
+    overlap = sum(max(0, min(span.end, other.end) - max(span.start, other.start)) for other in same)
+    return overlap >= OVERLAP * (span.end - span.start)
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None

@@ -1,0 +1,108 @@
+"""The promises of masking known secret values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from contexture.pipeline.mask import Mask, StreamMask, expand, mask, placeholder
+
+VALUES = st.text(alphabet="abX", max_size=5)
+KNOWN = st.dictionaries(st.sampled_from(["K1", "K2", "K3", "K4"]), VALUES, max_size=4)
+TEXTS = st.lists(st.text(alphabet="abX ", max_size=6) | st.sampled_from(["§§secret(K1)", "§§sec", "§"])).map("".join)
+
+
+def cut(text: str, data: st.DataObject) -> list[str]:
+    """The text in pieces, some of them empty."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@given(KNOWN, TEXTS, st.data())
+def test_any_cutting_gives_the_masked_whole(known, text, data) -> None:
+    """However a stream is cut, its joined output is the text masked at once."""
+    stream = StreamMask(known)
+    shown = "".join([*map(stream.feed, cut(text, data)), stream.flush()])
+
+    assert mask(text, known) == shown
+
+
+@given(KNOWN, TEXTS)
+@example({"K1": "ab", "K2": "abX"}, "aabXab")
+def test_no_known_value_remains(known, text) -> None:
+    """Outside placeholders the output holds no known value."""
+    shown = mask(text, known)
+    for key in known:
+        shown = shown.replace(placeholder(key), "\0")
+
+    assert not [value for value in known.values() if value and value in shown]
+
+
+@given(KNOWN, TEXTS)
+def test_masking_twice_changes_nothing(known, text) -> None:
+    """Placeholders of known keys are left alone."""
+    once = mask(text, known)
+
+    assert once == mask(once, known)
+
+
+@given(KNOWN, TEXTS, st.data())
+def test_nothing_is_held_back_without_need(known, text, data) -> None:
+    """What a stream holds back is always the beginning of something known, and shorter than it."""
+    forms = [*filter(None, known.values()), *map(placeholder, known)]
+    rest = ""
+    for piece in cut(text, data):
+        _, rest = Mask(known).split(rest + piece)
+        assert not rest or any(form.startswith(rest) and form != rest for form in forms)
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "shown"),
+    [
+        ({"DB": "hunter2"}, "use hunter2 now", "use §§secret(DB) now"),
+        ({"A": "tok", "B": "token"}, "token tok", "§§secret(B) §§secret(A)"),
+        ({"B": "same", "A": "same"}, "same", "§§secret(A)"),
+        ({"A": ""}, "empty values are ignored", "empty values are ignored"),
+        ({}, "nothing known", "nothing known"),
+        ({"A": "a.c"}, "abc a.c", "abc §§secret(A)"),
+        ({"A": "secret"}, "§§secret(A)", "§§secret(A)"),
+        ({"A": "hunter2"}, "§§secret(hunter2)", "§§secret(§§secret(A))"),
+    ],
+)
+def test_values_are_shown_as_their_keys(known: dict[str, str], text: str, shown: str) -> None:
+    """The longest value wins, letter for letter, and a made-up placeholder hides nothing."""
+    assert shown == mask(text, known)
+
+
+def test_a_stream_shows_what_is_safe_at_once() -> None:
+    """Only an end that may begin a value waits; a value cut in two is still masked."""
+    stream = StreamMask({"DB": "hunter2"})
+
+    assert ["say hello ", "", "§§secret(DB)!", ""] == [
+        stream.feed("say hello hun"),
+        stream.feed("ter"),
+        stream.feed("2!"),
+        stream.flush(),
+    ]
+
+
+def test_a_flushed_stream_starts_afresh() -> None:
+    """What was held back is shown by `flush`, and does not leak into the next text."""
+    stream = StreamMask({"DB": "hunter2"})
+    stream.feed("hunt")
+
+    assert "hunt" == stream.flush()
+    assert "er2" == stream.feed("er2")
+
+
+def test_masking_never_expands_a_placeholder() -> None:
+    """A placeholder in a text stays a placeholder."""
+    assert "§§secret(DB)" == mask("§§secret(DB)", {"DB": "hunter2"})
+
+
+def test_only_expand_puts_values_in() -> None:
+    """Known keys are expanded once; unknown ones stay."""
+    known = {"DB": "§§secret(OTHER)", "OTHER": "value"}
+
+    assert "§§secret(OTHER) value §§secret(NO)" == expand("§§secret(DB) §§secret(OTHER) §§secret(NO)", known)
