@@ -59,8 +59,8 @@ class Index(Protocol):
         """
         ...
 
-    async def version(self) -> int:
-        """A number that grows with every acknowledged write; caches are keyed by it."""
+    async def version(self, scope: Scope, collection: str) -> int:
+        """A number that changes with every write to the tenant's part of a collection; caches use it."""
         ...
 
     async def close(self) -> None:

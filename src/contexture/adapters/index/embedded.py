@@ -60,6 +60,7 @@ class EmbeddedIndex:
         self._writing = threading.Lock()
         self._engines: dict[str, Engine] = {}
         self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
+        self._versions: dict[tuple[str, str], int] = {}
         self._unflushed = 0
         try:
             self._truth = Truth(folder / "truth.sqlite")
@@ -87,7 +88,9 @@ class EmbeddedIndex:
     async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
         """Write all of them or none."""
         self._known(collection)
-        return await asyncio.to_thread(self._write, collection, lambda: self._truth.upsert(scope, collection, records))
+        return await asyncio.to_thread(
+            self._write, scope, collection, lambda: self._truth.upsert(scope, collection, records)
+        )
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         """Remove those the scope may see."""
@@ -99,7 +102,7 @@ class EmbeddedIndex:
             done, removed = self._truth.delete(scope, collection, _storable(ids))
             return done
 
-        await asyncio.to_thread(self._write, collection, change)
+        await asyncio.to_thread(self._write, scope, collection, change)
         return removed
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
@@ -130,9 +133,10 @@ class EmbeddedIndex:
         self._check_vectors(query)
         return await self._read(lambda: self._search(scope, query))
 
-    async def version(self) -> int:
-        """The sequence number of the last write."""
-        return self._truth.seq
+    async def version(self, scope: Scope, collection: str) -> int:
+        """The sequence number of the tenant's last write to the collection, or of the opening."""
+        self._known(collection)
+        return self._versions.get((scope.tenant, collection), 0)
 
     async def close(self) -> None:
         """Flush and release."""
@@ -183,10 +187,11 @@ class EmbeddedIndex:
             self._collections[collection.name] = merged
             self._engine(collection.name).add_fields(field_types(merged))
 
-    def _write(self, collection: str, change: Callable[[], Change]) -> int:
+    def _write(self, scope: Scope, collection: str, change: Callable[[], Change]) -> int:
         with self._writing:
             done = change()
             self._engine(collection).apply(done.added, done.removed)
+            self._versions[scope.tenant, collection] = done.seq
             self._unflushed += len(done.added) + len(done.removed)
             if self._unflushed >= _FLUSH:
                 self._flush()

@@ -1,0 +1,66 @@
+"""Which embedder speaks for which language, and under which names its vectors are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from contexture.ports import Embedder
+from contexture.types import Vector
+
+FOREIGN = "other"
+
+
+class Encoders:
+    """Routes texts to embedders by language.
+
+    A specialist embeds the passages and questions of its own language. The generalist embeds every
+    passage, so that a question in another language can find it. Its vectors of a specialist's
+    passages are stored under their own name (`use@en`): a question then searches each passage in
+    one space only, without a filter.
+    """
+
+    def __init__(self, *, specialists: Mapping[str, Embedder], generalist: Embedder) -> None:
+        self._specialists = dict(specialists)
+        self._generalist = generalist
+
+    @property
+    def vectors(self) -> dict[str, int]:
+        """Names and lengths of every vector a passage may carry."""
+        names = {self._name(lang): self._generalist.dimensions for lang in (*self._specialists, FOREIGN)}
+        return {**{e.name: e.dimensions for e in self._specialists.values()}, **names}
+
+    async def passages(self, texts: Sequence[str], langs: Sequence[str]) -> list[dict[str, Vector]]:
+        """The vectors of each passage by name."""
+        found: list[dict[str, Vector]] = [{} for _ in texts]
+        for lang, specialist in self._specialists.items():
+            own = [index for index, spoken in enumerate(langs) if spoken == lang]
+            for index, row in zip(own, await specialist.embed([texts[index] for index in own]), strict=True):
+                found[index][specialist.name] = row
+        for index, row in enumerate(await self._generalist.embed(texts)):
+            found[index][self._name(langs[index])] = row
+        return found
+
+    async def question(self, text: str, lang: str) -> dict[str, Vector]:
+        """The vectors of a question, each for the passages that its embedder knows best."""
+        specialist = self._specialists.get(lang)
+        others = [name for name in (*self._specialists, FOREIGN) if name != lang]
+        if specialist is None:
+            row = (await self._generalist.embed([text]))[0]
+            return {self._name(name): row for name in others}
+        own, foreign = await asyncio.gather(specialist.embed([text]), self._generalist.embed([text]))
+        return {specialist.name: own[0], **{self._name(name): foreign[0] for name in others}}
+
+    def similarity(self, scores: Mapping[str, float]) -> float:
+        """The best calibrated similarity among a passage's raw scores; 0 when it has none."""
+        found = [self._calibrated(name, score) for name, score in scores.items() if name in self.vectors]
+        return max(found, default=0.0)
+
+    def _calibrated(self, name: str, score: float) -> float:
+        embedder = next((e for e in self._specialists.values() if e.name == name), self._generalist)
+        return float(embedder.calibrate(np.array([score], np.float32))[0])
+
+    def _name(self, lang: str) -> str:
+        return f"{self._generalist.name}@{lang if lang in self._specialists else FOREIGN}"

@@ -1,0 +1,194 @@
+"""Hybrid search: each channel proposes, ranks make the pool, scores decide, neighbours lend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from contexture.errors import InvalidRequest, SourceError
+from contexture.ledger import Trace
+from contexture.pipeline.fuse import blend, rrf
+from contexture.ports import Index, Reranker
+from contexture.retrieval.cache import CacheStats, ResultCache
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.neighbours import lifts
+from contexture.retrieval.prepare import mended
+from contexture.text.language import detect
+from contexture.text.terms import terms
+from contexture.types import Filter, Hit, Query, Scope, Vector
+
+LEXICAL = "lexical"
+SEMANTIC = "semantic"
+BM25 = "bm25"
+
+_QUESTION_CHARACTERS = 8_192
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How hybrid search weighs what it finds.
+
+    `lexical` is the weight of BM25 by the question's language, the rest goes to similarity. `floor`
+    is the calibrated similarity at which a passage that shares no term with the question still
+    matches. `lift` is the share of a neighbour's score that a passage gains.
+    """
+
+    lexical: Mapping[str, float] = field(default_factory=lambda: {"en": 0.4})
+    lexical_default: float = 0.5
+    floor: float = 0.3
+    lift: float = 0.15
+    channel_k: int = 60
+    pool: int = 60
+    rerank_top: int = 20
+    rerank_weight: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Found:
+    """A passage that matches, its final score and every signal behind it."""
+
+    hit: Hit
+    score: float
+    signals: Mapping[str, float]
+
+
+class HybridSearch:
+    """Searches one index for passages; equal questions give equal answers until something is written."""
+
+    def __init__(
+        self,
+        *,
+        index: Index,
+        encoders: Encoders,
+        options: SearchOptions | None = None,
+        cache: ResultCache[tuple[Found, ...]] | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._index = index
+        self._encoders = encoders
+        self._options = options or SearchOptions()
+        self._cache = cache or ResultCache()
+        self._reranker = reranker
+
+    async def search(
+        self,
+        scope: Scope,
+        collection: str,
+        question: str,
+        *,
+        trace: Trace,
+        where: Filter | None = None,
+        pool: int | None = None,
+    ) -> tuple[Found, ...]:
+        """Matching passages, best first, ties by record id and ordinal; at most `pool` of them.
+
+        A failing embedder or reranker degrades the answer to what is left and is named in `trace`.
+        """
+        size = pool or self._options.pool
+        if size < 1:
+            raise InvalidRequest(f"the pool must hold at least 1 passage, not {size}")
+        asked = mended(question)[:_QUESTION_CHARACTERS]
+        key = (scope.tenant, tuple(sorted(scope.principals)), collection, asked, where, size)
+        version = await self._index.version(scope, collection)
+        cached = self._cache.get(key, version)
+        if cached is not None:
+            return cached
+        found, whole = await self._search(scope, collection, asked, where, size, trace)
+        if whole:
+            self._cache.put(key, version, found)
+        return found
+
+    def cache_stats(self) -> CacheStats:
+        """How often a search was answered from memory."""
+        return self._cache.stats()
+
+    async def _search(
+        self, scope: Scope, collection: str, question: str, where: Filter | None, size: int, trace: Trace
+    ) -> tuple[tuple[Found, ...], bool]:
+        lang = detect(question)
+        vectors, whole = await self._vectors(question, lang, trace)
+        query = Query(
+            collection=collection,
+            terms=tuple(terms(question)),
+            vectors=vectors,
+            where=where,
+            k=max(self._options.channel_k, size),
+        )
+        hits = _pool(await self._index.search(scope, query), size)
+        found = self._fuse(hits, lang)
+        if self._reranker is not None and found:
+            found, whole = await self._rerank(self._reranker, question, found, trace)
+        return tuple(found), whole
+
+    async def _vectors(self, question: str, lang: str, trace: Trace) -> tuple[Mapping[str, Vector], bool]:
+        try:
+            return await self._encoders.question(question, lang), True
+        except SourceError as failure:
+            trace.degraded("embedder", failure)
+            return {}, False
+
+    def _fuse(self, hits: Sequence[Hit], lang: str) -> list[Found]:
+        best = max((hit.scores.get(BM25, 0.0) for hit in hits), default=0.0)
+        signals = [self._signals(hit, best) for hit in hits]
+        weights = self._weights(lang, lexical=best > 0, semantic=any(SEMANTIC in each for each in signals))
+        scores = [blend(each, weights) for each in signals]
+        gains = lifts(hits, scores, share=self._options.lift)
+        found = [
+            Found(hit=hit, score=(score + gain) / (1 + self._options.lift), signals={**each, "neighbour": gain})
+            for hit, each, score, gain in zip(hits, signals, scores, gains, strict=True)
+            if each[BM25] > 0 or each.get(SEMANTIC, 0.0) >= self._options.floor
+        ]
+        return sorted(found, key=_order)
+
+    def _signals(self, hit: Hit, best: float) -> dict[str, float]:
+        bm25 = hit.scores.get(BM25, 0.0)
+        signals = {BM25: bm25, LEXICAL: bm25 / best if best else 0.0}
+        dense = {name: score for name, score in hit.scores.items() if name != BM25}
+        return {**signals, SEMANTIC: self._encoders.similarity(dense)} if dense else signals
+
+    def _weights(self, lang: str, *, lexical: bool, semantic: bool) -> Mapping[str, float]:
+        """A channel that found nothing has no say, so that scores keep their scale."""
+        share = self._options.lexical.get(lang, self._options.lexical_default)
+        weights = {LEXICAL: share if lexical else 0.0, SEMANTIC: 1 - share if semantic else 0.0}
+        return {name: weight for name, weight in weights.items() if weight}
+
+    async def _rerank(
+        self, reranker: Reranker, question: str, found: Sequence[Found], trace: Trace
+    ) -> tuple[list[Found], bool]:
+        top, rest = found[: self._options.rerank_top], found[self._options.rerank_top :]
+        try:
+            scores = await reranker.rerank(question, [each.hit.text for each in top])
+        except SourceError as failure:
+            trace.degraded("reranker", failure)
+            return list(found), False
+        weight = self._options.rerank_weight
+        again = [
+            Found(
+                hit=each.hit,
+                score=(1 - weight) * each.score + weight * score,
+                signals={**each.signals, reranker.name: score},
+            )
+            for each, score in zip(top, scores, strict=True)
+        ]
+        return [*sorted(again, key=_order), *rest], True
+
+
+def _pool(hits: Sequence[Hit], size: int) -> list[Hit]:
+    """The best `size` hits by reciprocal rank fusion of all channels."""
+    if len(hits) <= size:
+        return list(hits)
+    by_name = {_name(hit): hit for hit in hits}
+    channels = sorted({channel for hit in hits for channel in hit.ranks})
+    rankings = [
+        sorted((name for name, hit in by_name.items() if channel in hit.ranks), key=lambda n: by_name[n].ranks[channel])
+        for channel in channels
+    ]
+    return [by_name[name] for name in list(rrf(rankings))[:size]]
+
+
+def _name(hit: Hit) -> str:
+    return f"{hit.ordinal:08d} {hit.record.id}"
+
+
+def _order(found: Found) -> tuple[float, str, int]:
+    return (-found.score, found.hit.record.id, found.hit.ordinal)
