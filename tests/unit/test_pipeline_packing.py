@@ -145,6 +145,13 @@ def test_what_would_have_admitted_it():
     assert value_needed(items, 100, "b", pack_optimal) == pytest.approx(0.9, rel=1e-5)
 
 
+def test_a_worthless_item_needs_hardly_any_value():
+    """Where any value at all would do, the answer is next to nothing, and still admits."""
+    items = [item("a", (10, 0.0)), item("b", (10, 0.0))]
+
+    assert 0 < value_needed(items, 10, "b", pack_optimal) < 1e-9
+
+
 def test_nothing_admits_what_never_fits():
     """No value helps an item larger than the capacity, and no capacity up to a limit below its size."""
     items = [item("a", (60, 0.9)), item("b", (500, 0.5))]

@@ -105,6 +105,15 @@ def test_neighbouring_sentences_stay_joined():
     assert TEXT[: TEXT.index(" The lighthouse")] == cut(10).text
 
 
+def test_white_space_between_sentences_is_paid_for():
+    """Sentences that fit by their own counts but not when joined lose the least important one."""
+
+    class Letters(Words):
+        count = staticmethod(len)
+
+    assert "Aa." == truncate("Aa. Bb. Cc.", Letters(), 6, min_tokens=1, min_chars=1).text
+
+
 def test_a_single_long_sentence_is_cut_at_its_best_place():
     """When no sentence fits, the best one is kept from its start."""
     found = cut(3, query="Anna Berg", text=TEXT.replace(". ", ", then "))

@@ -9,7 +9,7 @@ import numpy as np
 from contexture.pipeline.relaxation import Floats, Ints, Relaxation, Table
 
 _STATES = 1_500
-_WORK = 30_000  # partial choices made before the search settles for what it has: about 3 ms
+_WORK = 20_000  # partial choices made before the search settles for what it has: about 2 ms
 _NOISE = 1e-12  # a gain below this share of the bound is rounding
 
 

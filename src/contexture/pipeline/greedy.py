@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.pipeline.pack import Item, Packing, best_fitting, packing
+from contexture.pipeline.pack import Item, Packing, fill, packing
 from contexture.pipeline.relaxation import upper_bound
 
 
@@ -15,12 +15,7 @@ def pack_greedy(items: Sequence[Item], capacity: int) -> Packing:
     smaller ones after it.
     """
     chosen: dict[int, int] = {}
-    room = capacity
-    for at in sorted(range(len(items)), key=lambda at: -worth(items[at])):
-        option = best_fitting(items[at].options, room)
-        if option is not None:
-            chosen[at] = option
-            room -= items[at].options[option].tokens
+    fill(items, sorted(range(len(items)), key=lambda at: -worth(items[at])), chosen, capacity)
     return packing(items, chosen, upper_bound(items, capacity))
 
 

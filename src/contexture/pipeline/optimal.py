@@ -30,7 +30,8 @@ def pack_optimal(items: Sequence[Item], capacity: int) -> Packing:
     search = CoreSearch(table, relaxed, _polish(table, relaxed.fitting))
     search.run()
     chosen = _chosen(items, search.columns(), capacity)
-    fill(items, chosen, capacity - sum(items[at].options[option].tokens for at, option in chosen.items()))
+    room = capacity - sum(items[at].options[option].tokens for at, option in chosen.items())
+    fill(items, range(len(items)), chosen, room)
     return packing(items, _prefer_better_ranked(items, chosen), search.upper)
 
 
@@ -68,10 +69,10 @@ def _prefer_better_ranked(items: Sequence[Item], chosen: Mapping[int, int]) -> d
     alike: dict[tuple[Option, ...], list[int]] = {}
     for at, item in enumerate(items):
         alike.setdefault(item.options, []).append(at)
-    result: dict[int, int] = {}
+    result = dict(chosen)
     for options, places in alike.items():
-        taken = sorted(
-            (chosen[at] for at in places if at in chosen), key=lambda option: (-options[option].value, option)
-        )
-        result.update(zip(places, taken, strict=False))
+        if len(places) > 1:
+            taken = [result.pop(at) for at in places if at in result]
+            taken.sort(key=lambda option: (-options[option].value, option))
+            result.update(zip(places, taken, strict=False))
     return result

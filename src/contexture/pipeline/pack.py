@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -66,16 +66,15 @@ def _gap(value: float, upper: float) -> float:
 
 def best_fitting(options: Sequence[Option], room: int) -> int | None:
     """The most valuable option that fits, the cheapest of equals; None when none does."""
+    if not options or min(options).tokens > room:
+        return None
     fitting = [at for at, option in enumerate(options) if option.tokens <= room]
-    return min(fitting, key=lambda at: (-options[at].value, options[at].tokens, at), default=None)
+    return min(fitting, key=lambda at: (-options[at].value, options[at].tokens, at))
 
 
-def fill(items: Sequence[Item], chosen: dict[int, int], room: int) -> None:
-    """Add to `chosen`, in order, every item left out that still fits in `room`."""
-    for at, item in enumerate(items):
-        if at in chosen:
-            continue
-        option = best_fitting(item.options, room)
-        if option is not None:
+def fill(items: Sequence[Item], order: Iterable[int], chosen: dict[int, int], room: int) -> None:
+    """Add to `chosen` every item not in it that still fits in `room`, taken in this order."""
+    for at in order:
+        if at not in chosen and (option := best_fitting(items[at].options, room)) is not None:
             chosen[at] = option
-            room -= item.options[option].tokens
+            room -= items[at].options[option].tokens

@@ -15,7 +15,6 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 NOTHING = Option(0, 0.0)
-_STEPS = 64  # the search ends by itself after a dozen; any price is a valid bound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -71,13 +70,12 @@ def relax(table: Table) -> Relaxation:
         return low
     high = _at(table, _prohibitive(table))
     best = min(low, high, key=lambda line: line.upper)
-    for _ in range(_STEPS):
+    while True:
         tried = _at(table, (low.value - high.value) / (low.tokens - high.tokens))
         best = min(best, tried, key=lambda line: line.upper)
-        if tried.tokens in (low.tokens, high.tokens):
-            break
+        if not high.tokens < tried.tokens < low.tokens:
+            return replace(best, fitting=high.base)
         low, high = (tried, high) if tried.tokens > table.capacity else (low, tried)
-    return replace(best, fitting=high.base)
 
 
 def upper_bound(items: Sequence[Item], capacity: int) -> float:
