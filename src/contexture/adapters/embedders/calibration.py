@@ -25,6 +25,10 @@ class Calibration:
         return np.interp(cosine, cosines, similarities).astype(np.float32)
 
 
+# For embedders whose cosines nobody has looked at: negative ones are nothing, the rest stays as it is.
+UNFITTED = Calibration(((0.0, 0.0), (1.0, 1.0)))
+
+
 def unit(vector: Vector) -> Vector:
     """The vector at length 1; a vector of zeros becomes the first axis, so that every text has a direction."""
     length = np.float32(np.linalg.norm(vector))

@@ -27,7 +27,7 @@ DIMENSIONS = 384
 CHARACTERS = 8_192
 
 # Fitted by scripts/fit_calibration.py.
-CALIBRATION = Calibration(((0.0, 0.0), (0.2, 0.3), (0.6, 0.8), (1.0, 1.0)))
+CALIBRATION = Calibration(((0.0, 0.0), (0.27, 0.3), (0.52, 0.8), (1.0, 1.0)))
 
 Ids = npt.NDArray[np.int64]
 

@@ -23,7 +23,7 @@ DIMENSIONS = 512
 CHARACTERS = 3_000
 
 # Fitted by scripts/fit_calibration.py.
-CALIBRATION = Calibration(((0.0, 0.0), (0.2, 0.3), (0.5, 0.8), (1.0, 1.0)))
+CALIBRATION = Calibration(((0.0, 0.0), (0.15, 0.3), (0.32, 0.8), (1.0, 1.0)))
 
 
 class MultilingualUSE:

@@ -1,0 +1,165 @@
+"""The vector cache: same bits with and without it, and no harm when its file is broken."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contexture.adapters.embedders.cache import CachedEmbedder, CacheStats
+from contexture.adapters.embedders.calibration import UNFITTED, unit
+from contexture.testing.embedders import EmbedderConformance
+from contexture.types import Matrix, Vector, content_hash
+
+
+class Letters:
+    """A small real embedder: letter frequencies, with a list of the texts it was asked for."""
+
+    name = "letters-1"
+    dimensions = 32
+
+    def __init__(self, name: str = "letters-1") -> None:
+        self.name = name
+        self.asked: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """Unit vectors of code points modulo 32."""
+        self.asked.extend(texts)
+        counts = [np.bincount([ord(c) % 32 for c in text], minlength=32) for text in texts]
+        return np.stack([unit(row.astype(np.float32)) for row in counts]) if counts else np.empty((0, 32), np.float32)
+
+    def calibrate(self, cosine: Vector) -> Vector:
+        """Cosines from 0 to 1."""
+        return UNFITTED(cosine)
+
+
+class TestCachedEmbedder(EmbedderConformance):
+    """A cached embedder is an embedder."""
+
+    @pytest.fixture
+    def embedder(self, tmp_path: Path) -> CachedEmbedder:
+        """A cache in an empty folder."""
+        return CachedEmbedder(Letters(), tmp_path / "vectors.db")
+
+
+async def test_a_text_is_embedded_once(tmp_path: Path) -> None:
+    """What the file holds is not computed again, by this object or by a later one."""
+    inner, later = Letters(), Letters()
+    first = CachedEmbedder(inner, tmp_path / "deep" / "vectors.db")
+    before = await first.embed(["one", "two", "one"])
+    first.close()
+    second = CachedEmbedder(later, tmp_path / "deep" / "vectors.db")
+    after = await second.embed(["one", "two", "three"])
+
+    assert (["one", "two"], ["three"]) == (inner.asked, later.asked)
+    assert np.array_equal(before[:2], after[:2])
+    assert (CacheStats(hits=0, misses=3), CacheStats(hits=2, misses=1)) == (first.stats(), second.stats())
+
+
+async def test_embedders_do_not_share_vectors(tmp_path: Path) -> None:
+    """Vectors are kept under the embedder's name, which changes when the weights do."""
+    other = Letters("letters-2")
+    await CachedEmbedder(Letters(), tmp_path / "vectors.db").embed(["one"])
+    await CachedEmbedder(other, tmp_path / "vectors.db").embed(["one"])
+
+    assert ["one"] == other.asked
+
+
+async def test_recent_queries_are_answered_from_memory(tmp_path: Path) -> None:
+    """A single query asked again needs no file; the oldest of too many is forgotten."""
+    inner = Letters()
+    cached = CachedEmbedder(inner, tmp_path / "vectors.db", queries=2)
+    for text in ("a", "b", "a", "c"):
+        await cached.embed([text])
+    cached.close()
+    for text in ("a", "c", "b"):
+        await cached.embed([text])
+
+    assert ["a", "b", "c", "b"] == inner.asked
+
+
+async def test_a_returned_row_may_be_written_to(tmp_path: Path) -> None:
+    """What a caller does to its rows does not reach the next caller."""
+    cached = CachedEmbedder(Letters(), tmp_path / "vectors.db")
+    for _ in range(2):
+        rows = await cached.embed(["one"])
+        rows *= 0
+
+    assert np.isclose(1.0, np.linalg.norm(await cached.embed(["one"])))
+
+
+async def test_many_texts_need_several_lookups(tmp_path: Path) -> None:
+    """More texts than one query may name are still all found."""
+    inner, texts = Letters(), [f"text {n}" for n in range(1_203)]
+    cached = CachedEmbedder(inner, tmp_path / "vectors.db")
+    fresh = await cached.embed(texts)
+
+    assert np.array_equal(fresh, await cached.embed(texts))
+    assert texts == inner.asked
+
+
+async def test_concurrent_callers_agree(tmp_path: Path) -> None:
+    """Requests that overlap in time and in texts all get the right rows."""
+    cached = CachedEmbedder(Letters(), tmp_path / "vectors.db")
+    groups = [[f"text {n}" for n in range(start, start + 40)] for start in range(0, 100, 7)]
+    rows = await asyncio.gather(*(cached.embed(group) for group in groups))
+
+    for group, found in zip(groups, rows, strict=True):
+        assert np.array_equal(found, await Letters().embed(group))
+    assert "" == cached.degraded
+
+
+async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    """A corrupt file costs time only, is reported once, and is not overwritten."""
+    path, reports = tmp_path / "vectors.db", []
+    path.write_bytes(b"this is not a database" * 100)
+    cached = CachedEmbedder(Letters(), path, on_degraded=reports.append)
+    rows = await cached.embed(["one", "two"])
+    again = await cached.embed(["one", "two"])
+
+    assert np.array_equal(rows, again)
+    assert [cached.degraded] == reports
+    assert "not a database" in cached.degraded
+    assert path.read_bytes().startswith(b"this is not")
+
+
+async def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    """A cache whose folder cannot exist works without its file."""
+    (tmp_path / "file").write_text("in the way")
+    cached = CachedEmbedder(Letters(), tmp_path / "file" / "vectors.db")
+
+    assert (1, 32) == (await cached.embed(["one"])).shape
+    assert "vectors.db is not used" in cached.degraded
+
+
+@pytest.mark.parametrize("blob", [b"short", np.zeros(32, np.float32).tobytes(), np.full(32, np.nan).tobytes()[:128]])
+async def test_a_damaged_vector_is_computed_again(tmp_path: Path, blob: bytes) -> None:
+    """A stored vector of the wrong size or length is replaced, not returned."""
+    path = tmp_path / "vectors.db"
+    first = CachedEmbedder(Letters(), path)
+    good = await first.embed(["one"])
+    first.close()
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE vectors SET vector = ? WHERE hash = ?", (blob, bytes.fromhex(content_hash("one"))))
+    file.close()
+    inner = Letters()
+
+    assert np.array_equal(good, await CachedEmbedder(inner, path).embed(["one"]))
+    assert ["one"] == inner.asked
+
+
+async def test_a_failing_write_loses_no_answer(tmp_path: Path) -> None:
+    """A file that turns read-only after it was opened degrades the cache, not the request."""
+    path = tmp_path / "vectors.db"
+    cached = CachedEmbedder(Letters(), path)
+    await cached.embed(["one"])
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TABLE vectors")
+    file.close()
+
+    assert (1, 32) == (await cached.embed(["two"])).shape
+    assert "no such table" in cached.degraded
