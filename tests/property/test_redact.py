@@ -22,7 +22,7 @@ REDACTOR = default_redactor()
 PROSE = st.text(alphabet="abc XYZ.,\n<>_\\🙂é", max_size=30)
 FORGED = st.sampled_from(["<EMAIL_1>", "<EMAIL_2>", "<LITERAL_1>", "<CARD_1>", "<EMAIL_", "1>"])
 VALUES = st.sampled_from(["anna@example.org", "boris@example.org", "4111111111111111", "+44 7700 900123", "8.8.4.4"])
-LABELS = st.sampled_from(["EMAIL", "CARD", "PHONE"])
+LABELS = st.sampled_from(["EMAIL", "CARD", "PHONE", "e-mail", "Личное", "", "9 lives", "L" * 99])
 
 
 @st.composite

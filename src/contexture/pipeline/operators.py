@@ -13,6 +13,8 @@ from contexture.types import Span
 
 LITERAL = "LITERAL"
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]{0,63}_[0-9]{1,9}>")
+_NOT_IN_NAMES = re.compile("[^A-Z0-9]+")
+_LONGEST_NAME = 48
 _HASH_LENGTH = 12
 
 
@@ -52,8 +54,9 @@ class Placeholders:
         known = self._issued.get((label, value))
         if known is not None:
             return known
-        self._counts[label] = self._counts.get(label, 0) + 1
-        placeholder = f"<{label}_{self._counts[label]}>"
+        name = _name(label)
+        self._counts[name] = self._counts.get(name, 0) + 1
+        placeholder = f"<{name}_{self._counts[name]}>"
         self._issued[label, value] = placeholder
         self._values[placeholder] = value
         return placeholder
@@ -77,6 +80,12 @@ class Placeholders:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the values behind placeholders never leave the process")
+
+
+def _name(label: str) -> str:
+    """A redactor's label in the letters that `restore` looks for, whoever wrote the redactor."""
+    name = _NOT_IN_NAMES.sub("_", label.upper()).strip("_")[:_LONGEST_NAME]
+    return name if name and name[0].isalpha() else f"VALUE_{name}".rstrip("_")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

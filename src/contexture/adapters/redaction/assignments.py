@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from contexture.adapters.redaction.rules import Rule
+from contexture.adapters.redaction.rules import LAST, Rule
 
 _OWNERS = (
     "api|auth|access|account|client|db|database|encryption|master|priv(?:ate)?|service|secret|session|sign(?:ing)?"
@@ -22,7 +21,9 @@ _REST = r"(?:_\w{0,24}+)?(?!\w)[\"'\]]{0,2}+"
 _SIGN = r"[ \t]{0,8}+(?::=|=>|={1,3}|:{1,2}|!==?)[ \t]{0,8}+"
 _SAID = r"[ \t]{1,8}+(?:is|это|[-–—])[ \t]{1,8}+"
 _BARE = r"([^\s\"'`,;<>(){}]{6,512}+)"
-_HINTS = ("pass", "pwd", "pw", "secret", "token", "credential", "key", "contrase", "парол", "токен", "секрет", "ключ")
+_LONG = r"([\w\-]{24,128}+)"
+_SPACE = r"[ \t]{1,8}+"
+_PASSWORD_HINTS = ("pass", "pwd", "pw", "contrase", "парол")
 
 _STAND_IN = re.compile(
     r"[$%{<\[(*]|\A(?:none|null|true|false|undefined|string|bytes|optional|required|password|secret|token)\Z"
@@ -35,27 +36,39 @@ _DRAWN = re.compile(r"[0-9]|[!#&*+=?@^~|\\]")
 _LETTERS = re.compile(r"(?!(.)\1{5})[a-z]{24,}", re.IGNORECASE)
 
 
-def quoted_secret(value: str) -> bool:
-    """Whether a value in quotes is a credential and no stand-in for one."""
-    return _STAND_IN.search(value) is None
+def assigned(value: str) -> bool:
+    """Whether a value is a credential: any in quotes that is no stand-in, and a bare one that looks drawn.
 
-
-def drawn(value: str) -> bool:
-    """Whether a bare value looks drawn rather than written: not a number, a word, a path or code."""
+    Drawn means not a number, a word, a path or code: bare values stand in prose and in programs.
+    """
+    if _STAND_IN.search(value.strip("\"'`")):
+        return False
+    if value[0] in "\"'`":
+        return True
     core = value.strip("!?.:…*_-")
-    if _STAND_IN.search(value) or _CODE.match(value) or value.isdigit():
+    if _CODE.match(value) or value.isdigit():
         return False
     return _DRAWN.search(core) is not None or _LETTERS.fullmatch(core) is not None
 
 
-def _assignment(pattern: str, accepts: Callable[[str], bool], group: int = 1) -> Rule:
-    return Rule(label="SECRET", pattern=re.compile(pattern, re.IGNORECASE), accepts=accepts, hints=_HINTS, group=group)
-
-
 ASSIGNMENTS = (
-    _assignment(rf"{_START}{_NAME}{_REST}{_SIGN}@?([\"'`])([^\s\"'`]{{6,512}}+)\1", quoted_secret, 2),
-    _assignment(rf"{_START}{_NAME}{_REST}{_SIGN}{_BARE}", drawn),
-    _assignment(rf"{_START}{_NAME}{_REST}{_SAID}[\"'`]?{_BARE}", drawn),
-    _assignment(rf"{_START}{_NAME}{_REST}[ \t]{{1,8}}+[\"'`]?([\w\-]{{24,128}}+)", drawn),
-    _assignment(rf"{_START}{_PASSWORDS}{_REST}(?:{_SIGN}|{_SAID})[\"'`]?([0-9]{{4,32}}+)(?!\w)", str.isdigit),
+    Rule(
+        label="SECRET",
+        pattern=re.compile(
+            rf"{_START}{_NAME}{_REST}"
+            rf"(?:{_SIGN}@?(([\"'`])[^\s\"'`]{{6,512}}+\2)|(?:{_SIGN}|{_SAID})[\"'`]?{_BARE}|{_SPACE}[\"'`]?{_LONG})",
+            re.IGNORECASE,
+        ),
+        accepts=assigned,
+        hints=(*_PASSWORD_HINTS, "secret", "token", "credential", "key", "токен", "секрет", "ключ"),
+        group=LAST,
+    ),
+    Rule(
+        label="SECRET",
+        pattern=re.compile(
+            rf"{_START}{_PASSWORDS}{_REST}(?:{_SIGN}|{_SAID})[\"'`]?([0-9]{{4,32}}+)(?!\w)", re.IGNORECASE
+        ),
+        hints=_PASSWORD_HINTS,
+        group=1,
+    ),
 )

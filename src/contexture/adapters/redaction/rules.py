@@ -16,6 +16,7 @@ from contexture.types import Span
 
 BEFORE = 48
 AFTER = 16
+LAST = -1
 SIX_DIGITS = re.compile(r"[0-9](?:[^\w\n]{0,3}[0-9]){5}")
 
 
@@ -26,7 +27,7 @@ class Rule:
     `accepts` has the last word on the matched text. With `near`, the word that stands closest before the match must
     be one of those rather than one of `unless`; `behind` may speak for it from right behind instead. `hints` are
     pieces of lower-case text without one of which the pattern cannot match; a rule without them needs six digits
-    close together. `group` is the part of the match that is hidden.
+    close together. `group` is the part of the match that is hidden; LAST is the last one that took part.
     """
 
     label: str
@@ -42,7 +43,7 @@ class Rule:
     def find(self, text: str) -> Iterator[Span]:
         """Every place where the rule holds."""
         for match in self.pattern.finditer(text):
-            start, end = match.span(self.group)
+            start, end = match.span(self.group if self.group != LAST else match.lastindex or 0)
             if start < end and self._holds(text, start, end):
                 yield Span(start, end, self.label, self.score)
 

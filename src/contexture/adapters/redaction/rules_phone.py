@@ -11,13 +11,14 @@ from contexture.adapters.redaction.checksums import digits
 from contexture.adapters.redaction.rules import Rule
 
 _FEWEST, _MOST = 7, 15
+_SHORTEST_LOCAL = 6
 _EXTENSION = r"(?:[ ,]{0,2}(?:x|ext\.?|extension|доб\.?)[ ]?\d{1,6})?"
 _START = r"(?<![\w+])(?<!\d[.,:/])(?<!\w-)"
 _END = r"(?![A-Za-z]{0,3}\d|[.,:/\-]\d)"
 # A round or grouped amount: 2 000 000, 1 234 567.
 _AMOUNT = re.compile(r"\d[\d ]*[ .]000|\d(?:[ .]\d{3})+")
 _DATE = re.compile(
-    r"(?:19|20)\d\d([./ -])\d\d?\1\d\d?(?!\d)|\d\d?([./-])\d\d?\2(?:19|20)\d\d|(?:19|20)\d\d[ –-](?:19|20)\d\d"
+    r"(?:19|20)\d\d([./ -])\d\d?\1\d\d?(?!\d)|\d\d?([./ -])\d\d?\2(?:19|20)\d\d(?!\d)|(?:19|20)\d\d[ –-](?:19|20)\d\d"
 )
 _DOTTED_QUAD = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -52,6 +53,11 @@ def plausible(text: str) -> bool:
     )
 
 
+def long_enough(text: str) -> bool:
+    """Whether this has at least as many digits as the shortest local numbers, and is no date."""
+    return _SHORTEST_LOCAL <= len(digits(text)) <= _MOST and _DATE.match(text) is None
+
+
 INTERNATIONAL = Rule(
     label="PHONE",
     pattern=re.compile(
@@ -67,8 +73,9 @@ NATIONAL = Rule(
         r"(?:1[ .\-])?\([2-9]\d{2}\)[ ]?\d{3}[ .\-]\d{4}"  # (579)888-3058
         r"|(?:1[.\-])?[2-9]\d{2}([.\-])\d{3}\1\d{4}"  # 541-714-1388, 930.167.3943
         r"|\(0?\d{2,4}\)[ ]?\d{3,4}[ \-]\d{3,4}"  # (99) 645-791
+        r"|\(0\d{1,4}\)[ ]?\d{5,8}"  # (010) 123456
         r"|0\d([. \-])\d\d\2\d\d\2\d\d\2\d\d"  # 03.93.92.16.85
-        r"|0\d{2,4}[ ]\d{2,4}[ ]\d{2,4}(?:[ ]\d{2,4})?"  # 0490 75 40 81, 07700 063 966
+        r"|0\d{1,4}[ ]\d{2,4}[ ]\d{2,4}(?:[ ]\d{2,4})?"  # 0490 75 40 81, 07700 063 966
         rf"){_EXTENSION}{_END}",
         re.ASCII | re.IGNORECASE,
     ),
@@ -88,6 +95,13 @@ NAMED = Rule(
     unless=words.OTHER_NUMBER,
     score=0.6,
 )
+DIRECT = Rule(  # "Phone: 712 345": the word right before leaves no doubt, so short and round numbers count
+    label="PHONE",
+    pattern=re.compile(rf"{_START}\d{{1,6}}+(?:[ \-]\d{{1,6}}+){{0,4}}+{_END}", re.ASCII),
+    accepts=long_enough,
+    near=words.PHONE_RIGHT_BEFORE,
+    score=0.6,
+)
 RUSSIAN = Rule(
     label="PHONE",
     pattern=re.compile(
@@ -100,4 +114,4 @@ RUSSIAN = Rule(
     unless=words.OTHER_NUMBER,
 )
 
-PHONES = (INTERNATIONAL, NATIONAL, NAMED, RUSSIAN)
+PHONES = (INTERNATIONAL, NATIONAL, NAMED, DIRECT, RUSSIAN)

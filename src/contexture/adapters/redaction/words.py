@@ -34,6 +34,7 @@ PHONE = words(
     r"voicemail",
     r"answer",
     r"direct line",
+    r"(?:my|his|her|their|our|your|new|old) number",
     r"ext\b",
     r"тел(?:\b|ефон)",
     r"моб(?:\b|ил)",
@@ -49,6 +50,10 @@ PHONE = words(
 )
 PHONE_BEHIND = re.compile(
     r"[ \-–,(/]{0,3}+(?:office|fax|mobile|cell|home|work|desk|phone|tel|direct|main|моб|раб|дом|факс|тел)\b",
+    re.IGNORECASE,
+)
+PHONE_RIGHT_BEFORE = re.compile(
+    r"(?<!\w)(?:(?:tele)?phone(?: (?:number|no\.?))?|tel|fax|mobile|cell|тел(?:ефон)?|факс|моб)\.?[ ]?[:#№]?[ ]{0,2}\Z",
     re.IGNORECASE,
 )
 OTHER_NUMBER = words(
