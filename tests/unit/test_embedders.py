@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from contexture.adapters.embedders import minilm, use
 from contexture.adapters.embedders.minilm import MiniLM
 from contexture.adapters.embedders.texts import encodable, head
 from contexture.adapters.embedders.use import MultilingualUSE
@@ -67,6 +69,25 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(TamperedWeights, match=r"model\.onnx has SHA-256 9165d8b6.* but feed is pinned"):
         verified(file, "feed")
+
+
+@pytest.mark.parametrize(
+    ("module", "constant", "embedder"),
+    [
+        (minilm, "MODEL_SHA256", MiniLM()),
+        (minilm, "TOKENIZER_SHA256", MiniLM()),
+        (use, "WEIGHTS_SHA256", MultilingualUSE()),
+        (use, "VOCABULARY_SHA256", MultilingualUSE()),
+    ],
+)
+async def test_every_file_of_a_model_is_checked_before_it_runs(
+    module: ModuleType, constant: str, embedder: MiniLM | MultilingualUSE, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No text is embedded while one of the model's files is not the pinned one."""
+    monkeypatch.setattr(module, constant, "feed")
+
+    with pytest.raises(TamperedWeights, match="feed is pinned"):
+        await embedder.embed([ANSWER])
 
 
 def test_missing_weights_say_what_is_missing(tmp_path: Path) -> None:
