@@ -96,6 +96,15 @@ def test_untouched_characters_map_to_themselves(marked) -> None:
     assert len(text) == done.origin(len(done.text))
 
 
+def test_a_position_inside_a_replaced_stretch_maps_to_its_end() -> None:
+    """In both directions, and positions at its edges map to its edges."""
+    done = apply("to anna!", (Span(3, 7, "PERSON"),), Placeholders())
+
+    assert "to <PERSON_1>!" == done.text
+    assert [0, 2, 3, 13, 13, 14] == [done.moved(at) for at in (0, 2, 3, 5, 7, 8)]
+    assert [0, 2, 3, 7, 7, 8] == [done.origin(at) for at in (0, 2, 3, 5, 13, 14)]
+
+
 @given(marked_texts(), st.data())
 def test_sentences_stay_sorted_apart_and_inside(marked, data) -> None:
     """Remapped sentences do not overlap, and one without a value reads as before."""

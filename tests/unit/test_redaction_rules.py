@@ -152,3 +152,22 @@ def test_changing_any_one_digit_fails_the_check(passes, good: str) -> None:
     for index, char in enumerate(good):
         if char.isdigit():
             assert not passes(good[:index] + str((int(char) + 1) % 10) + good[index + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("passes", "bad"),
+    [
+        (passes_inn, "0000000000"),
+        (passes_inn, "77070838931"),
+        (passes_snils, "00000000000"),
+        (passes_snils, "1122334459"),
+    ],
+)
+def test_zeros_and_wrong_lengths_are_no_documents(passes, bad: str) -> None:
+    """A number of nothing but zeros, or of another length, has no valid check digits."""
+    assert not passes(bad)
+
+
+def test_an_unknown_country_code_is_no_telephone_number() -> None:
+    """A plus sign before a code that no country has is not enough."""
+    assert [] == REDACTOR.scan("+999 123 456 789 000", "")
