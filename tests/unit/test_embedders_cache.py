@@ -152,14 +152,21 @@ async def test_a_damaged_vector_is_computed_again(tmp_path: Path, blob: bytes) -
     assert ["one"] == inner.asked
 
 
-async def test_a_failing_write_loses_no_answer(tmp_path: Path) -> None:
-    """A file that turns read-only after it was opened degrades the cache, not the request."""
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("DROP TABLE vectors", "no such table"),
+        ("CREATE TRIGGER full BEFORE INSERT ON vectors BEGIN SELECT RAISE(ABORT, 'no room'); END", "no room"),
+    ],
+)
+async def test_a_file_that_fails_later_loses_no_answer(tmp_path: Path, damage: str, reason: str) -> None:
+    """A failing read or write after a good start degrades the cache, not the request."""
     path = tmp_path / "vectors.db"
     cached = CachedEmbedder(Letters(), path)
     await cached.embed(["one"])
     with sqlite3.connect(path) as file:
-        file.execute("DROP TABLE vectors")
+        file.execute(damage)
     file.close()
 
-    assert (1, 32) == (await cached.embed(["two"])).shape
-    assert "no such table" in cached.degraded
+    assert np.array_equal(await Letters().embed(["two"]), await cached.embed(["two"]))
+    assert reason in cached.degraded
