@@ -1,0 +1,50 @@
+"""Recent builds on disk, so that they can be explained and replayed later."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from contexture.errors import NotFound, StoreUnwritable
+
+_ID = re.compile(r"ctx-[0-9a-f]{12}")
+
+
+class BuildFolder:
+    """Keeps the capsules of the last `keep` builds as files; older ones make room."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder = folder
+        self._keep = keep
+
+    def save(self, build_id: str, capsule: bytes) -> None:
+        """Write one capsule, whole or not at all."""
+        if not self._keep:
+            return
+        path = self._path(build_id)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            draft = path.with_suffix(f".{os.getpid()}.draft")
+            draft.write_bytes(capsule)
+            draft.replace(path)
+            self._prune()
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot keep build {build_id}: {failure.strerror}") from failure
+
+    def load(self, build_id: str) -> bytes:
+        """The capsule of a build; unknown ids and ids of another shape are answered alike."""
+        try:
+            return self._path(build_id).read_bytes()
+        except OSError:
+            raise NotFound(f"no build {build_id!r} is kept here") from None
+
+    def _path(self, build_id: str) -> Path:
+        if not _ID.fullmatch(build_id):
+            raise NotFound(f"no build {build_id!r} is kept here")
+        return self._folder / f"{build_id}.json"
+
+    def _prune(self) -> None:
+        kept = sorted(self._folder.glob("ctx-*.json"), key=lambda path: path.stat().st_mtime_ns)
+        for old in kept[: -self._keep]:
+            old.unlink(missing_ok=True)

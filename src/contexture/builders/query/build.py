@@ -1,0 +1,173 @@
+"""The builder for a plain query: search, redact, compose, explain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+
+from contexture.builders.query.compose import Composed, compose
+from contexture.builders.query.render import text_of
+from contexture.builders.query.request import QueryRecipe, QueryRequest, request_to_json
+from contexture.capsule import Capsule, digest
+from contexture.errors import InvalidRequest
+from contexture.ledger import Ledger, Trace
+from contexture.pipeline.collect import Source, collect
+from contexture.pipeline.operators import Operator, Placeholders
+from contexture.pipeline.redact import redact, redact_text
+from contexture.ports import Clock, Redactor, TokenCounter
+from contexture.retrieval.prepare import mended
+from contexture.retrieval.search import Found, HybridSearch
+from contexture.types import BuiltContext, Candidate, Citation, Scope
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryContext:
+    """A built context, the ledger that explains it, and the capsule that rebuilds it."""
+
+    context: BuiltContext
+    ledger: Ledger
+    capsule: Capsule
+
+
+class QueryContextBuilder:
+    """Builds a context for a plain question over one collection."""
+
+    def __init__(
+        self,
+        *,
+        search: HybridSearch,
+        counter: TokenCounter,
+        redactor: Redactor,
+        clock: Clock,
+        model: str,
+        recipe: QueryRecipe | None = None,
+        operator: Callable[[], Operator] = Placeholders,
+        deadline: float = 10.0,
+    ) -> None:
+        self._search = search
+        self._counter = counter
+        self._redactor = redactor
+        self._clock = clock
+        self._model = model
+        self._recipe = recipe or QueryRecipe()
+        self._operator = operator
+        self._deadline = deadline
+
+    async def build(self, request: QueryRequest, *, scope: Scope, now: datetime | None = None) -> QueryContext:
+        """The context for `request`, as `scope` may see it; the clock is read once, or given."""
+        moment = now or self._clock.now()
+        trace, operator, timings = Trace(), self._operator(), _Stopwatch()
+        with timings("redact_query"):
+            asked = self._safe(request, operator)
+        with timings("collect"):
+            source = Source(ask=lambda: self._candidates(asked, request.query, scope, trace), patience=self._deadline)
+            raw = await collect({"search": source}, deadline=self._deadline, trace=trace)
+        with timings("redact"):
+            clean = redact(raw, self._redactor, operator, trace)
+        with timings("compose"):
+            composed = compose(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
+        ledger = trace.finish(raw)
+        capsule = self._capsule(asked, scope, moment, clean, ledger, composed)
+        return QueryContext(context=self._context(composed, capsule, timings), ledger=ledger, capsule=capsule)
+
+    def _safe(self, request: QueryRequest, operator: Operator) -> QueryRequest:
+        """The request with a question fit to be shown; raises what the caller can mend."""
+        if not request.query.strip():
+            raise InvalidRequest("the query is empty")
+        if request.max_tokens < 1:
+            raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
+        redacted = redact_text(mended(request.query), self._redactor, operator)
+        return replace(request, query=redacted.text, system=mended(request.system))
+
+    async def _candidates(
+        self, request: QueryRequest, question: str, scope: Scope, trace: Trace
+    ) -> Sequence[Candidate]:
+        found = await self._search.search(scope, request.collection, question, where=request.where, trace=trace)
+        return [candidate_of(each, request.collection, self._redactor.rules) for each in found]
+
+    def _context(self, composed: Composed, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
+        return BuiltContext(
+            build_id=f"ctx-{capsule.digest[:12]}",
+            messages=composed.messages,
+            text=text_of(composed.messages),
+            tokens=composed.tokens,
+            token_counts=composed.token_counts,
+            citations=tuple(citation for block in composed.found for citation in block.citations),
+            encoding=self._counter.encoding,
+            exact=self._counter.exact,
+            timings=timings.seconds,
+        )
+
+    def _capsule(
+        self,
+        request: QueryRequest,
+        scope: Scope,
+        now: datetime,
+        candidates: Sequence[Candidate],
+        ledger: Ledger,
+        composed: Composed,
+    ) -> Capsule:
+        return Capsule(
+            kind="query",
+            tenant=scope.tenant,
+            user=scope.user,
+            now=now,
+            request=request_to_json(request),
+            settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=tuple(candidates),
+            degradations=ledger.degradations,
+            messages=composed.messages,
+            digest=digest(composed.messages),
+        )
+
+
+def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
+    """A search result as a candidate; spans stored by other rules than those in force are not trusted."""
+    hit, record = found.hit, found.hit.record
+    trusted = hit.rules == rules
+    return Candidate(
+        id=f"{record.id}#{hit.ordinal}",
+        key=f"{record.id}#{hit.ordinal}",
+        text=hit.text,
+        title=record.title,
+        kind=record.kind,
+        lang=record.lang,
+        source=record.source,
+        time=record.time,
+        score=found.score,
+        signals=found.signals,
+        sentences=hit.passage.sentences,
+        redactions=hit.passage.redactions if trusted else None,
+        title_redactions=hit.title_redactions if trusted else None,
+        tokens=hit.passage.tokens,
+        simhash=hit.passage.simhash,
+        citation=Citation(
+            collection=collection,
+            record_id=record.id,
+            title=record.title,
+            start=hit.passage.start,
+            end=hit.passage.end,
+            hash=hit.hash,
+        ),
+    )
+
+
+class _Stopwatch:
+    """Seconds by phase; kept apart from everything that a replay compares."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._phase = ""
+        self._start = 0.0
+
+    def __call__(self, phase: str) -> _Stopwatch:
+        self._phase = phase
+        return self
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self._phase] = time.perf_counter() - self._start

@@ -1,0 +1,69 @@
+"""The forms in which a candidate may be shown, and what each is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from contexture.builders.query.render import heading, record_of
+from contexture.builders.query.request import QueryRecipe
+from contexture.pipeline.extract import extract
+from contexture.pipeline.pack import Item, Option
+from contexture.ports import TokenCounter
+from contexture.types import Candidate, Form, Variant
+
+_SEAM = 2  # tokens that join a passage to its neighbours
+_MIN_SENTENCES = 2
+_EXTRACT_SHARE = 0.6
+
+
+def variants_of(
+    candidates: Sequence[Candidate], *, query: str, counter: TokenCounter, recipe: QueryRecipe, room: int
+) -> dict[str, list[Variant]]:
+    """Every candidate whole, and those around the edge of the budget also as an extract.
+
+    Candidates far inside the budget are shown whole and those far outside not at all, so only the
+    ones between are worth shortening.
+    """
+    forms: dict[str, list[Variant]] = {}
+    seen: set[str] = set()
+    spent, edge = 0, recipe.extracts
+    for candidate in candidates:
+        whole = _whole(candidate, counter, recipe, first=record_of(candidate) not in seen)
+        seen.add(record_of(candidate))
+        forms[candidate.id] = [whole]
+        spent += whole.tokens
+        if spent > room * 0.8 and edge > 0 and len(candidate.sentences) >= _MIN_SENTENCES:
+            edge -= 1
+            forms[candidate.id].extend(_extract(candidate, whole, query, counter))
+    return forms
+
+
+def items_of(candidates: Sequence[Candidate], forms: dict[str, list[Variant]]) -> list[Item]:
+    """The candidates as a packer sees them."""
+    return [
+        Item(candidate.id, tuple(Option(form.tokens, form.value) for form in forms[candidate.id]), candidate.section)
+        for candidate in candidates
+    ]
+
+
+def _whole(candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, *, first: bool) -> Variant:
+    stored = candidate.tokens.get(counter.encoding)
+    tokens = (counter.count(candidate.text) if stored is None else stored) + _SEAM
+    if first:
+        tokens += counter.count(f"[00] ({heading(candidate)})\n")
+    value = max(candidate.score, 0.0) ** recipe.sharpness * tokens
+    return Variant(form=Form.FULL, text=candidate.text, tokens=tokens, value=value)
+
+
+def _extract(candidate: Candidate, whole: Variant, query: str, counter: TokenCounter) -> list[Variant]:
+    limit = math.floor(whole.tokens * _EXTRACT_SHARE)
+    found = extract(candidate.text, candidate.sentences, query, counter, limit)
+    if not found.text or found.text == candidate.text:
+        return []
+    tokens = counter.count(found.text) + whole.tokens - counter.count(candidate.text)
+    if tokens >= whole.tokens:
+        return []
+    # The best sentences carry more than their share of what the passage is worth.
+    value = whole.value * math.sqrt(tokens / whole.tokens)
+    return [Variant(form=Form.EXTRACT, text=found.text, tokens=tokens, value=value, spans=found.spans)]

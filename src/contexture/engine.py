@@ -1,0 +1,216 @@
+"""One object over one store: add records, search them, build contexts, explain and replay."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from contexture import wiring
+from contexture.adapters.builds import BuildFolder
+from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.tokens.models import counter_for
+from contexture.builders.query.build import QueryContext
+from contexture.builders.query.explain import Explanation, explain, recompose
+from contexture.builders.query.request import QueryRequest
+from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
+from contexture.config import Settings
+from contexture.errors import NotFound, ReplayMismatch, SourceError
+from contexture.ledger import Degradation, Ledger, Trace
+from contexture.ports import Clock
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.search import Found
+from contexture.types import Collection, Filter, Record, Scope
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchResult:
+    """Passages best first, and what was lost on the way."""
+
+    found: tuple[Found, ...]
+    degradations: tuple[Degradation, ...]
+
+
+class Contexture:
+    """The engine, wired from settings; open it with `contexture.open`."""
+
+    def __init__(
+        self, settings: Settings, store: EmbeddedIndex, speakers: Encoders, clock: Clock | None = None
+    ) -> None:
+        self.settings = settings
+        self.index = store
+        self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+        scanner = wiring.redactor(settings)
+        self.searcher = wiring.search(settings, store, speakers)
+        self._preparer = wiring.preparer(speakers, scanner)
+        self._builder = wiring.query_builder(settings, self.searcher, scanner, clock or wiring.SystemClock())
+        self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
+
+    async def create(self, collection: Collection) -> None:
+        """Make a collection, or add filter fields to it."""
+        await self.index.create(collection)
+
+    async def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
+        """Write records; the collection is made when it is missing. Returns the write's number."""
+        name = collection or self.settings.collection
+        if all(known.name != name for known in await self.index.collections()):
+            await self.index.create(Collection(name=name))
+        prepared = await self._preparer.prepare(records)
+        return await self.index.upsert(scope or self.scope, name, prepared)
+
+    async def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
+        """Remove records; returns how many there were."""
+        return await self.index.delete(scope or self.scope, collection or self.settings.collection, ids)
+
+    async def search(
+        self,
+        question: str,
+        *,
+        collection: str | None = None,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        pool: int | None = None,
+    ) -> SearchResult:
+        """Passages that match, best first, with every signal."""
+        trace = Trace()
+        name = collection or self.settings.collection
+        found = await self.searcher.search(scope or self.scope, name, question, where=where, pool=pool, trace=trace)
+        return SearchResult(found=found, degradations=trace.finish(()).degradations)
+
+    async def build(
+        self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> QueryContext:
+        """A context for a question; kept on disk for `explain` and `replay`."""
+        if isinstance(request, str):
+            request = QueryRequest(
+                query=request, collection=self.settings.collection, max_tokens=self.settings.max_tokens
+            )
+        built = await self._builder.build(request, scope=scope or self.scope, now=now)
+        try:
+            await asyncio.to_thread(self._builds.save, built.context.build_id, pack_capsule(built.capsule))
+        except SourceError as failure:
+            return _with_degradation(built, Degradation(source="builds", reason=str(failure)))
+        return built
+
+    async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
+        """The capsule of a recent build; another user's build is answered like an unknown one."""
+        found = unpack_capsule(await asyncio.to_thread(self._builds.load, build_id))
+        asker = scope or self.scope
+        if (found.tenant, found.user) != (asker.tenant, asker.user):
+            raise NotFound(f"no build {build_id!r} is kept here")
+        return found
+
+    async def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
+        """What became of one candidate, and the smallest change that would have admitted it."""
+        capsule = await self.capsule(build_id, scope=scope)
+        return await asyncio.to_thread(explain, capsule, candidate_id, counter_for(capsule.settings["model"]))
+
+    async def close(self) -> None:
+        """Flush and release the store."""
+        await self.index.close()
+
+
+def replay(data: bytes) -> tuple[Capsule, Ledger]:
+    """Rebuild a capsule offline; raises `ReplayMismatch` unless the bytes are the same."""
+    capsule = unpack_capsule(data)
+    composed, ledger = recompose(capsule, counter_for(capsule.settings["model"]))
+    if composed.messages != capsule.messages or digest(composed.messages) != capsule.digest:
+        raise ReplayMismatch(
+            f"the capsule says {capsule.digest[:12]}, the replay gives {digest(composed.messages)[:12]}"
+        )
+    return capsule, ledger
+
+
+@asynccontextmanager
+async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerator[Contexture]:
+    """Open a store and everything around it.
+
+    async with contexture.open(".contexture") as ctx:
+        built = await ctx.build("who repairs the pump?")
+    """
+    settings = _settings(where)
+    speakers = wiring.encoders(settings)
+    store = await wiring.index(settings, speakers)
+    engine = Contexture(settings, store, speakers)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+class SyncContexture:
+    """The same engine for code without an event loop: each call waits for its answer."""
+
+    def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine = engine
+        self._loop = loop
+
+    def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
+        """Write records."""
+        return self._wait(self._engine.add(records, collection=collection, scope=scope))
+
+    def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
+        """Remove records."""
+        return self._wait(self._engine.delete(ids, collection=collection, scope=scope))
+
+    def search(
+        self,
+        question: str,
+        *,
+        collection: str | None = None,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        pool: int | None = None,
+    ) -> SearchResult:
+        """Passages that match, best first."""
+        return self._wait(self._engine.search(question, collection=collection, scope=scope, where=where, pool=pool))
+
+    def build(
+        self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> QueryContext:
+        """A context for a question."""
+        return self._wait(self._engine.build(request, scope=scope, now=now))
+
+    def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
+        """What became of one candidate."""
+        return self._wait(self._engine.explain(build_id, candidate_id, scope=scope))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+@contextmanager
+def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncContexture]:
+    """`open`, for code without an event loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="contexture", daemon=True)
+    thread.start()
+    opened = open_store(where)
+    try:
+        engine = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result()
+        try:
+            yield SyncContexture(engine, loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _settings(where: Path | str | Settings | None) -> Settings:
+    if isinstance(where, Settings):
+        return where
+    return Settings() if where is None else Settings(home=Path(where))
+
+
+def _with_degradation(built: QueryContext, lost: Degradation) -> QueryContext:
+    ledger = Ledger(entries=built.ledger.entries, degradations=(*built.ledger.degradations, lost))
+    return QueryContext(context=built.context, ledger=ledger, capsule=built.capsule)

@@ -1,0 +1,93 @@
+"""Filters as JSON, for the command line, the wire and capsules.
+
+{"and": [{"equals": ["source", "wiki"]}, {"not": {"any": ["lang", ["ru", "en"]]}},
+         {"range": ["time", {"gte": "2026-01-01"}]}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from contexture.errors import InvalidRequest
+from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
+
+_FORMS = (
+    '{"and": […]}, {"or": […]}, {"not": …}, {"equals": [field, value]}, {"any": [field, values]}, '
+    '{"range": [field, bounds]} or {"contains": [field, piece]}'
+)
+_BOUNDS = ("gte", "gt", "lte", "lt")
+_DEPTH = 32
+
+
+def filter_to_json(where: Filter) -> dict[str, Any]:
+    """The filter as a JSON object."""
+    match where:
+        case And(parts):
+            return {"and": [filter_to_json(part) for part in parts]}
+        case Or(parts):
+            return {"or": [filter_to_json(part) for part in parts]}
+        case Not(part):
+            return {"not": filter_to_json(part)}
+        case Equals(field, value):
+            return {"equals": [field, value]}
+        case AnyOf(field, values):
+            return {"any": [field, list(values)]}
+        case Contains(field, piece):
+            return {"contains": [field, piece]}
+        case Range():
+            bounds = {name: getattr(where, name) for name in _BOUNDS if getattr(where, name) is not None}
+            return {"range": [where.field, {name: _bound_to_json(bound) for name, bound in bounds.items()}]}
+
+
+def filter_from_json(data: object, *, depth: int = 0) -> Filter:
+    """The filter a JSON object says; anything else is refused with the forms there are."""
+    if depth > _DEPTH:
+        raise InvalidRequest(f"a filter may be nested {_DEPTH} levels deep")
+    if not isinstance(data, dict) or len(cast("dict[object, object]", data)) != 1:
+        raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
+    ((form, body),) = cast("dict[str, Any]", data).items()
+    match form, body:
+        case (("and" | "or"), list()):
+            parts = tuple(filter_from_json(part, depth=depth + 1) for part in cast("list[object]", body))
+            return And(parts) if form == "and" else Or(parts)
+        case "not", dict():
+            return Not(filter_from_json(cast("object", body), depth=depth + 1))
+        case "equals", [str(field), (str() | int() | float()) as value]:
+            return Equals(field, value)
+        case "any", [str(field), list() as values]:
+            return AnyOf(field, _scalars(cast("list[object]", values)))
+        case "contains", [str(field), str(piece)]:
+            return Contains(field, piece)
+        case "range", [str(field), dict() as bounds]:
+            return _range(field, cast("dict[str, object]", bounds))
+        case _:
+            raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
+
+
+def _scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:
+    found = tuple(value for value in values if isinstance(value, (str, int, float)))
+    if len(found) != len(values):
+        raise InvalidRequest(f"{values!r} may hold texts, numbers and booleans only")
+    return found
+
+
+def _range(field: str, bounds: Mapping[str, object]) -> Range:
+    if unknown := bounds.keys() - set(_BOUNDS):
+        raise InvalidRequest(f"a range has no bound {min(unknown)!r}; use {', '.join(_BOUNDS)}")
+    found = {name: _bound(bound) for name, bound in bounds.items()}
+    return Range(field=field, gte=found.get("gte"), gt=found.get("gt"), lte=found.get("lte"), lt=found.get("lt"))
+
+
+def _bound(value: object) -> float | datetime:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    try:
+        return datetime.fromisoformat(str(value))
+    except ValueError:
+        raise InvalidRequest(f"{value!r} is neither a number nor an ISO time") from None
+
+
+def _bound_to_json(bound: float | datetime) -> float | str:
+    return bound.isoformat() if isinstance(bound, datetime) else bound

@@ -1,0 +1,48 @@
+"""Packs by the sum of parts, counts the whole, and corrects until the rendered prompt really fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from contexture.errors import BudgetTooSmall
+from contexture.pipeline.pack import Item, Pack, Packing
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    """A choice whose rendered prompt costs `tokens`; `capacity` is what the packer was given for it."""
+
+    packing: Packing
+    tokens: int
+    capacity: int
+
+
+def fit(items: Sequence[Item], limit: int, pack: Pack, count: Callable[[Mapping[str, int]], int]) -> Fitted:
+    """The best choice found whose prompt, rendered and counted as a whole, is within `limit`.
+
+    Tokens of joined texts are not the sum of their parts, so the packer's capacity is moved by what
+    the last count was off, a few times, and the most valuable choice that fits wins. Raises
+    `BudgetTooSmall` when the prompt is too large even without any item.
+    """
+    fixed = count({})
+    if fixed > limit:
+        raise BudgetTooSmall(needed=fixed, available=limit)
+    capacity = limit - fixed
+    best = Fitted(packing=pack((), capacity), tokens=fixed, capacity=capacity)
+    tried: set[int] = set()
+    rounds = 0
+    while items and capacity not in tried and capacity > 0:
+        tried.add(capacity)
+        packing = pack(items, capacity)
+        used = count(packing.chosen)
+        rounds += 1
+        if used <= limit and packing.value > best.packing.value:
+            best = Fitted(packing=packing, tokens=used, capacity=capacity)
+        settled = used <= limit and (rounds >= _ROUNDS or len(packing.chosen) == len(items))
+        if settled or (rounds >= _ROUNDS and best.packing.chosen):
+            break
+        capacity += limit - used if used != limit else 0
+    return best

@@ -1,0 +1,112 @@
+"""The only place where a name in the settings becomes an object."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from contexture.adapters.embedders import registry as embedders
+from contexture.adapters.embedders.cache import CachedEmbedder
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.redaction.default import default_redactor
+from contexture.adapters.redaction.noop import NoopRedactor
+from contexture.adapters.rerankers import registry as rerankers
+from contexture.adapters.tokens.models import counter_for
+from contexture.builders.query.build import QueryContextBuilder
+from contexture.builders.query.request import Packer, QueryRecipe
+from contexture.config import Settings
+from contexture.pipeline.operators import Hashed, Masked, Operator, Placeholders
+from contexture.ports import Clock, Embedder, Index, Redactor
+from contexture.retrieval.cache import ResultCache
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.prepare import Preparer
+from contexture.retrieval.search import HybridSearch, SearchOptions
+
+COUNTED = ("o200k_base", "cl100k_base")
+"""Encodings counted at ingestion, so that a build need not."""
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    def now(self) -> datetime:
+        """The current time, in UTC."""
+        return datetime.now(UTC)
+
+
+def encoders(settings: Settings) -> Encoders:
+    """The embedders by language, each behind a cache in the store's folder."""
+    return Encoders(
+        specialists={"en": _cached(settings.embedder, settings)},
+        generalist=_cached(settings.embedder_multilingual, settings),
+    )
+
+
+async def index(settings: Settings, speakers: Encoders) -> EmbeddedIndex:
+    """The embedded index."""
+    options = EmbeddedOptions(
+        vectors=speakers.vectors, threads=settings.search_threads, exact_limit=settings.exact_limit
+    )
+    return await EmbeddedIndex.open(settings.home, options)
+
+
+def redactor(settings: Settings) -> Redactor:
+    """What finds personal data and secrets."""
+    if settings.redaction == "none":
+        return NoopRedactor()
+    return default_redactor(entities=settings.redaction_entities, ner=settings.redaction_ner)
+
+
+def operator(settings: Settings) -> Callable[[], Operator]:
+    """What stands for a finding; a fresh one for every build."""
+    if settings.redaction_operator == "mask":
+        return Masked
+    if settings.redaction_operator == "hash":
+        salt = _salt(settings.home / "redaction.salt")
+        return lambda: Hashed(salt=salt)
+    return Placeholders
+
+
+def preparer(speakers: Encoders, scanner: Redactor) -> Preparer:
+    """What computes everything about a record when it is written."""
+    return Preparer(encoders=speakers, counters=[counter_for(name) for name in COUNTED], redactor=scanner)
+
+
+def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch:
+    """Hybrid search over the index."""
+    return HybridSearch(
+        index=store,
+        encoders=speakers,
+        options=SearchOptions(floor=settings.search_floor),
+        cache=ResultCache(settings.cache_size),
+        reranker=rerankers.load(settings.reranker) if settings.reranker else None,
+    )
+
+
+def query_builder(settings: Settings, finder: HybridSearch, scanner: Redactor, clock: Clock) -> QueryContextBuilder:
+    """The builder for plain queries."""
+    return QueryContextBuilder(
+        search=finder,
+        counter=counter_for(settings.model),
+        redactor=scanner,
+        clock=clock,
+        model=settings.model,
+        recipe=QueryRecipe(packer=Packer(settings.packer)),
+        operator=operator(settings),
+        deadline=settings.timeout_seconds,
+    )
+
+
+def _cached(name: str, settings: Settings) -> Embedder:
+    inner = embedders.load(name, threads=settings.embedder_threads)
+    return CachedEmbedder(inner, settings.home / "embeddings.sqlite")
+
+
+def _salt(path: Path) -> bytes:
+    """The store's own salt, made once, so that equal values hash alike in every build."""
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(secrets.token_bytes(16))
+    return path.read_bytes()
