@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -57,3 +58,8 @@ class Settings(BaseSettings):
     def env_names(cls) -> list[str]:
         """The environment variable of every setting."""
         return [f"CONTEXTURE_{name.upper()}" for name in cls.model_fields]
+
+
+def keep_vendors_offline() -> None:
+    """LiteLLM fetches a price list when it is imported unless its environment says otherwise."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")

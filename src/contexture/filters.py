@@ -54,16 +54,26 @@ def filter_from_json(data: object, *, depth: int = 0) -> Filter:
             return And(parts) if form == "and" else Or(parts)
         case "not", dict():
             return Not(filter_from_json(cast("object", body), depth=depth + 1))
-        case "equals", [str(field), (str() | int() | float()) as value]:
-            return Equals(field, value)
-        case "any", [str(field), list() as values]:
-            return AnyOf(field, _scalars(cast("list[object]", values)))
-        case "contains", [str(field), str(piece)]:
-            return Contains(field, piece)
-        case "range", [str(field), dict() as bounds]:
-            return _range(field, cast("dict[str, object]", bounds))
+        case _, [str(field), operand]:
+            found = _leaf(form, field, cast("object", operand))
         case _:
-            raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
+            found = None
+    if found is None:
+        raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
+    return found
+
+
+def _leaf(form: str, field: str, operand: object) -> Filter | None:
+    """The filter on one field, or None when the operand does not suit the form."""
+    if form == "equals" and isinstance(operand, (str, int, float)):
+        return Equals(field, operand)
+    if form == "contains" and isinstance(operand, str):
+        return Contains(field, operand)
+    if form == "any" and isinstance(operand, list):
+        return AnyOf(field, _scalars(cast("list[object]", operand)))
+    if form == "range" and isinstance(operand, dict):
+        return _range(field, cast("dict[str, object]", operand))
+    return None
 
 
 def _scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:

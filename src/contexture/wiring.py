@@ -16,7 +16,7 @@ from contexture.adapters.rerankers import registry as rerankers
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import Packer, QueryRecipe
-from contexture.config import Settings
+from contexture.config import Settings, keep_vendors_offline
 from contexture.pipeline.operators import Hashed, Masked, Operator, Placeholders
 from contexture.ports import Clock, Embedder, Index, Redactor
 from contexture.retrieval.cache import ResultCache
@@ -100,6 +100,7 @@ def query_builder(settings: Settings, finder: HybridSearch, scanner: Redactor, c
 
 
 def _cached(name: str, settings: Settings) -> Embedder:
+    keep_vendors_offline()
     inner = embedders.load(name, threads=settings.embedder_threads)
     return CachedEmbedder(inner, settings.home / "embeddings.sqlite")
 

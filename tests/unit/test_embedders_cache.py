@@ -63,8 +63,8 @@ async def test_a_text_is_embedded_once(tmp_path: Path) -> None:
 async def test_embedders_do_not_share_vectors(tmp_path: Path) -> None:
     """Vectors are kept under the embedder's name, which changes when the weights do."""
     other = Letters("letters-2")
-    await CachedEmbedder(Letters(), tmp_path / "vectors.db").embed(["one"])
-    await CachedEmbedder(other, tmp_path / "vectors.db").embed(["one"])
+    await CachedEmbedder(Letters(), tmp_path / "vectors.db").embed(["one", "one"])
+    await CachedEmbedder(other, tmp_path / "vectors.db").embed(["one", "one"])
 
     assert ["one"] == other.asked
 
@@ -132,7 +132,7 @@ async def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     cached = CachedEmbedder(Letters(), tmp_path / "file" / "vectors.db")
 
-    assert (1, 32) == (await cached.embed(["one"])).shape
+    assert (2, 32) == (await cached.embed(["one", "two"])).shape
     assert "vectors.db is not used" in cached.degraded
 
 
@@ -141,14 +141,14 @@ async def test_a_damaged_vector_is_computed_again(tmp_path: Path, blob: bytes) -
     """A stored vector of the wrong size or length is replaced, not returned."""
     path = tmp_path / "vectors.db"
     first = CachedEmbedder(Letters(), path)
-    good = await first.embed(["one"])
+    good = await first.embed(["one", "two"])
     first.close()
     with sqlite3.connect(path) as file:
         file.execute("UPDATE vectors SET vector = ? WHERE hash = ?", (blob, bytes.fromhex(content_hash("one"))))
     file.close()
     inner = Letters()
 
-    assert np.array_equal(good, await CachedEmbedder(inner, path).embed(["one"]))
+    assert np.array_equal(good, await CachedEmbedder(inner, path).embed(["one", "two"]))
     assert ["one"] == inner.asked
 
 
@@ -163,10 +163,19 @@ async def test_a_file_that_fails_later_loses_no_answer(tmp_path: Path, damage: s
     """A failing read or write after a good start degrades the cache, not the request."""
     path = tmp_path / "vectors.db"
     cached = CachedEmbedder(Letters(), path)
-    await cached.embed(["one"])
+    await cached.embed(["zero", "one"])
     with sqlite3.connect(path) as file:
         file.execute(damage)
     file.close()
 
-    assert np.array_equal(await Letters().embed(["two"]), await cached.embed(["two"]))
+    assert np.array_equal(await Letters().embed(["two", "six"]), await cached.embed(["two", "six"]))
     assert reason in cached.degraded
+
+
+async def test_a_single_query_never_touches_the_file(tmp_path: Path) -> None:
+    """A query is remembered in memory, so that no search waits for a disk."""
+    cached = CachedEmbedder(Letters(), tmp_path / "vectors.db")
+    first = await cached.embed(["one"])
+
+    assert np.array_equal(first, await cached.embed(["one"]))
+    assert not (tmp_path / "vectors.db").exists()

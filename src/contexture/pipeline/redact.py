@@ -105,20 +105,30 @@ class _Cleaner:
         if spans is None:
             spans = _scan(self._redactor, candidate.text, candidate.lang)
         done = apply(candidate.text, spans, self._operator)
+        title = self._title(candidate)
         return replace(
             candidate,
             text=done.text,
-            title=self._line(candidate.title, candidate.lang),
+            title=title,
             label=self._line(candidate.label, candidate.lang),
-            citation=self._citation(candidate.citation, candidate.lang),
+            citation=self._citation(candidate, title),
             sentences=_moved(candidate.sentences, done.moved) if done.edits else candidate.sentences,
             tokens={} if done.edits else candidate.tokens,
             redactions=(),
+            title_redactions=(),
             redacted=True,
         )
 
-    def _citation(self, citation: Citation | None, lang: str) -> Citation | None:
-        return replace(citation, title=self._line(citation.title, lang)) if citation else None
+    def _title(self, candidate: Candidate) -> str:
+        if candidate.title_redactions is None:
+            return self._line(candidate.title, candidate.lang)
+        return apply(candidate.title, candidate.title_redactions, self._operator).text
+
+    def _citation(self, candidate: Candidate, title: str) -> Citation | None:
+        citation = candidate.citation
+        if citation is None or citation.title == candidate.title:
+            return citation and replace(citation, title=title)
+        return replace(citation, title=self._line(citation.title, candidate.lang))
 
     def _line(self, text: str, lang: str) -> str:
         if not text:

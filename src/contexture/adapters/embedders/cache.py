@@ -76,24 +76,27 @@ class CachedEmbedder:
         return self._inner.calibrate(cosine)
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One row per text, in order; each distinct text is computed at most once."""
+        """One row per text, in order; each distinct text is computed at most once.
+
+        A single text is a query: it is remembered in memory only, so that no search waits for a disk.
+        """
         keys = [content_hash(text) for text in texts]
-        known = self._from_memory(keys)
-        if len(known) < len(set(keys)):
-            known = await asyncio.to_thread(self._file.read, set(keys))
+        batch = len(keys) != 1
+        known = await asyncio.to_thread(self._file.read, set(keys)) if batch else self._from_memory(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if missing:
             rows = await self._inner.embed(list(missing.values()))
             computed = dict(zip(missing, rows, strict=True))
-            await asyncio.to_thread(self._file.write, computed)
+            if batch:
+                await asyncio.to_thread(self._file.write, computed)
             known |= computed
         self._remember(keys, known, misses=sum(key in missing for key in keys))
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.dimensions), np.float32)
 
     def _from_memory(self, keys: list[str]) -> dict[str, Vector]:
-        """The vector of a single query, if it was asked lately; batches are not looked up here."""
+        """The vector of a single query, if it was asked lately."""
         with self._lock:
-            if len(keys) != 1 or keys[0] not in self._recent:
+            if keys[0] not in self._recent:
                 return {}
             self._recent.move_to_end(keys[0])
             return {keys[0]: self._recent[keys[0]]}
