@@ -9,9 +9,11 @@ import pytest
 from contexture.errors import NotFound
 from contexture.pipeline.admit import tokens_needed, value_needed
 from contexture.pipeline.budget import allocate, pour
+from contexture.pipeline.core_search import CoreSearch
 from contexture.pipeline.greedy import pack_greedy
 from contexture.pipeline.optimal import pack_optimal
 from contexture.pipeline.pack import Item, Option
+from contexture.pipeline.relaxation import relax, tabulate
 from contexture.pipeline.sections import pack_sections
 from contexture.types import Budget, Section
 
@@ -128,6 +130,21 @@ def test_values_in_proportion_to_tokens_end_in_time():
     items = [item(f"i{at}", (n, n / 7), (n // 2, n // 2 / 7), (n // 5, n // 5 / 7)) for at, n in enumerate(sizes)]
 
     assert pack_optimal(items, 8_191).gap < 0.01
+
+
+@pytest.mark.parametrize(("states", "work"), [(1, 10**9), (2, 10**9), (10**9, 0), (10**9, 20)])
+def test_what_a_short_search_gives_up_stays_within_its_bound(states, work):
+    """However early the search stops, its bound is not below what the full search finds."""
+    for seed in range(40):
+        draw = random.Random(seed)
+        sizes = [draw.randint(5, 60) for _ in range(14)]
+        items = [item(f"i{at}", (n, n + draw.random()), (n // 2, n / 2)) for at, n in enumerate(sizes)]
+        table = tabulate(items, 101)
+        relaxed = relax(table)
+        search = CoreSearch(table, relaxed, relaxed.fitting, states=states, work=work)
+        search.run()
+
+        assert search.upper >= pack_optimal(items, 101).value - 1e-9
 
 
 def test_equal_items_are_taken_from_the_top():

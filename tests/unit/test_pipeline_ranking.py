@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from contexture.ledger import Reason, State, Trace
-from contexture.pipeline.dedupe import by_key, near_duplicates, reach
+from contexture.pipeline.dedupe import by_key, jaccard, near_duplicates, reach
 from contexture.pipeline.fuse import blend, fuse_scores, minmax, rrf
 from contexture.pipeline.rank import above, top_k
-from contexture.text.simhash import simhash
+from contexture.text.simhash import shingles, simhash
 from contexture.types import Candidate
 
 PARAGRAPH = (
@@ -94,6 +94,18 @@ def test_a_lightly_edited_copy_is_a_near_duplicate():
     assert (Reason.NEAR_DUPLICATE, "original") == (trace.finish(()).entries[0].reason, trace.finish(()).entries[0].of)
 
 
+def test_only_what_stays_can_be_repeated():
+    """A text that resembles only a dropped one stays: similarity is not handed down."""
+    words = PARAGRAPH.split()
+    texts = [" ".join(words), " ".join(["x", *words[1:-4], "y"]), " ".join(["z", "w", "v", *words[4:-7], "y"])]
+    given = [candidate(name, score, text=text) for name, score, text in zip("abc", (0.9, 0.8, 0.7), texts, strict=True)]
+    similar = [jaccard(shingles(texts[left]), shingles(texts[right])) for left, right in ((0, 1), (1, 2), (0, 2))]
+    limit = min(similar[:2])
+
+    assert similar[2] < limit
+    assert ["a", "c"] == [c.id for c in near_duplicates(given, Trace(), threshold=limit)]
+
+
 def test_stored_hashes_are_trusted_but_identical_texts_need_none():
     """A wrong stored hash hides a near duplicate, never an exact copy."""
     far = simhash(PARAGRAPH) ^ (2**64 - 1)
@@ -108,7 +120,7 @@ def test_duplicates_are_found_across_blocks():
     """More candidates than are compared at once are still all compared."""
     others = [candidate(f"{at:04}", 0.9, text=f"word{at} only{at} here{at} now{at}") for at in range(600)]
     edited = candidate("z", 0.1, text=PARAGRAPH.replace("Monday", "Tuesday"))
-    kept = near_duplicates([candidate("a", 1.0, text=PARAGRAPH), *others, edited], Trace())
+    kept = near_duplicates([candidate("a", 0.5, text=PARAGRAPH), *others, edited], Trace())
 
     assert 601 == len(kept)
     assert "z" not in {c.id for c in kept}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,17 +47,16 @@ def near_duplicates(candidates: Sequence[Candidate], trace: Trace, *, threshold:
     close = _close(order, reach(threshold))
     first: dict[str, int] = {}
     sets: dict[int, frozenset[int]] = {}
-    dropped: set[int] = set()
+    keeper: dict[int, int] = {}  # dropped position to the kept one that it repeats
     for at, candidate in enumerate(order):
         twin = first.setdefault(candidate.text, at)
-        if twin != at:
-            reason, of = Reason.DUPLICATE, twin
-        else:
-            reason, of = Reason.NEAR_DUPLICATE, _match(at, close.get(at, ()), dropped, order, sets, threshold)
+        new = twin == at
+        of = _match(at, close.get(at, ()), keeper, order, sets, threshold) if new else keeper.get(twin, twin)
         if of is not None:
-            trace.drop(candidate, reason, of=order[of].id)
-            dropped.add(at)
-    gone = {id(order[at]) for at in dropped}
+            same = candidate.text == order[of].text
+            trace.drop(candidate, Reason.DUPLICATE if same else Reason.NEAR_DUPLICATE, of=order[of].id)
+            keeper[at] = of
+    gone = {id(order[at]) for at in keeper}
     return [candidate for candidate in candidates if id(candidate) not in gone]
 
 
@@ -80,7 +79,7 @@ def reach(threshold: float) -> int:
 def _match(
     at: int,
     better: Sequence[int],
-    dropped: set[int],
+    dropped: Container[int],
     order: Sequence[Candidate],
     sets: dict[int, frozenset[int]],
     threshold: float,

@@ -20,8 +20,8 @@ def pack_optimal(items: Sequence[Item], capacity: int) -> Packing:
     """Choose the options of the highest total value that fit.
 
     Exact, unless the search meets its bound on partial choices, as it may with hundreds of items
-    of nearly equal density; `gap` then says how much is missing at most. Of items with the same
-    options the better-ranked are preferred.
+    of nearly equal density; `gap` then says how much is missing at most. Of items that fit in
+    the same forms the better-ranked are preferred.
     """
     if capacity < 0 or not items:
         return packing(items, {}, 0.0)
@@ -32,7 +32,7 @@ def pack_optimal(items: Sequence[Item], capacity: int) -> Packing:
     chosen = _chosen(items, search.columns(), capacity)
     room = capacity - sum(items[at].options[option].tokens for at, option in chosen.items())
     fill(items, range(len(items)), chosen, room)
-    return packing(items, _prefer_better_ranked(items, chosen), search.upper)
+    return packing(items, _prefer_better_ranked(items, chosen, capacity), search.upper)
 
 
 def _polish(table: Table, base: Ints) -> Ints:
@@ -64,15 +64,15 @@ def _chosen(items: Sequence[Item], columns: Ints, capacity: int) -> dict[int, in
     }
 
 
-def _prefer_better_ranked(items: Sequence[Item], chosen: Mapping[int, int]) -> dict[int, int]:
-    """The same choice with the better forms moved to the better-ranked of items with equal options."""
+def _prefer_better_ranked(items: Sequence[Item], chosen: Mapping[int, int], capacity: int) -> dict[int, int]:
+    """The same choice with the better forms moved to the better-ranked of items that fit in equal forms."""
     alike: dict[tuple[Option, ...], list[int]] = {}
     for at, item in enumerate(items):
-        alike.setdefault(item.options, []).append(at)
+        alike.setdefault(tuple([option for option in item.options if option.tokens <= capacity]), []).append(at)
     result = dict(chosen)
-    for options, places in alike.items():
+    for places in alike.values():
         if len(places) > 1:
-            taken = [result.pop(at) for at in places if at in result]
-            taken.sort(key=lambda option: (-options[option].value, option))
-            result.update(zip(places, taken, strict=False))
+            taken = [items[at].options[result.pop(at)] for at in places if at in result]
+            taken.sort(key=lambda option: (-option.value, option.tokens))
+            result.update((at, items[at].options.index(option)) for at, option in zip(places, taken, strict=False))
     return result

@@ -47,6 +47,15 @@ def prose() -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join)
 
 
+@st.composite
+def copies(draw: st.DrawFn) -> str:
+    """One passage with up to three words replaced, so that two of them nearly coincide."""
+    words = [f"word{at}" for at in range(40)]
+    for at in draw(st.lists(st.integers(0, 39), max_size=3)):
+        words[at] = draw(st.sampled_from(_WORDS))
+    return " ".join(words)
+
+
 def scopes() -> st.SearchStrategy[Scope]:
     """Users of a few tenants and groups."""
     groups = st.lists(st.sampled_from(GROUPS), unique=True).map(tuple)
@@ -114,13 +123,13 @@ def _branches(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
 
 @st.composite
 def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
-    """Candidates with different ids, where equal keys, scores and texts are likely."""
+    """Candidates with different ids, where equal keys and scores, and texts that nearly coincide, are likely."""
     ids = draw(st.lists(st.integers(0, 99), unique=True, max_size=max_size))
     return [
         Candidate(
             id=f"c{number:02}",
             key=draw(st.sampled_from(("k1", "k2", "k3", f"k-{number}"))),
-            text=draw(prose()),
+            text=draw(prose() | copies()),
             score=draw(scores()),
             time=draw(st.none() | times()),
         )
@@ -130,17 +139,18 @@ def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
 
 def options() -> st.SearchStrategy[Option]:
     """Forms that cost little, nothing or far too much, and are worth anything from nothing up."""
-    tokens = st.integers(0, 30) | st.sampled_from((0, 1, 10, 10**9))
+    tokens = st.integers(0, 5) | st.integers(0, 30) | st.just(10**9)
     value = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 10)
     return st.builds(Option, tokens, value)
 
 
 @st.composite
 def item_lists(draw: st.DrawFn, max_size: int = 6, sections: tuple[str, ...] = ("context",)) -> list[Item]:
-    """Items with up to three forms each, small enough for trying every choice."""
+    """Items with up to three forms each, small enough for trying every choice; some are alike."""
     count = draw(st.integers(0, max_size))
     forms = st.lists(options(), max_size=3).map(tuple)
-    return [Item(f"i{at}", draw(forms), draw(st.sampled_from(sections))) for at in range(count)]
+    shared = st.sampled_from(draw(st.lists(forms, min_size=1, max_size=2)))
+    return [Item(f"i{at}", draw(forms | shared), draw(st.sampled_from(sections))) for at in range(count)]
 
 
 @st.composite
