@@ -154,6 +154,13 @@ def test_equal_items_are_taken_from_the_top():
     assert ["a", "b"] == list(pack_optimal(items, 100).chosen)
 
 
+def test_forms_that_cannot_fit_do_not_hide_equality():
+    """The better-ranked of two items alike but for a form that is too large anyway is packed."""
+    items = [item("a", (3, 3.0)), item("b", (900, 0.4), (2, 2.9)), item("c", (800, 0.5), (2, 2.9))]
+
+    assert {"a": 0, "b": 1} == pack_optimal(items, 5).chosen
+
+
 def test_what_would_have_admitted_it():
     """The dropped item needs ten more tokens, or to be worth as much as the one that stayed."""
     items = [item("a", (60, 0.9)), item("b", (50, 0.5))]
