@@ -24,7 +24,7 @@ _WORDS = [f"word{number}" for number in range(4_000)]
 
 
 def packing() -> Numbers:
-    """Optimal packing of 200 items in four forms, unseen each time, at each capacity and for three kinds of value."""
+    """Optimal packing of 200 items in four forms: many pools at each capacity, for three kinds of value."""
     numbers: Numbers = {}
     for kind in ("mixed", "close", "proportional"):
         for capacity in CAPACITIES:

@@ -14,7 +14,7 @@ from contexture.text.simhash import shingles, simhash
 from contexture.types import Candidate
 
 _BITS = 64
-_SPREADS = 3.0  # standard deviations of slack: about one true pair in a thousand is missed
+_SPREADS = 3.0  # standard deviations of slack, so that chance hides hardly any true pair
 _BLOCK = 512  # rows compared at once; bounds memory, not the result
 
 
