@@ -1,0 +1,1 @@
+"""Measures quality on folders of questions with known answers."""

@@ -128,8 +128,8 @@ def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
     hit, record = found.hit, found.hit.record
     trusted = hit.rules == rules
     return Candidate(
-        id=f"{record.id}#{hit.ordinal}",
-        key=f"{record.id}#{hit.ordinal}",
+        id=f"{record.id}#{hit.ordinal:05d}",
+        key=f"{record.id}#{hit.ordinal:05d}",
         text=hit.text,
         title=record.title,
         kind=record.kind,
