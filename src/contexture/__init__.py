@@ -1,28 +1,32 @@
 """Contexture: the context builder for LLM applications."""
 
-from contexture.builders.query.build import QueryContext
-from contexture.builders.query.request import QueryRequest
-from contexture.config import Settings
-from contexture.engine import Contexture, SearchResult, SyncContexture, open_sync, replay
-from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
-from contexture.errors import ContextError, RequestError, SourceError
-from contexture.types import (
-    And,
-    AnyOf,
-    Budget,
-    BuiltContext,
-    Citation,
-    Collection,
-    Contains,
-    Equals,
-    FieldType,
-    Not,
-    Or,
-    Range,
-    Record,
-    Scope,
-    Section,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contexture.builders.query.build import QueryContext
+    from contexture.builders.query.request import QueryRequest
+    from contexture.config import Settings
+    from contexture.engine import Contexture, SearchResult, SyncContexture, open_sync, replay
+    from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
+    from contexture.errors import ContextError, RequestError, SourceError
+    from contexture.types import (
+        And,
+        AnyOf,
+        Budget,
+        BuiltContext,
+        Citation,
+        Collection,
+        Contains,
+        Equals,
+        FieldType,
+        Not,
+        Or,
+        Range,
+        Record,
+        Scope,
+        Section,
+    )
 
 __all__ = [
     "And",
@@ -53,3 +57,31 @@ __all__ = [
     "open_sync",
     "replay",
 ]
+
+# Names are imported when they are used, so that `contexture --help` loads neither models nor the index.
+_HOMES = {
+    "ContextError": "contexture.errors",
+    "Contexture": "contexture.engine",
+    "QueryContext": "contexture.builders.query.build",
+    "QueryRequest": "contexture.builders.query.request",
+    "RequestError": "contexture.errors",
+    "SearchResult": "contexture.engine",
+    "Settings": "contexture.config",
+    "SourceError": "contexture.errors",
+    "SyncContexture": "contexture.engine",
+    "open": "contexture.engine",
+    "open_sync": "contexture.engine",
+    "replay": "contexture.engine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported from where it is defined."""
+    if name not in __all__:
+        raise AttributeError(f"module 'contexture' has no attribute {name!r}")
+    home = import_module(_HOMES.get(name, "contexture.types"))
+    return getattr(home, "open_store" if name == "open" else name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

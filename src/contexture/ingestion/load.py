@@ -1,0 +1,64 @@
+"""Loads files into a store: in batches, as often as you like, and never all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from contexture.ingestion.problems import Sourced
+from contexture.ingestion.read import read
+from contexture.ingestion.writer import Engine, LoadReport, Writer
+from contexture.types import PUBLIC, Collection, FieldType, Scope
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+GROUP: Mapping[str, FieldType] = {"group": FieldType.KEYWORD}
+
+_BATCH_CHARACTERS = 100_000
+_MUCH = 1_000  # records after which merging what was written pays
+
+
+async def load(
+    engine: Engine,
+    paths: Sequence[Path],
+    *,
+    collection: str,
+    acl: tuple[str, ...] = (PUBLIC,),
+    scope: Scope | None = None,
+    fields: Mapping[str, FieldType] = GROUP,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> LoadReport:
+    """Every record below `paths`, written to `collection`; loading the same again changes nothing.
+
+    A record that is stored already with the same text, title and metadata is left alone, unless
+    `again` is set; one that equals another of this run in all but id, source and time is skipped.
+    What fails is reported and the rest goes on, so an interrupted load is finished by repeating it.
+    `acl` is for records that name no readers; `fields` are payload fields that filters may use.
+    """
+    await engine.create(Collection(name=collection, fields=fields))
+    writer = Writer(engine, collection, scope or engine.scope, again=again)
+    total = 0 if progress is None else sum(isinstance(item, Sourced) for item in read(paths, acl=acl))
+    for batch in batches(writer.distinct(read(paths, acl=acl))):
+        await writer.write(batch)
+        if progress is not None:
+            progress("loading", writer.report.read, total)
+    if writer.report.added >= _MUCH:
+        await engine.index.optimize()
+    return writer.report
+
+
+def batches(found: Iterable[Sourced], *, size: int = 64) -> Iterator[list[Sourced]]:
+    """Up to `size` records at a time, fewer when they are long, so that progress is steady."""
+    batch: list[Sourced] = []
+    characters = 0
+    for each in found:
+        batch.append(each)
+        characters += len(each.record.text)
+        if len(batch) >= size or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
