@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ import numpy as np
 from contexture.types import Passage, Prepared, Record, Span, Vector
 
 Spans = list[tuple[int, int, str, float]]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Header(msgspec.Struct, array_like=True):
@@ -23,7 +25,7 @@ class Header(msgspec.Struct, array_like=True):
     kind: str
     lang: str
     source: str
-    time: float | None
+    time: int | None
     session: str
     position: int | None
     payload: dict[str, Any]
@@ -70,7 +72,7 @@ def pack_header(prepared: Prepared) -> bytes:
             kind=record.kind,
             lang=record.lang,
             source=record.source,
-            time=timestamp(record.time),
+            time=None if record.time is None else microseconds(record.time),
             session=record.session,
             position=record.position,
             payload=dict(record.payload),
@@ -89,7 +91,7 @@ def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple
         kind=header.kind,
         lang=header.lang,
         source=header.source,
-        time=None if header.time is None else datetime.fromtimestamp(header.time, UTC),
+        time=None if header.time is None else _EPOCH + timedelta(microseconds=header.time),
         session=header.session,
         position=header.position,
         payload=header.payload,
@@ -143,6 +145,12 @@ def to_passage(facts: Facts) -> Passage:
         terms=nothing,
         vectors=nothing,
     )
+
+
+def microseconds(time: datetime) -> int:
+    """Whole microseconds since the epoch, exact for every time there is; without a zone it is read as UTC."""
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (aware.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def timestamp(time: datetime | None) -> float | None:

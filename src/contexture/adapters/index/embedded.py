@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,18 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
 from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
-from contexture.adapters.index.filters import BUILT_IN, check, field_types, holds
+from contexture.adapters.index.filters import check, field_types, holds
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.scoring import bm25_scores, dense_scores, idf_weights
-from contexture.adapters.index.truth import Change, Row, Truth
-from contexture.errors import InvalidRequest, StoreUnwritable, UnknownCollection
+from contexture.adapters.index.truth import Change, Row, Truth, store_errors
+from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable, UnknownCollection
 from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope
 
 BM25 = "bm25"
 
 _T = TypeVar("_T")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _REPLAY = 1_000
 _FLUSH = 20_000
 
@@ -62,12 +61,18 @@ class EmbeddedIndex:
         self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._unflushed = 0
+        self._closed = False
         try:
             self._truth = Truth(folder / "truth.sqlite")
-            self._collections = self._truth.collections()
-            self._heal()
         except BaseException:
             self._lock.release()
+            raise
+        self._opened = self._truth.seq
+        self._collections = self._truth.collections()
+        try:
+            self._heal()
+        except BaseException:
+            self._release()
             raise
 
     @classmethod
@@ -83,11 +88,13 @@ class EmbeddedIndex:
 
     async def collections(self) -> Sequence[Collection]:
         """Every collection, by name."""
+        self._check_open()
         return [self._collections[name] for name in sorted(self._collections)]
 
     async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
         """Write all of them or none."""
         self._known(collection)
+        check_records(records, self._options.vectors)
         return await asyncio.to_thread(
             self._write, scope, collection, lambda: self._truth.upsert(scope, collection, records)
         )
@@ -99,7 +106,7 @@ class EmbeddedIndex:
 
         def change() -> Change:
             nonlocal removed
-            done, removed = self._truth.delete(scope, collection, _storable(ids))
+            done, removed = self._truth.delete(scope, collection, [id_ for id_ in ids if valid_id(id_)])
             return done
 
         await asyncio.to_thread(self._write, scope, collection, change)
@@ -108,13 +115,15 @@ class EmbeddedIndex:
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Those that exist and that the scope may see, in the order asked for."""
         self._known(collection)
-        return await self._read(lambda: self._get(scope, collection, _storable(ids)))
+        return await self._read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
 
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
     ) -> Sequence[Record]:
         """Records in id order, starting behind `after`."""
         fields = field_types(self._known(collection))
+        if limit < 1 or not valid_id(after):
+            raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
         if where is not None:
             check(where, fields)
 
@@ -127,16 +136,13 @@ class EmbeddedIndex:
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
         """The union of every channel's best passages, each with all its scores."""
-        fields = field_types(self._known(query.collection))
-        if query.where is not None:
-            check(query.where, fields)
-        self._check_vectors(query)
+        check_query(query, field_types(self._known(query.collection)), self._options.vectors)
         return await self._read(lambda: self._search(scope, query))
 
     async def version(self, scope: Scope, collection: str) -> int:
         """The sequence number of the tenant's last write to the collection, or of the opening."""
         self._known(collection)
-        return self._versions.get((scope.tenant, collection), 0)
+        return self._versions.get((scope.tenant, collection), self._opened)
 
     async def close(self) -> None:
         """Flush and release."""
@@ -159,43 +165,53 @@ class EmbeddedIndex:
     # --- inside ---
 
     async def _read(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.to_thread(work)
+        def guarded() -> _T:
+            with store_errors(self._folder):
+                return work()
+
+        return await asyncio.to_thread(guarded)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SourceUnavailable(f"the store in {str(self._folder)!r} is closed")
 
     def _known(self, name: str) -> Collection:
+        self._check_open()
         if name not in self._collections:
             known = ", ".join(sorted(self._collections)) or "none yet"
             raise UnknownCollection(f"unknown collection {name!r}; there are: {known}")
         return self._collections[name]
 
-    def _check_vectors(self, query: Query) -> None:
-        if query.k < 1:
-            raise InvalidRequest(f"k must be at least 1, not {query.k}")
-        for name, vector in query.vectors.items():
-            size = self._options.vectors.get(name)
-            if size is None:
-                known = ", ".join(sorted(self._options.vectors)) or "none"
-                raise InvalidRequest(f"unknown vector {name!r}; this index has: {known}")
-            if vector.shape != (size,):
-                raise InvalidRequest(f"vector {name!r} has shape {vector.shape}, not ({size},)")
-
     def _create(self, collection: Collection) -> None:
-        if not _NAME.fullmatch(collection.name):
-            raise InvalidRequest(f"{collection.name!r} is not a collection name: use letters, digits, '_', '-' and '.'")
         with self._writing:
-            merged = _merged(self._collections.get(collection.name), collection)
-            self._truth.save_collection(merged)
-            self._collections[collection.name] = merged
-            self._engine(collection.name).add_fields(field_types(merged))
+            old = self._collections.get(collection.name)
+            wanted = merged(old, collection)
+            if wanted == old:
+                return
+            self._truth.save_collection(wanted)
+            self._collections[wanted.name] = wanted
+            engine = self._engines.get(wanted.name) or self._open_engine(wanted.name, 0)
+            engine.add_fields(field_types(wanted))
+            self._replay(engine, wanted.name, 0)
+            self._truth.set_meta(f"layout {wanted.name}", self._layout(wanted.name))
 
     def _write(self, scope: Scope, collection: str, change: Callable[[], Change]) -> int:
         with self._writing:
+            self._check_open()
             done = change()
-            self._engine(collection).apply(done.added, done.removed)
+            self._follow(collection, done)
             self._versions[scope.tenant, collection] = done.seq
             self._unflushed += len(done.added) + len(done.removed)
             if self._unflushed >= _FLUSH:
                 self._flush()
             return done.seq
+
+    def _follow(self, collection: str, done: Change) -> None:
+        """Let the engine follow a committed change; one that cannot is built anew from what SQLite holds."""
+        try:
+            self._engine(collection).apply(done.added, done.removed)
+        except SourceUnavailable:
+            self._rebuild(collection)
 
     def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
         allowed = self._access(scope, collection).allowed
@@ -243,29 +259,55 @@ class EmbeddedIndex:
         return idf_weights(terms, self._truth.frequencies(terms, access.allowed), passages)
 
     def _engine(self, collection: str) -> Engine:
-        if collection not in self._engines:
-            options = EngineOptions(
-                vectors=self._options.vectors, threads=self._options.threads, hnsw=self._wants_graph(collection)
-            )
-            folder = self._folder / "index" / collection
-            self._engines[collection] = Engine(folder, options, field_types(self._collections[collection]))
-        return self._engines[collection]
+        found = self._engines.get(collection)
+        if found is None:
+            raise SourceUnavailable(f"the index of {collection!r} is being rebuilt; try again")
+        return found
+
+    def _open_engine(self, collection: str, flushed: int) -> Engine:
+        """Open a collection's engine and bring it up to the last committed write."""
+        options = EngineOptions(
+            vectors=self._options.vectors, threads=self._options.threads, hnsw=self._wants_graph(collection)
+        )
+        engine = Engine(self._folder / "index" / collection, options, field_types(self._collections[collection]))
+        if engine.fresh:
+            self._truth.set_meta("flushed", "0")  # so that a rebuild that is cut short is not taken for a whole one
+        self._replay(engine, collection, 0 if engine.fresh else flushed)
+        self._engines[collection] = engine
+        return engine
+
+    def _rebuild(self, collection: str) -> None:
+        broken = self._engines.pop(collection, None)
+        if broken is not None:
+            broken.abandon()
+        self._discard(collection)
+        self._open_engine(collection, 0)
+
+    def _discard(self, collection: str) -> None:
+        shutil.rmtree(self._folder / "index" / collection, ignore_errors=True)
+
+    def _layout(self, collection: str) -> str:
+        """What an engine was built for; another layout needs another engine."""
+        fields = {name: str(kind) for name, kind in self._collections[collection].fields.items()}
+        return json.dumps([dict(self._options.vectors), fields], sort_keys=True)
 
     def _wants_graph(self, collection: str) -> bool:
         return self._truth.count(collection) > self._options.exact_limit
 
     def _heal(self) -> None:
-        """Bring every engine up to the last committed write."""
-        layout = json.dumps(dict(self._options.vectors), sort_keys=True)
-        rebuild = self._truth.meta("layout") != layout
+        """Bring every engine up to the last committed write; one that lost something is built anew."""
         flushed = int(self._truth.meta("flushed") or 0)
         for name in self._collections:
-            if rebuild:
-                shutil.rmtree(self._folder / "index" / name, ignore_errors=True)
-            engine = self._engine(name)
-            self._replay(engine, name, 0 if engine.fresh else flushed)
+            if self._truth.meta(f"layout {name}") != self._layout(name):
+                self._discard(name)
+            try:
+                whole = self._open_engine(name, flushed).count() == self._truth.count(name)
+            except SourceUnavailable:
+                whole = False
+            if not whole:
+                self._rebuild(name)
+            self._truth.set_meta(f"layout {name}", self._layout(name))
         self._flush()
-        self._truth.set_meta("layout", layout)
 
     def _replay(self, engine: Engine, collection: str, seq: int) -> None:
         removed = self._truth.removed_since(seq, collection)
@@ -298,12 +340,20 @@ class EmbeddedIndex:
 
     def _close(self) -> None:
         with self._writing:
-            self._flush()
-            for engine in self._engines.values():
-                engine.close()
-            self._engines.clear()
-            self._truth.close()
-            self._lock.release()
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._flush()
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        for engine in self._engines.values():
+            engine.abandon()
+        self._engines.clear()
+        self._truth.close()
+        self._lock.release()
 
 
 def _hits(
@@ -350,28 +400,3 @@ def _hit(row: Row, scores: Mapping[str, float], ranks: Mapping[str, int]) -> Hit
         scores=scores,
         ranks=ranks,
     )
-
-
-def _merged(old: Collection | None, new: Collection) -> Collection:
-    if old is None:
-        return _checked(new)
-    for name, kind in new.fields.items():
-        if old.fields.get(name, kind) is not kind:
-            raise InvalidRequest(
-                f"field {name!r} of {new.name!r} holds a {old.fields[name]}: it cannot become a {kind}"
-            )
-    return _checked(Collection(name=new.name, fields={**old.fields, **new.fields}))
-
-
-def _checked(collection: Collection) -> Collection:
-    for name in collection.fields:
-        if not _NAME.fullmatch(name):
-            raise InvalidRequest(f"{name!r} is not a field name: use letters, digits, '_', '-' and '.'")
-        if name in BUILT_IN:
-            raise InvalidRequest(f"field {name!r} is built in; choose another name")
-    return collection
-
-
-def _storable(ids: Sequence[str]) -> list[str]:
-    """Ids that can exist: what is not valid Unicode was never stored."""
-    return [id_ for id_ in ids if not any("\ud800" <= letter <= "\udfff" for letter in id_)]

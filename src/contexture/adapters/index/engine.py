@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +21,12 @@ LEXICAL = "lexical"
 
 _ACCESS = "access"
 _FEW = 16
+_CLOSE = 1e-4  # far above what rounding can do to the sum of a few hundred terms
 _SCHEMA = {
     FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
     FieldType.NUMBER: qe.PayloadSchemaType.Float,
     FieldType.TIME: qe.PayloadSchemaType.Float,
-    FieldType.FLAG: qe.PayloadSchemaType.Bool,
+    FieldType.FLAG: qe.PayloadSchemaType.Float,
 }
 
 
@@ -96,12 +97,24 @@ class Engine:
 
     def flush(self) -> None:
         """Make everything applied so far durable."""
-        self._shard.flush()
+        with engine_errors("flush"):
+            self._shard.flush()
 
     def close(self) -> None:
         """Flush and release the files."""
-        self._shard.flush()
-        self._shard.close()
+        with engine_errors("close"):
+            self._shard.flush()
+            self._shard.close()
+
+    def abandon(self) -> None:
+        """Release the files of an engine that may be broken."""
+        with suppress(SourceUnavailable):
+            self.close()
+
+    def count(self) -> int:
+        """How many passages it holds."""
+        with engine_errors("count"):
+            return self._shard.count(qe.CountRequest(exact=True))
 
     def _best(self, query: qe.Query, where: qe.Filter | None, k: int) -> dict[int, float]:
         params = qe.SearchParams(exact=not self._options.hnsw)
@@ -109,11 +122,12 @@ class Engine:
         while True:
             with engine_errors("search"):
                 found = self._shard.query(qe.QueryRequest(limit=limit, query=query, filter=where, params=params))
-            # Ties at the edge would be cut by storage order, which hidden records influence.
-            if len(found) < limit or found[-1].score < found[k - 1].score:
+            # Ties at the edge would be cut by storage order, and sums of floats by the order in which the
+            # engine adds them: hidden records influence both. What is that close is left to exact scores.
+            floor = _just_below(found[k - 1].score) if len(found) >= k else -math.inf
+            if len(found) < limit or found[-1].score < floor:
                 break
             limit *= 4
-        floor = found[k - 1].score if len(found) >= k else -math.inf
         return {int(str(point.id)): point.score for point in found if point.score >= floor}
 
     def _point(self, row: Row) -> qe.Point:
@@ -127,20 +141,24 @@ class Engine:
         return qe.Point(row.pid, vectors, {_ACCESS: row.access, **payload_of(record, self._fields)})  # pyright: ignore[reportArgumentType]
 
     def _load(self) -> qe.EdgeShard | None:
-        """The shard on disk; one that cannot be read is thrown away, for SQLite can fill it again."""
+        """The shard on disk; None when it cannot be read, for SQLite can fill another."""
         try:
             with engine_errors("load"):
                 return qe.EdgeShard.load(str(self._folder), self._config())
         except SourceUnavailable:
-            shutil.rmtree(self._folder)
             return None
 
     def _create(self) -> qe.EdgeShard:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        shard = qe.EdgeShard.create(str(self._folder), self._config())
-        shard.update(qe.UpdateOperation.create_field_index(_ACCESS, qe.PayloadSchemaType.Integer))
-        for name, kind in self._fields.items():
-            shard.update(qe.UpdateOperation.create_field_index(key_of(name), _SCHEMA[kind]))
+        """An empty shard; whatever stood in its place is thrown away."""
+        if self._folder.is_dir():
+            shutil.rmtree(self._folder)
+        self._folder.unlink(missing_ok=True)
+        self._folder.mkdir(parents=True)
+        with engine_errors("create"):
+            shard = qe.EdgeShard.create(str(self._folder), self._config())
+            shard.update(qe.UpdateOperation.create_field_index(_ACCESS, qe.PayloadSchemaType.Integer))
+            for name, kind in self._fields.items():
+                shard.update(qe.UpdateOperation.create_field_index(key_of(name), _SCHEMA[kind]))
         return shard
 
     def _config(self) -> qe.EdgeConfig:
@@ -172,6 +190,10 @@ def engine_errors(doing: str) -> Generator[None]:
         if type(failure) is not Exception and type(failure).__name__ != "PanicException":
             raise
         raise SourceUnavailable(f"the search engine failed to {doing}: {failure}") from failure
+
+
+def _just_below(score: float) -> float:
+    return score - _CLOSE * abs(score)
 
 
 def engine_filter(access: Access, where: Filter | None) -> qe.Filter | None:

@@ -73,8 +73,11 @@ def compile_filter(where: Filter) -> qe.Filter:
 
 def payload_of(record: Record, fields: Mapping[str, FieldType]) -> dict[str, Any]:
     """The engine's payload of a record: every filterable field that has a value of the right kind."""
+    found = ((name, stored_value(record, name, kind)) for name, kind in fields.items())
     return {
-        f"f.{name}": stored for name, kind in fields.items() if (stored := stored_value(record, name, kind)) is not None
+        f"f.{name}": float(stored) if isinstance(stored, bool) else stored
+        for name, stored in found
+        if stored is not None
     }
 
 
@@ -86,7 +89,7 @@ def stored_value(record: Record, name: str, kind: FieldType) -> Any:
     if kind is FieldType.TIME:
         return _time_value(value)
     if kind is FieldType.NUMBER:
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return _number(value)
     wanted = bool if kind is FieldType.FLAG else str
     return value if isinstance(value, wanted) else None
 
@@ -121,7 +124,7 @@ def _check_value(name: str, value: Scalar, fields: Mapping[str, FieldType]) -> N
     fits = {
         FieldType.KEYWORD: isinstance(value, str),
         FieldType.FLAG: isinstance(value, bool),
-        FieldType.NUMBER: isinstance(value, (int, float)) and not isinstance(value, bool),
+        FieldType.NUMBER: _number(value) is not None,
         FieldType.TIME: False,
     }[kind]
     if not fits:
@@ -133,12 +136,12 @@ def _check_value(name: str, value: Scalar, fields: Mapping[str, FieldType]) -> N
 def _check_range(where: Range, fields: Mapping[str, FieldType]) -> None:
     kind = _kind(where.field, fields)
     bounds = [bound for bound in (where.gte, where.gt, where.lte, where.lt) if bound is not None]
-    times = [isinstance(bound, datetime) for bound in bounds]
-    fits = {FieldType.TIME: all(times), FieldType.NUMBER: not any(times)}
+    fits = {
+        FieldType.TIME: all(isinstance(bound, datetime) for bound in bounds),
+        FieldType.NUMBER: all(_number(bound) is not None for bound in bounds),
+    }
     if not fits.get(kind, False):
         raise InvalidRequest(f"field {where.field!r} holds a {kind}: it has no range {bounds!r}")
-    if any(isinstance(bound, float) and math.isnan(bound) for bound in bounds):
-        raise InvalidRequest(f"the range of {where.field!r} has a bound that is not a number")
 
 
 def _check_text(value: str) -> None:
@@ -152,9 +155,11 @@ def key_of(name: str) -> str:
 
 
 def _equals(name: str, value: Scalar) -> qe.FieldCondition:
-    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool)):
-        return qe.FieldCondition(key=key_of(name), range=qe.RangeFloat(gte=value, lte=value))
-    return qe.FieldCondition(key=key_of(name), match=qe.MatchValue(value))
+    if isinstance(value, str):
+        return qe.FieldCondition(key=key_of(name), match=qe.MatchValue(value))
+    # The engine takes a Python bool for an integer, so flags are kept as numbers there.
+    number = float(value)
+    return qe.FieldCondition(key=key_of(name), range=qe.RangeFloat(gte=number, lte=number))
 
 
 def _range(where: Range) -> qe.FieldCondition:
@@ -169,7 +174,18 @@ def _never() -> qe.Filter:
 
 
 def _bound(value: float | datetime | None) -> float | None:
-    return timestamp(value) if isinstance(value, datetime) else value
+    return timestamp(value) if isinstance(value, datetime) else _number(value)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number as the engine keeps it, or None for everything else."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _time_value(value: Any) -> float | None:
@@ -182,7 +198,9 @@ def _time_value(value: Any) -> float | None:
 
 
 def _same(stored: Any, value: Scalar) -> bool:
-    return value in stored if isinstance(stored, list) else stored is not None and stored == value
+    if isinstance(stored, list):
+        return value in stored
+    return stored == (_number(value) if isinstance(stored, float) else value)
 
 
 def _texts(stored: Any) -> list[str]:

@@ -27,8 +27,12 @@ class StoreLock:
                 f"the store in {str(folder)!r} is open in another process (pid {holder}); "
                 "stop it, or point --home (CONTEXTURE_HOME) at another folder"
             ) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+        try:
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, str(os.getpid()).encode(), 0)
+        except OSError as failure:
+            os.close(self._file)
+            raise StoreUnwritable(f"cannot write to {str(folder)!r}: {failure.strerror}") from failure
 
     def release(self) -> None:
         """Let others open the store."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.schema import migrate
-from contexture.errors import NotPermitted, SourceUnavailable, StoreUnwritable
+from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
 from contexture.types import Collection, FieldType, Prepared, Record, Scope
 
 _T = TypeVar("_T")
@@ -53,9 +53,13 @@ class Truth:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
-        with store_errors(path):
-            migrate(self._reader())
-        self.seq = int(self.meta("seq") or 0)
+        try:
+            with store_errors(path):
+                migrate(self._reader())
+                self.seq = int(self.meta("seq") or 0)
+        except BaseException:
+            self.close()
+            raise
 
     # --- meta and collections ---
 
@@ -160,7 +164,7 @@ class Truth:
         with self._writing() as db:
             seq = self._next_seq(db)
             _, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
-            added = [row for item in newest.values() for row in self._insert(db, scope, collection, item, seq)]
+            added = [row for item in newest.values() for row in self._inserted(db, scope, collection, item, seq)]
             self._count_terms(db, added, +1)
         self.seq = seq
         return Change(seq=seq, added=tuple(added), removed=tuple(removed))
@@ -207,10 +211,11 @@ class Truth:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
+                db.execute("COMMIT")
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # a full disk makes SQLite roll back by itself
+                    db.execute("ROLLBACK")
                 raise
-            db.execute("COMMIT")
 
     def _next_seq(self, db: sqlite3.Connection) -> int:
         seq = self.seq + 1
@@ -242,6 +247,12 @@ class Truth:
             db.execute("DELETE FROM records WHERE row = ?", (found[0],))
             count += 1
         return count, removed
+
+    def _inserted(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> list[Row]:
+        try:
+            return list(self._insert(db, scope, collection, item, seq))
+        except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+            raise InvalidRequest(f"record {item.record.id!r} cannot be stored: {failure}") from failure
 
     def _insert(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> Iterator[Row]:
         record = item.record
