@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
+from hypothesis import settings
 
 LOOPBACK = ("127.", "::1", "localhost")
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+
+# A busy machine is not a failure, and a failure must be one on every machine.
+settings.register_profile("contexture", deadline=None, derandomize=True)
+settings.load_profile("contexture")
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +40,10 @@ def eval_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("set CONTEXTURE_EVAL_DATA to the folder of evaluation sets to run this test")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def new_folder() -> Iterator[Callable[[], Path]]:
+    """Gives an empty folder at each call, in memory where there is such a place: a store syncs after every write."""
+    with TemporaryDirectory(prefix="contexture-", dir=MEMORY if MEMORY.is_dir() else None) as root:
+        yield lambda: Path(mkdtemp(dir=root))

@@ -27,7 +27,7 @@ TENANTS = ("acme", "globex")
 USERS = ("anna", "boris")
 GROUPS = ("sales", "staff")
 SOURCES = ("wire", "blog", "desk")
-FIELDS = ("source", "lang", "tags")
+FIELDS = ("source", "lang", "tags", "title")
 _WORDS = ("budget", "token", "prompt", "river", "stone", "бюджет", "река", "камень", "the", "и")
 _PRINCIPALS = (*(f"user:{name}" for name in USERS), *(f"group:{name}" for name in GROUPS), PUBLIC)
 
@@ -83,7 +83,7 @@ def payloads() -> st.SearchStrategy[dict[str, object]]:
         {},
         optional={
             "tags": st.lists(st.sampled_from(_WORDS), unique=True, max_size=3),
-            "rating": st.integers(0, 5) | st.floats(0, 5),
+            "rating": _ratings(),
             "pinned": st.booleans(),
         },
     )
@@ -95,7 +95,7 @@ def record_lists(max_size: int = 12) -> st.SearchStrategy[list[Record]]:
 
 
 def filters(max_leaves: int = 8) -> st.SearchStrategy[Filter]:
-    """Filter trees over `source`, `lang`, `tags`, `rating`, `pinned` and `time`."""
+    """Filter trees over `source`, `lang`, `tags`, `title`, `rating`, `pinned` and `time`."""
     return st.recursive(_leaves(), _branches, max_leaves=max_leaves)
 
 
@@ -106,14 +106,21 @@ def _leaves() -> st.SearchStrategy[Filter]:
         st.builds(Equals, fields, words),
         st.builds(Equals, st.just("pinned"), st.booleans()),
         st.builds(AnyOf, fields, st.lists(words, max_size=3).map(tuple)),
+        st.builds(Equals, st.just("rating"), _ratings()),
+        st.builds(AnyOf, st.just("rating"), st.lists(_ratings(), max_size=3).map(tuple)),
         st.builds(Range, field=st.just("rating"), gte=_bounds(), lt=_bounds()),
         st.builds(Range, field=st.just("time"), gt=st.none() | times(), lte=st.none() | times()),
         st.builds(Contains, st.just("source"), st.text("wirebloge", max_size=3)),
+        st.builds(Contains, st.sampled_from(("tags", "title")), st.text("tokenре ", max_size=3)),
     )
 
 
+def _ratings() -> st.SearchStrategy[float]:
+    return st.integers(0, 5) | st.floats(0, 5) | st.sampled_from((-0.0, 2**53, 2**53 + 1))
+
+
 def _bounds() -> st.SearchStrategy[float | None]:
-    return st.none() | st.floats(0, 5)
+    return st.none() | _ratings()
 
 
 def _branches(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:

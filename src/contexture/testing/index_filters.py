@@ -1,0 +1,32 @@
+"""What an index promises about filters: search and scroll agree with one plain meaning; part of `IndexConformance`."""
+# ruff: noqa: S101 - a conformance suite asserts
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+from hypothesis import HealthCheck, given, settings
+
+from contexture.adapters.index.filters import field_types, holds
+from contexture.ports import Index
+from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, prepared, query
+from contexture.testing.strategies import filters, record_lists
+from contexture.types import PUBLIC, Filter, Record, Scope
+
+
+class IndexFilters:
+    """A filter means the same everywhere."""
+
+    @given(records=record_lists(max_size=8), where=filters())
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_filters_mean_what_they_say(self, store: Index, records: list[Record], where: Filter) -> None:
+        """Every generated filter tree picks the same records by search, by scroll and by its definition."""
+        scope = Scope(tenant=uuid4().hex, user="anna")
+        visible = [replace(record, text=f"zebra {record.text}", acl=(PUBLIC,)) for record in records]
+        await store.upsert(scope, NAME, [prepared(record) for record in visible])
+        expected = sorted(record.id for record in visible if holds(where, record, field_types(COLLECTION)))
+
+        assert expected == ids(await store.scroll(scope, NAME, where=where))
+        assert expected == ids(await store.search(scope, query("zebra", where=where)))
+        assert expected == ids(await store.search(scope, query(vector=EAST, where=where)))

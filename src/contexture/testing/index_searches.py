@@ -1,0 +1,205 @@
+"""What an index promises about searching, scrolling and refusing; part of `IndexConformance`."""
+# ruff: noqa: S101 - a conformance suite asserts
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from contexture.errors import InvalidRequest, RequestError, UnknownCollection, UnknownField
+from contexture.ports import Index
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    IDS,
+    NAME,
+    NORTH,
+    NOT_UNICODE,
+    VECTOR,
+    ids,
+    own,
+    prepared,
+    query,
+)
+from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope, Vector
+
+REFUSED_FILTERS: tuple[tuple[Filter, type[RequestError]], ...] = (
+    (Equals("colour", "red"), UnknownField),
+    (AnyOf("colour", ()), UnknownField),
+    (Contains("colour", "r"), UnknownField),
+    (Range(field="colour", gte=1), UnknownField),
+    (Not(And((Or((Equals("colour", "red"),)),))), UnknownField),
+    (Equals("tags", 1), InvalidRequest),
+    (Equals("rating", "high"), InvalidRequest),
+    (Equals("rating", True), InvalidRequest),
+    (Equals("rating", float("nan")), InvalidRequest),
+    (Equals("rating", 10**400), InvalidRequest),
+    (Equals("pinned", 1), InvalidRequest),
+    (Equals("time", "2026-01-01"), InvalidRequest),
+    (AnyOf("tags", ("red", 1)), InvalidRequest),
+    (Contains("rating", "1"), InvalidRequest),
+    (Range(field="rating", gte=datetime(2026, 1, 1, tzinfo=UTC)), InvalidRequest),
+    (Range(field="rating", lt=float("inf")), InvalidRequest),
+    (Range(field="time", gte=1.0), InvalidRequest),
+    (Range(field="tags", gte=1), InvalidRequest),
+    (Equals("tags", NOT_UNICODE), InvalidRequest),
+    (Contains("tags", NOT_UNICODE), InvalidRequest),
+)
+
+
+class IndexSearches:
+    """Searches rank, filter and refuse as the port says."""
+
+    async def test_equal_scores_are_ranked_by_id(self, store: Index, scope: Scope) -> None:
+        """Ties go to the smaller id and then to the earlier passage, whatever was written first."""
+        for name in ("c", "a", "b"):
+            await store.upsert(scope, NAME, [prepared(own(name, "zebra\n\nzebra"), EAST)])
+        for asked, channel in ((query("zebra", k=3), "bm25"), (query(vector=EAST, k=3), VECTOR)):
+            found = await store.search(scope, asked)
+            ranked = sorted((hit.ranks[channel], hit.record.id, hit.ordinal) for hit in found)
+
+            assert ranked == [(1, "a", 0), (2, "a", 1), (3, "b", 0)]
+
+    async def test_every_channel_brings_its_best(self, store: Index, scope: Scope) -> None:
+        """The answer is the union of the channels; a hit is scored by every channel that can score it."""
+        words, vector = prepared(own("words", "zebra"), NORTH), prepared(own("vector", "walrus"), EAST)
+        await store.upsert(scope, NAME, [words, vector])
+        found = {hit.record.id: hit for hit in await store.search(scope, query("zebra", vector=EAST, k=1))}
+
+        assert (dict(found["words"].ranks), dict(found["vector"].ranks)) == ({"bm25": 1}, {VECTOR: 1})
+        assert found["words"].scores["bm25"] > 0 == found["vector"].scores["bm25"]
+        assert found["words"].scores[VECTOR] < found["vector"].scores[VECTOR] == pytest.approx(1.0, abs=1e-2)
+
+    async def test_a_passage_without_a_vector_is_not_near_anything(self, store: Index, scope: Scope) -> None:
+        """The dense channel leaves it out, the lexical one finds it and gives no similarity."""
+        await store.upsert(scope, NAME, [prepared(own("a", "zebra"), None)])
+
+        assert ids(await store.search(scope, query(vector=EAST))) == []
+        assert [{"bm25"}] == [set(hit.scores) for hit in await store.search(scope, query("zebra", vector=EAST))]
+
+    async def test_rarer_words_weigh_more(self, store: Index, scope: Scope) -> None:
+        """Of two records that share one word with the question, the one with the rarer word is better."""
+        texts = {"a": "zebra", "b": "walrus", "c": "zebra", "d": "zebra"}
+        await store.upsert(scope, NAME, [prepared(own(name, text)) for name, text in texts.items()])
+        found = await store.search(scope, query("zebra walrus"))
+
+        assert max(found, key=lambda hit: hit.scores["bm25"]).record.id == "b"
+
+    async def test_a_question_without_channels_finds_nothing(self, store: Index, scope: Scope) -> None:
+        """No terms and no vectors, or only unknown terms, give no hits."""
+        await store.upsert(scope, NAME, [prepared(own("a", "zebra"))])
+
+        assert ids(await store.search(scope, query())) == []
+        assert ids(await store.search(scope, query("walrus"))) == []
+
+    async def test_k_may_be_larger_than_the_store(self, store: Index, scope: Scope) -> None:
+        """Asking for more than there is gives what there is."""
+        await store.upsert(scope, NAME, [prepared(own("a", "zebra"))])
+
+        assert ids(await store.search(scope, query("zebra", vector=EAST, k=10**9))) == ["a"]
+
+    async def test_scroll_walks_in_id_order(self, store: Index, scope: Scope) -> None:
+        """Pages of any size, each starting behind the last, give every record once, by code point."""
+        names = sorted([*IDS, "B", "Ж", "\uffff", "\U0001f642"])
+        await store.upsert(scope, NAME, [prepared(own(name)) for name in reversed(names)])
+        walked: list[str] = []
+        while page := await store.scroll(scope, NAME, after=walked[-1] if walked else "", limit=3):
+            walked += [record.id for record in page]
+
+        assert names == walked
+
+    @pytest.mark.parametrize("limit", [0, -1])
+    async def test_scroll_refuses_an_empty_page(self, store: Index, scope: Scope, limit: int) -> None:
+        """A page holds at least one record."""
+        with pytest.raises(InvalidRequest):
+            await store.scroll(scope, NAME, limit=limit)
+
+    async def test_scroll_refuses_a_start_that_is_not_unicode(self, store: Index, scope: Scope) -> None:
+        """A place that no id can have is a mistake worth naming."""
+        with pytest.raises(InvalidRequest):
+            await store.scroll(scope, NAME, after=NOT_UNICODE)
+
+    @pytest.mark.parametrize(("where", "error"), REFUSED_FILTERS, ids=lambda value: ascii(value)[:48])
+    async def test_a_filter_that_makes_no_sense_is_refused(
+        self, store: Index, scope: Scope, where: Filter, error: type[RequestError]
+    ) -> None:
+        """Unknown fields and values of another type are named, by search and scroll alike."""
+        with pytest.raises(error):
+            await store.search(scope, query("zebra", where=where))
+        with pytest.raises(error):
+            await store.scroll(scope, NAME, where=where)
+
+    @pytest.mark.parametrize(
+        ("vectors", "k"),
+        [
+            ({"no-such-vector": EAST}, 5),
+            ({VECTOR: np.ones(3, np.float32)}, 5),
+            ({VECTOR: np.full(4, np.nan, np.float32)}, 5),
+            ({VECTOR: EAST}, 0),
+            ({}, -1),
+        ],
+    )
+    async def test_a_question_that_makes_no_sense_is_refused(
+        self, store: Index, scope: Scope, vectors: Mapping[str, Vector], k: int
+    ) -> None:
+        """Unknown vectors, wrong lengths, values that are no numbers, and a `k` below 1 are named."""
+        with pytest.raises(InvalidRequest):
+            await store.search(scope, query("zebra", vectors=vectors, k=k))
+
+    async def test_an_unknown_collection_is_named(self, store: Index, scope: Scope) -> None:
+        """Every call that takes a collection refuses one that was never made, and says which there are."""
+        calls = (
+            store.upsert(scope, "nowhere", []),
+            store.delete(scope, "nowhere", []),
+            store.get(scope, "nowhere", []),
+            store.scroll(scope, "nowhere"),
+            store.search(scope, query("zebra", collection="nowhere")),
+            store.version(scope, "nowhere"),
+        )
+        for call in calls:
+            with pytest.raises(UnknownCollection, match=rf"'nowhere'.*{NAME}"):
+                await call
+
+    @pytest.mark.parametrize("name", ["", "..", "a/b", "1st", "é", "x" * 65, "a b"])
+    async def test_names_are_plain(self, store: Index, name: str) -> None:
+        """Collections and fields are named with letters, digits, `_`, `-` and `.`."""
+        with pytest.raises(InvalidRequest):
+            await store.create(Collection(name=name))
+        with pytest.raises(InvalidRequest):
+            await store.create(Collection(name=NAME, fields={name: FieldType.KEYWORD}))
+
+    async def test_a_field_keeps_its_type(self, store: Index) -> None:
+        """Neither a declared field nor a built-in one can become something else, and nothing changes by trying."""
+        for fields in ({"rating": FieldType.KEYWORD}, {"time": FieldType.TIME}):
+            with pytest.raises(InvalidRequest):
+                await store.create(Collection(name=NAME, fields={**fields, "fresh": FieldType.FLAG}))
+
+        found = {collection.name: collection for collection in await store.collections()}
+        assert dict(COLLECTION.fields) == dict(found[NAME].fields)
+
+    async def test_a_new_field_covers_old_records(self, index: Index, scope: Scope) -> None:
+        """A field declared after records were written filters those too."""
+        late = f"late_{uuid4().hex[:8]}"
+        await index.create(Collection(name=late))
+        record = own("a", "zebra", payload={"colour": "red"})
+        await index.upsert(scope, late, [prepared(record)])
+        await index.create(Collection(name=late, fields={"colour": FieldType.KEYWORD}))
+
+        for colour, expected in (("red", ["a"]), ("blue", [])):
+            where = Equals("colour", colour)
+            assert expected == ids(await index.search(scope, query("zebra", where=where, collection=late)))
+            assert expected == ids(await index.scroll(scope, late, where=where))
+
+    async def test_collections_are_listed_by_name(self, index: Index) -> None:
+        """What was created is listed with its fields, in order, once."""
+        names = sorted(f"c_{uuid4().hex[:8]}" for _ in range(3))
+        for name in reversed(names * 2):
+            await index.create(Collection(name=name, fields={"tags": FieldType.KEYWORD}))
+        listed = [collection.name for collection in await index.collections()]
+
+        assert names == [name for name in listed if name in names]
+        assert listed == sorted(listed)
