@@ -273,8 +273,9 @@ class Candidate:
     """A piece that may enter this prompt, with its signals and score.
 
     `key` is what makes two candidates the same thing (usually the record id). Offsets in
-    `sentences` and `redactions` are relative to `text`. `redactions` is None when the text
-    has not been scanned by the rules in force; `redacted` is True once they are applied.
+    `sentences` and `redactions` are relative to `text`; `origins` says where each sentence stands
+    in the stored record. `redactions` is None when the text has not been scanned by the rules in
+    force; `redacted` is True once they are applied.
     """
 
     id: str
@@ -290,6 +291,7 @@ class Candidate:
     score: float = 0.0
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()
+    origins: tuple[tuple[int, int], ...] = ()
     redactions: tuple[Span, ...] | None = None
     title_redactions: tuple[Span, ...] | None = None
     redacted: bool = False

@@ -26,7 +26,9 @@ async def evaluate(
         for number, question in enumerate(asked, start=1):
             where = Equals("group", question.group) if question.group else None
             for budget in tokens:
-                request = QueryRequest(query=question.text, collection=COLLECTION, max_tokens=budget, where=where)
+                request = QueryRequest(
+                    query=question.text, collection=COLLECTION, max_tokens=budget, system="", where=where
+                )
                 built = await engine.build(request)
                 rows[budget].append(_row(question, built.context, sizes))
             show("build", number, len(asked))

@@ -29,6 +29,7 @@ async def evaluate(
                 query=question.text,
                 collection=COLLECTION,
                 max_tokens=tokens,
+                system="",
                 where=Equals("group", question.corpus),
             )
             built = await engine.build(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -12,6 +12,9 @@ from contexture.ledger import Reason, Trace
 from contexture.pipeline.operators import Operator
 from contexture.ports import Redactor
 from contexture.types import Candidate, Citation, Span
+
+
+Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +109,15 @@ class _Cleaner:
             spans = _scan(self._redactor, candidate.text, candidate.lang)
         done = apply(candidate.text, spans, self._operator)
         title = self._title(candidate)
+        sentences, origins = _moved(candidate, done) if done.edits else (candidate.sentences, candidate.origins)
         return replace(
             candidate,
             text=done.text,
             title=title,
             label=self._line(candidate.label, candidate.lang),
             citation=self._citation(candidate, title),
-            sentences=_moved(candidate.sentences, done.moved) if done.edits else candidate.sentences,
+            sentences=sentences,
+            origins=origins,
             tokens={} if done.edits else candidate.tokens,
             redactions=(),
             title_redactions=(),
@@ -172,7 +177,9 @@ def _touches(item: Span, spans: Sequence[Span], index: int) -> bool:
     return (index > 0 and item.start < spans[index - 1].end) or (index < len(spans) and spans[index].start < item.end)
 
 
-def _moved(ranges: Sequence[tuple[int, int]], moved: Callable[[int], int]) -> tuple[tuple[int, int], ...]:
-    """Ranges of the original as ranges of the redacted text; one that lay inside a replaced stretch is gone."""
-    found = ((moved(start), moved(end)) for start, end in ranges)
-    return tuple((start, end) for start, end in found if start < end)
+def _moved(candidate: Candidate, done: Redacted) -> tuple[Ranges, Ranges]:
+    """Sentences as ranges of the redacted text, with their origins; one inside a replaced stretch is gone."""
+    moved = [(done.moved(start), done.moved(end)) for start, end in candidate.sentences]
+    kept = [at for at, (start, end) in enumerate(moved) if start < end]
+    origins = tuple(candidate.origins[at] for at in kept) if candidate.origins else ()
+    return tuple(moved[at] for at in kept), origins

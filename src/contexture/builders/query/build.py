@@ -139,6 +139,7 @@ def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
         score=found.score,
         signals=found.signals,
         sentences=hit.passage.sentences,
+        origins=tuple((hit.passage.start + a, hit.passage.start + b) for a, b in hit.passage.sentences),
         redactions=hit.passage.redactions if trusted else None,
         title_redactions=hit.title_redactions if trusted else None,
         tokens=hit.passage.tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contexture.pipeline.extract import ELLIPSIS
 from contexture.pipeline.fence import DATA_NOTICE, fence, label
@@ -21,6 +21,8 @@ class Block:
     label: str
     texts: tuple[str, ...]
     citations: tuple[Citation, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
 
 
 def blocks(shown: Sequence[tuple[Candidate, Variant]]) -> list[Block]:
@@ -65,15 +67,28 @@ def _block(group: Sequence[tuple[Candidate, Variant]]) -> Block:
     return Block(
         label=heading(group[0][0]),
         texts=tuple(fence(variant.text) for _, variant in group),
-        citations=tuple(candidate.citation for candidate, _ in group if candidate.citation is not None),
+        citations=tuple(found for candidate, variant in group for found in cited(candidate, variant)),
+        starts=tuple(_place(shown)[0] for shown in group),
+        ends=tuple(candidate.citation.end if candidate.citation else 0 for candidate, _ in group),
     )
+
+
+def cited(candidate: Candidate, variant: Variant) -> tuple[Citation, ...]:
+    """Where what is shown of a candidate stands in its record: all of it, or each run of sentences."""
+    if candidate.citation is None:
+        return ()
+    if not variant.spans or not candidate.origins:
+        return (candidate.citation,)
+    begins = {sentence[0]: origin[0] for sentence, origin in zip(candidate.sentences, candidate.origins, strict=True)}
+    ends = {sentence[1]: origin[1] for sentence, origin in zip(candidate.sentences, candidate.origins, strict=True)}
+    return tuple(replace(candidate.citation, start=begins[start], end=ends[end]) for start, end in variant.spans)
 
 
 def _joined(block: Block) -> str:
     """Passages that follow each other in the record stand on their own lines; a gap is marked."""
     text = block.texts[0]
-    for before, after, piece in zip(block.citations, block.citations[1:], block.texts[1:], strict=False):
-        text += ("\n" if after.start - before.end <= _TOUCHING else f"\n{ELLIPSIS.strip()}\n") + piece
+    for end, start, piece in zip(block.ends, block.starts[1:], block.texts[1:], strict=False):
+        text += ("\n" if start - end <= _TOUCHING else f"\n{ELLIPSIS.strip()}\n") + piece
     return text
 
 
