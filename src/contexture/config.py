@@ -29,7 +29,7 @@ class Settings(BaseSettings):
     embedder_multilingual: str = Field(
         default="use", description="Embedder of all other texts, and of questions across languages."
     )
-    embedder_threads: int = Field(default=2, ge=1, description="Threads one embedding call may use.")
+    embedder_threads: int = Field(default=1, ge=1, description="Threads one embedding call may use.")
     reranker: str = Field(default="", description="Reranker, such as `fastembed:MODEL`; empty for none.")
     redaction: Literal["default", "none"] = Field(
         default="default", description="`none` shows everything as it is stored."

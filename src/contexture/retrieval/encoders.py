@@ -35,12 +35,20 @@ class Encoders:
     async def passages(self, texts: Sequence[str], langs: Sequence[str]) -> list[dict[str, Vector]]:
         """The vectors of each passage by name."""
         found: list[dict[str, Vector]] = [{} for _ in texts]
-        for lang, specialist in self._specialists.items():
-            own = [index for index, spoken in enumerate(langs) if spoken == lang]
-            for index, row in zip(own, await specialist.embed([texts[index] for index in own]), strict=True):
-                found[index][specialist.name] = row
-        for index, row in enumerate(await self._generalist.embed(texts)):
-            found[index][self._name(langs[index])] = row
+
+        async def fill(embedder: Embedder, names: Mapping[int, str]) -> None:
+            rows = await embedder.embed([texts[index] for index in names])
+            for (index, name), row in zip(names.items(), rows, strict=True):
+                found[index][name] = row
+
+        # At once, because each embedder is best run on one core.
+        await asyncio.gather(
+            fill(self._generalist, {index: self._name(lang) for index, lang in enumerate(langs)}),
+            *(
+                fill(specialist, {index: specialist.name for index, spoken in enumerate(langs) if spoken == lang})
+                for lang, specialist in self._specialists.items()
+            ),
+        )
         return found
 
     async def question(self, text: str, lang: str) -> dict[str, Vector]:

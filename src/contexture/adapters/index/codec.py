@@ -32,7 +32,7 @@ class Header(msgspec.Struct, array_like=True):
 
 
 class Facts(msgspec.Struct, array_like=True):
-    """Everything about a passage but its text; vectors are float16, terms two parallel arrays."""
+    """Everything about a passage but its text and vectors; terms are two parallel arrays."""
 
     start: int
     end: int
@@ -42,12 +42,12 @@ class Facts(msgspec.Struct, array_like=True):
     simhash: int
     terms: bytes
     weights: bytes
-    vectors: dict[str, bytes]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _header = msgspec.msgpack.Decoder(Header).decode
 _facts = msgspec.msgpack.Decoder(Facts).decode
+_vectors = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 _spans = msgspec.msgpack.Decoder(Spans).decode
 
 
@@ -111,9 +111,13 @@ def pack_facts(passage: Passage) -> bytes:
             simhash=passage.simhash,
             terms=np.fromiter(passage.terms.keys(), np.uint32, len(passage.terms)).tobytes(),
             weights=np.fromiter(passage.terms.values(), np.float32, len(passage.terms)).tobytes(),
-            vectors={name: vector.astype(np.float16).tobytes() for name, vector in passage.vectors.items()},
         )
     )
+
+
+def pack_vectors(passage: Passage) -> bytes:
+    """The dense vectors of a passage as bytes, each number in half precision."""
+    return _encode({name: vector.astype(np.float16).tobytes() for name, vector in passage.vectors.items()})
 
 
 def unpack_facts(data: bytes) -> Facts:
@@ -127,9 +131,9 @@ def term_weights(facts: Facts) -> dict[int, float]:
     return dict(zip(terms, np.frombuffer(facts.weights, np.float32).tolist(), strict=True))
 
 
-def vectors(facts: Facts) -> dict[str, Vector]:
-    """Dense vectors by name."""
-    return {name: np.frombuffer(data, np.float16).astype(np.float32) for name, data in facts.vectors.items()}
+def unpack_vectors(data: bytes) -> dict[str, Vector]:
+    """What `pack_vectors` packed."""
+    return {name: np.frombuffer(half, np.float16).astype(np.float32) for name, half in _vectors(data).items()}
 
 
 def to_passage(facts: Facts) -> Passage:

@@ -17,7 +17,7 @@ from contexture.adapters.index.checks import check_query, check_records, merged,
 from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
 from contexture.adapters.index.filters import check, field_types, holds
 from contexture.adapters.index.lock import StoreLock
-from contexture.adapters.index.scoring import bm25_scores, dense_scores, idf_weights
+from contexture.adapters.index.scoring import bm25_scores, idf_weights
 from contexture.adapters.index.truth import Change, Row, Truth, store_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable, UnknownCollection
 from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope
@@ -247,8 +247,15 @@ class EmbeddedIndex:
             proposed[BM25] = engine.lexical(weights, where, query.k)
         for name, vector in query.vectors.items():
             proposed[name] = engine.dense(name, vector, where, query.k)
-        rows = self._truth.rows(sorted({pid for best in proposed.values() for pid in best}))
-        return _hits(list(rows.values()), query, weights, proposed)
+        pids = sorted({pid for best in proposed.values() for pid in best})
+        rows = list(self._truth.rows(pids).values())
+        columns: dict[str, Mapping[int, float]] = {}
+        if weights:
+            columns[BM25] = bm25_scores(rows, weights)
+        for name, vector in query.vectors.items():
+            missing = [pid for pid in pids if pid not in proposed[name]]
+            columns[name] = {**proposed[name], **(engine.similarities(name, vector, missing) if missing else {})}
+        return _hits(rows, columns, proposed, query.k)
 
     def _idf(self, query: Query, access: Access) -> dict[int, float]:
         if not query.terms:
@@ -335,7 +342,9 @@ class EmbeddedIndex:
         for name in self._collections:
             for row in self._truth.since(max(0, self._truth.seq - 1), name):
                 terms = tuple(codec.term_weights(row.facts))
-                self._search(Scope.local(), Query(collection=name, terms=terms, vectors=codec.vectors(row.facts), k=10))
+                self._search(
+                    Scope.local(), Query(collection=name, terms=terms, vectors=codec.unpack_vectors(row.vectors), k=10)
+                )
                 break
 
     def _close(self) -> None:
@@ -357,33 +366,28 @@ class EmbeddedIndex:
 
 
 def _hits(
-    rows: Sequence[Row], query: Query, weights: Mapping[int, float], proposed: Mapping[str, Mapping[int, float]]
+    rows: Sequence[Row],
+    columns: Mapping[str, Mapping[int, float]],
+    proposed: Mapping[str, Mapping[int, float]],
+    k: int,
 ) -> list[Hit]:
-    """Score every proposed passage on every channel; a channel's ranks go to its best `k`."""
-    facts = [row.facts for row in rows]
-    columns: dict[str, list[float] | list[float | None]] = {}
-    if weights:
-        columns[BM25] = bm25_scores(facts, weights)
-    columns.update({name: dense_scores(facts, name, vector) for name, vector in query.vectors.items()})
-    ranks = {channel: _ranks(rows, columns[channel], best, query.k) for channel, best in proposed.items()}
+    """Every proposed passage with its score on every channel; a channel's ranks go to its best `k`."""
+    ranks = {channel: _ranks(rows, columns[channel], best, k) for channel, best in proposed.items()}
     hits = [
         _hit(
             row,
-            {channel: score for channel, column in columns.items() if (score := column[index]) is not None},
+            {channel: column[row.pid] for channel, column in columns.items() if row.pid in column},
             {channel: ranked[row.pid] for channel, ranked in ranks.items() if row.pid in ranked},
         )
-        for index, row in enumerate(rows)
+        for row in rows
+        if any(row.pid in ranked for ranked in ranks.values())
     ]
-    return sorted((hit for hit in hits if hit.ranks), key=lambda hit: (hit.record.id, hit.ordinal))
+    return sorted(hits, key=lambda hit: (hit.record.id, hit.ordinal))
 
 
-def _ranks(rows: Sequence[Row], scores: Sequence[float | None], best: Mapping[int, float], k: int) -> dict[int, int]:
-    """Ranks 1 to `k` of a channel's proposals, by exact score, ties by record id and ordinal."""
-    proposals = [
-        (-score, row.record_id, row.ordinal, row.pid)
-        for row, score in zip(rows, scores, strict=True)
-        if row.pid in best and score is not None
-    ]
+def _ranks(rows: Sequence[Row], scores: Mapping[int, float], best: Mapping[int, float], k: int) -> dict[int, int]:
+    """Ranks 1 to `k` of a channel's proposals, by score, ties by record id and ordinal."""
+    proposals = [(-scores[row.pid], row.record_id, row.ordinal, row.pid) for row in rows if row.pid in best]
     return {pid: rank for rank, (*_, pid) in enumerate(sorted(proposals)[:k], start=1)}
 
 

@@ -80,6 +80,14 @@ class Engine:
         """The best `k` passages by dot product, with every passage that ties with the last."""
         return self._best(qe.Query.Nearest(vector.tolist(), using=name), where, k)
 
+    def similarities(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
+        """Dot products with these passages; one without such a vector is left out."""
+        where = qe.Filter(must=[qe.HasIdCondition(set(pids))])
+        query = qe.Query.Nearest(vector.tolist(), using=name)
+        request = qe.QueryRequest(limit=len(pids), query=query, filter=where, params=qe.SearchParams(exact=True))
+        with engine_errors("search"):
+            return {int(str(point.id)): point.score for point in self._shard.query(request)}
+
     def add_fields(self, fields: Mapping[str, FieldType]) -> None:
         """Index further payload fields."""
         for name in fields.keys() - self._fields.keys():
@@ -133,7 +141,9 @@ class Engine:
     def _point(self, row: Row) -> qe.Point:
         record, _ = codec.unpack_header(row.header, row.record_id, "")
         vectors: dict[str, list[float] | qe.SparseVector] = {
-            name: vector.tolist() for name, vector in codec.vectors(row.facts).items() if name in self._options.vectors
+            name: vector.tolist()
+            for name, vector in codec.unpack_vectors(row.vectors).items()
+            if name in self._options.vectors
         }
         weights = codec.term_weights(row.facts)
         if weights:

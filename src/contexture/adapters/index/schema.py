@@ -26,6 +26,8 @@ MIGRATIONS: tuple[str, ...] = (
         pid INTEGER PRIMARY KEY AUTOINCREMENT, row INTEGER NOT NULL REFERENCES records, ordinal INTEGER NOT NULL,
         seq INTEGER NOT NULL, text TEXT NOT NULL, facts BLOB NOT NULL
     );
+    -- Apart from the passages, because only a rebuild of the index reads them.
+    CREATE TABLE vectors (pid INTEGER PRIMARY KEY, data BLOB NOT NULL);
     CREATE INDEX passages_row ON passages (row);
     CREATE INDEX passages_seq ON passages (seq);
     CREATE TABLE removed (pid INTEGER PRIMARY KEY, collection TEXT NOT NULL, seq INTEGER NOT NULL);

@@ -1,4 +1,4 @@
-"""Exact scores of proposed passages, computed from what SQLite holds and nothing else."""
+"""BM25 over exactly the passages a scope may read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from contexture.adapters.index.codec import Facts
-from contexture.types import Vector
+from contexture.adapters.index.truth import Row
 
 
 def idf_weights(terms: Sequence[int], frequencies: Mapping[int, int], passages: int) -> dict[int, float]:
@@ -20,29 +19,18 @@ def idf_weights(terms: Sequence[int], frequencies: Mapping[int, int], passages: 
     }
 
 
-def bm25_scores(facts: Sequence[Facts], weights: Mapping[int, float]) -> list[float]:
-    """BM25 of every passage for a query whose terms weigh `weights`."""
-    if not weights or not facts:
-        return [0.0] * len(facts)
+def bm25_scores(rows: Sequence[Row], weights: Mapping[int, float]) -> dict[int, float]:
+    """BM25 of every passage for a query whose terms weigh `weights`.
+
+    Computed here and not taken from the engine, which adds a passage's terms in an order that
+    other passages influence.
+    """
     wanted = np.array(sorted(weights), np.uint32)
     idf = np.array([weights[int(term)] for term in wanted])
-    terms = np.frombuffer(b"".join(f.terms for f in facts), np.uint32)
-    values = np.frombuffer(b"".join(f.weights for f in facts), np.float32)
-    owner = np.repeat(np.arange(len(facts)), [len(f.terms) // 4 for f in facts])
+    terms = np.frombuffer(b"".join(row.facts.terms for row in rows), np.uint32)
+    values = np.frombuffer(b"".join(row.facts.weights for row in rows), np.float32)
+    owner = np.repeat(np.arange(len(rows)), [len(row.facts.terms) // 4 for row in rows])
     at = np.minimum(np.searchsorted(wanted, terms), len(wanted) - 1)
     match = wanted[at] == terms
-    found = np.bincount(owner[match], weights=values[match] * idf[at[match]], minlength=len(facts))
-    return found.tolist()
-
-
-def dense_scores(facts: Sequence[Facts], name: str, query: Vector) -> list[float | None]:
-    """Dot products with the stored vector of that name; None where a passage has none."""
-    having = [index for index, f in enumerate(facts) if name in f.vectors]
-    scores: list[float | None] = [None] * len(facts)
-    if having:
-        stored = np.frombuffer(b"".join(facts[index].vectors[name] for index in having), np.float16)
-        # Not `@`: BLAS rounds a row differently depending on which rows stand beside it.
-        products = np.einsum("ij,j->i", stored.reshape(len(having), -1).astype(np.float32), query)
-        for index, score in zip(having, products.tolist(), strict=True):
-            scores[index] = score
-    return scores
+    found = np.bincount(owner[match], weights=values[match] * idf[at[match]], minlength=len(rows))
+    return {row.pid: score for row, score in zip(rows, found.tolist(), strict=True)}

@@ -18,12 +18,14 @@ from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, S
 from contexture.types import Collection, FieldType, Prepared, Record, Scope
 
 _T = TypeVar("_T")
+_MAPPED = 1 << 34  # rows of one answer are far apart: reading them by system call costs ten times as much
+_COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
 _CHUNK = 500  # SQLite takes a limited number of parameters in one statement
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One passage as it is stored, with its record."""
+    """One passage as it is stored, with its record; vectors only where the engine is to be filled."""
 
     pid: int
     access: int
@@ -34,6 +36,7 @@ class Row:
     ordinal: int
     text: str
     facts: codec.Facts
+    vectors: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,12 @@ class Truth:
 
     def since(self, seq: int, collection: str) -> Iterator[Row]:
         """Every passage of a collection written after `seq`, oldest first."""
-        return self._select("p.seq > ? AND r.collection = ? ORDER BY p.pid", (seq, collection))
+        rows = self._reader().execute(
+            f"SELECT {_COLUMNS}, v.data FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "  # noqa: S608 - fixed
+            "WHERE p.seq > ? AND r.collection = ? ORDER BY p.pid",
+            (seq, collection),
+        )
+        return map(_row, rows)
 
     def removed_since(self, seq: int, collection: str) -> list[int]:
         """Every passage of a collection removed after `seq`."""
@@ -198,6 +206,7 @@ class Truth:
             found.execute("PRAGMA journal_mode = WAL")
             found.execute("PRAGMA synchronous = FULL")
             found.execute("PRAGMA cache_size = -65536")
+            found.execute(f"PRAGMA mmap_size = {_MAPPED}")
             self._local.connection = found
             with self._guard:
                 self._open.append(found)
@@ -243,6 +252,7 @@ class Truth:
             self._count_terms(db, rows, -1)
             removed.extend(row.pid for row in rows)
             db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(row.pid, collection, seq) for row in rows])
+            db.execute("DELETE FROM vectors WHERE pid IN (SELECT pid FROM passages WHERE row = ?)", (found[0],))
             db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
             db.execute("DELETE FROM records WHERE row = ?", (found[0],))
             count += 1
@@ -273,7 +283,9 @@ class Truth:
             ).lastrowid
             if pid is None:
                 raise SourceUnavailable("SQLite gave a new passage no id")
-            yield Row(pid, access, record.id, header, record.hash, item.rules, ordinal, text, codec.unpack_facts(facts))
+            vectors = codec.pack_vectors(passage)
+            db.execute("INSERT INTO vectors VALUES (?, ?)", (pid, vectors))
+            yield _row((pid, access, record.id, header, record.hash, item.rules, ordinal, text, facts, vectors))
 
     def _count_terms(self, db: sqlite3.Connection, rows: Sequence[Row], sign: int) -> None:
         terms: Counter[tuple[int, int]] = Counter()
@@ -293,12 +305,16 @@ class Truth:
 
     def _select(self, condition: str, parameters: Sequence[Any]) -> Iterator[Row]:
         rows = self._reader().execute(
-            "SELECT p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts "  # noqa: S608 - fixed
-            f"FROM passages p JOIN records r USING (row) WHERE {condition}",
+            f"SELECT {_COLUMNS} FROM passages p JOIN records r USING (row) WHERE {condition}",  # noqa: S608 - fixed
             tuple(parameters),
         )
-        for pid, access, record_id, header, digest, rules, ordinal, text, facts in rows:
-            yield Row(pid, access, record_id, header, digest, rules, ordinal, text, codec.unpack_facts(facts))
+        return map(_row, rows)
+
+
+def _row(columns: Sequence[Any]) -> Row:
+    """A row of `_COLUMNS`, with its vectors where they were asked for."""
+    pid, access, record_id, header, digest, rules, ordinal, text, facts, *vectors = columns
+    return Row(pid, access, record_id, header, digest, rules, ordinal, text, codec.unpack_facts(facts), *vectors)
 
 
 @contextmanager
