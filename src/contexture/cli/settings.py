@@ -1,0 +1,59 @@
+"""`contexture settings`: every setting, its value, and where it came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from contexture.cli.common import Common, command
+from contexture.cli.output import console, emit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "settings", acting=True)(settings)
+
+
+def settings(common: Common) -> None:
+    """List every setting with its value, its default and its environment variable."""
+    rows = _rows(common)
+    if common.as_json:
+        emit({"settings": rows})
+        return
+    from rich.text import Text
+
+    from contexture.cli.output import plain
+    from contexture.cli.tables import table
+
+    found = table("variable", "value", "default", "meaning")
+    for row in rows:
+        style = "" if row["source"] == "default" else "bold"
+        found.add_row(row["env"], Text(plain(_shown(row["value"])), style), _shown(row["default"]), row["description"])
+    console().print(found)
+
+
+def _rows(common: Common) -> list[dict[str, Any]]:
+    from contexture.config import Settings
+
+    values = common.settings().model_dump(mode="json")
+    fields = Settings.model_fields
+    typed = {"home": common.home, "tenant": common.tenant, "user": common.user, "groups": common.group}
+    set_somewhere = common.settings().model_fields_set
+    return [
+        {
+            "name": name,
+            "env": env,
+            "value": values[name],
+            "default": Settings.model_construct().model_dump(mode="json")[name],
+            "source": "option" if typed.get(name) else "environment" if name in set_somewhere else "default",
+            "description": fields[name].description,
+        }
+        for name, env in zip(fields, Settings.env_names(), strict=True)
+    ]
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not set"
+    return '""' if value == "" else str(value)
