@@ -25,12 +25,15 @@ class Encoders:
     def __init__(self, *, specialists: Mapping[str, Embedder], generalist: Embedder) -> None:
         self._specialists = dict(specialists)
         self._generalist = generalist
+        self._speakers: dict[str, Embedder] = {
+            **{specialist.name: specialist for specialist in specialists.values()},
+            **{self._name(lang): generalist for lang in (*specialists, FOREIGN)},
+        }
 
     @property
     def vectors(self) -> dict[str, int]:
         """Names and lengths of every vector a passage may carry."""
-        names = {self._name(lang): self._generalist.dimensions for lang in (*self._specialists, FOREIGN)}
-        return {**{e.name: e.dimensions for e in self._specialists.values()}, **names}
+        return {name: embedder.dimensions for name, embedder in self._speakers.items()}
 
     async def passages(self, texts: Sequence[str], langs: Sequence[str]) -> list[dict[str, Vector]]:
         """The vectors of each passage by name."""
@@ -61,14 +64,15 @@ class Encoders:
         own, foreign = await asyncio.gather(specialist.embed([text]), self._generalist.embed([text]))
         return {specialist.name: own[0], **{self._name(name): foreign[0] for name in others}}
 
-    def similarity(self, scores: Mapping[str, float]) -> float:
-        """The best calibrated similarity among a passage's raw scores; 0 when it has none."""
-        found = [self._calibrated(name, score) for name, score in scores.items() if name in self.vectors]
-        return max(found, default=0.0)
-
-    def _calibrated(self, name: str, score: float) -> float:
-        embedder = next((e for e in self._specialists.values() if e.name == name), self._generalist)
-        return float(embedder.calibrate(np.array([score], np.float32))[0])
+    def similarities(self, scores: Sequence[Mapping[str, float]]) -> list[float | None]:
+        """The best calibrated similarity among each passage's raw scores; None where it has no vector."""
+        best: list[float | None] = [None] * len(scores)
+        for name, embedder in self._speakers.items():
+            having = [at for at, each in enumerate(scores) if name in each]
+            cosines = np.array([scores[at][name] for at in having], np.float32)
+            for at, similarity in zip(having, embedder.calibrate(cosines).tolist(), strict=True):
+                best[at] = max(similarity, best[at] or 0.0)
+        return best
 
     def _name(self, lang: str) -> str:
         return f"{self._generalist.name}@{lang if lang in self._specialists else FOREIGN}"

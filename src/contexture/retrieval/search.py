@@ -37,8 +37,8 @@ class SearchOptions:
     lexical_default: float = 0.5
     floor: float = 0.3
     lift: float = 0.15
-    channel_k: int = 60
-    pool: int = 60
+    channel_k: int = 50
+    pool: int = 50
     rerank_top: int = 20
     rerank_weight: float = 0.5
 
@@ -117,7 +117,8 @@ class HybridSearch:
         hits = _pool(await self._index.search(scope, query), size)
         found = self._fuse(hits, lang)
         if self._reranker is not None and found:
-            found, whole = await self._rerank(self._reranker, question, found, trace)
+            found, reranked = await self._rerank(self._reranker, question, found, trace)
+            whole = whole and reranked
         return tuple(found), whole
 
     async def _vectors(self, question: str, lang: str, trace: Trace) -> tuple[Mapping[str, Vector], bool]:
@@ -129,7 +130,8 @@ class HybridSearch:
 
     def _fuse(self, hits: Sequence[Hit], lang: str) -> list[Found]:
         best = max((hit.scores.get(BM25, 0.0) for hit in hits), default=0.0)
-        signals = [self._signals(hit, best) for hit in hits]
+        similar = self._encoders.similarities([hit.scores for hit in hits])
+        signals = [_signals(hit, best, similarity) for hit, similarity in zip(hits, similar, strict=True)]
         weights = self._weights(lang, lexical=best > 0, semantic=any(SEMANTIC in each for each in signals))
         scores = [blend(each, weights) for each in signals]
         gains = lifts(hits, scores, share=self._options.lift)
@@ -139,12 +141,6 @@ class HybridSearch:
             if each[BM25] > 0 or each.get(SEMANTIC, 0.0) >= self._options.floor
         ]
         return sorted(found, key=_order)
-
-    def _signals(self, hit: Hit, best: float) -> dict[str, float]:
-        bm25 = hit.scores.get(BM25, 0.0)
-        signals = {BM25: bm25, LEXICAL: bm25 / best if best else 0.0}
-        dense = {name: score for name, score in hit.scores.items() if name != BM25}
-        return {**signals, SEMANTIC: self._encoders.similarity(dense)} if dense else signals
 
     def _weights(self, lang: str, *, lexical: bool, semantic: bool) -> Mapping[str, float]:
         """A channel that found nothing has no say, so that scores keep their scale."""
@@ -184,6 +180,12 @@ def _pool(hits: Sequence[Hit], size: int) -> list[Hit]:
         for channel in channels
     ]
     return [by_name[name] for name in list(rrf(rankings))[:size]]
+
+
+def _signals(hit: Hit, best: float, similarity: float | None) -> dict[str, float]:
+    bm25 = hit.scores.get(BM25, 0.0)
+    lexical = {BM25: bm25, LEXICAL: bm25 / best if best else 0.0}
+    return lexical if similarity is None else {**lexical, SEMANTIC: similarity}
 
 
 def _name(hit: Hit) -> str:

@@ -21,6 +21,9 @@ from contexture.retrieval.prepare import mended
 from contexture.retrieval.search import Found, HybridSearch
 from contexture.types import BuiltContext, Candidate, Citation, Scope
 
+_POOL_LEAST, _POOL_MOST = 50, 400
+_POOL_TOKENS = 40  # half of a passage
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryContext:
@@ -84,7 +87,9 @@ class QueryContextBuilder:
     async def _candidates(
         self, request: QueryRequest, question: str, scope: Scope, trace: Trace
     ) -> Sequence[Candidate]:
-        found = await self._search.search(scope, request.collection, question, where=request.where, trace=trace)
+        found = await self._search.search(
+            scope, request.collection, question, where=request.where, pool=pool_for(request.max_tokens), trace=trace
+        )
         return [candidate_of(each, request.collection, self._redactor.rules) for each in found]
 
     def _context(self, composed: Composed, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
@@ -121,6 +126,11 @@ class QueryContextBuilder:
             messages=composed.messages,
             digest=digest(composed.messages),
         )
+
+
+def pool_for(tokens: int) -> int:
+    """How many passages to look at for a budget: about twice what fits, within reason."""
+    return min(max(_POOL_LEAST, tokens // _POOL_TOKENS), _POOL_MOST)
 
 
 def candidate_of(found: Found, collection: str, rules: str) -> Candidate:

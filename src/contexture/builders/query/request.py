@@ -44,7 +44,7 @@ class QueryRecipe:
     """
 
     packer: Packer = Packer.OPTIMAL
-    top_k: int = 60
+    top_k: int = 400
     floor: float = 0.0
     near_duplicate: float = 0.85
     sharpness: float = 4.0
