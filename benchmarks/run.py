@@ -1,0 +1,70 @@
+"""One run: every step on its own, then every store, smallest first."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import machine
+from benchmarks.build import building
+from benchmarks.caching import caching
+from benchmarks.corpus import questions
+from benchmarks.index import searching
+from benchmarks.options import STORES, Options
+from benchmarks.parts import profiled
+from benchmarks.report import Results
+from benchmarks.steps import STEPS
+from benchmarks.store import EXACT, Models, filled, opened
+from benchmarks.targets import growth
+from benchmarks.timing import Numbers, Progress
+from rich.console import Console
+
+from contexture.adapters.index.embedded import EmbeddedOptions
+
+EXACT_LIMIT = EmbeddedOptions(vectors={}).exact_limit
+"""The size up to which a store is searched exactly unless someone chooses otherwise."""
+
+
+def measured(chosen: Options, progress: Progress, console: Console) -> Results:
+    """Everything that was chosen; a profile, when asked for, is printed on the way."""
+    about = {**machine.facts(), "questions": chosen.questions, "load_at_start": machine.load()}
+    detail: Numbers = {}
+    general: Numbers = {}
+    for done, name in enumerate(name for name in STEPS if name in chosen.only):
+        progress(name, done, len(STEPS))
+        found = STEPS[name].measure()
+        detail |= found
+        general |= STEPS[name].headline(found)
+    sized: dict[int, Numbers] = {}
+    if set(STORES) & set(chosen.only):
+        for size in chosen.sizes:
+            sized[size], once = _store(chosen, size, progress, console)
+            general |= once
+    general |= growth(sized, EXACT_LIMIT)
+    return Results(sized=sized, general=general, detail=detail, machine={**about, "load_at_end": machine.load()})
+
+
+def _store(chosen: Options, size: int, progress: Progress, console: Console) -> tuple[Numbers, Numbers]:
+    """The figures of one store, and those measured on the smallest store only."""
+    with TemporaryDirectory(prefix="contexture-bench-", ignore_cleanup_errors=True) as scratch:
+        models, folder = Models(Path(scratch)), Path(scratch) / "store"
+        numbers = asyncio.run(filled(folder, models, size, progress))
+        if "index" in chosen.only:
+            numbers |= asyncio.run(searching(folder, models, chosen.questions, progress))
+        if "build" in chosen.only:
+            numbers |= asyncio.run(building(folder, models, chosen.questions, progress))
+        if chosen.profile:
+            console.print(_profile(folder, models, chosen.questions), markup=False, highlight=False)
+        once: Numbers = {}
+        if "cache" in chosen.only and size == min(chosen.sizes):
+            once = asyncio.run(caching(folder, models, chosen.operations, progress))
+        models.close()
+    return numbers, once
+
+
+def _profile(folder: Path, models: Models, asked: int) -> str:
+    index = asyncio.run(opened(folder, models, exact_limit=EXACT))
+    found = profiled(index, models, questions(asked, seed=41))
+    asyncio.run(index.close())
+    return found
