@@ -1,0 +1,145 @@
+"""Measures and folders of the evaluation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contexture.config import Settings
+from contexture.errors import InvalidRequest
+from contexture.evaluation import budget, retrieval, spans
+from contexture.evaluation.datasets import corpus, questions, span_questions, texts
+from contexture.evaluation.metrics import length, mean, merged, ndcg, overlap, percentile, recall, reciprocal_rank
+
+
+def test_ndcg_is_one_for_a_perfect_ranking() -> None:
+    """All gold first, in any order among themselves, is as good as it gets."""
+    assert 1.0 == ndcg(["b", "a", "x"], {"a", "b"}, 10)
+
+
+def test_ndcg_discounts_by_rank() -> None:
+    """One gold record at rank two is worth 1/log2(3)."""
+    assert pytest.approx(0.6309, abs=1e-4) == ndcg(["x", "a"], {"a"}, 10)
+
+
+def test_ndcg_ignores_what_comes_after_k() -> None:
+    """Gold beyond the first `k` does not count."""
+    assert 0.0 == ndcg(["x", "y", "a"], {"a"}, 2)
+
+
+def test_recall_is_the_share_of_gold_found() -> None:
+    """Two of four gold records among the first three are a half."""
+    assert 0.5 == recall(["a", "x", "b", "c"], {"a", "b", "c", "d"}, 3)
+
+
+def test_reciprocal_rank_looks_at_the_first_gold() -> None:
+    """The second place is worth a half."""
+    assert 0.5 == reciprocal_rank(["x", "a", "b"], {"a", "b"}, 10)
+
+
+@pytest.mark.parametrize("measure", [ndcg, recall, reciprocal_rank])
+def test_nothing_to_find_counts_as_nothing(measure) -> None:
+    """A question without gold measures 0, not an error."""
+    assert 0.0 == measure(["a"], set(), 10)
+
+
+def test_percentile_and_mean_of_nothing_are_zero() -> None:
+    """Empty lists have no percentile and no mean; both are 0."""
+    assert (0.0, 0.0) == (percentile([], 0.5), mean([]))
+
+
+def test_percentile_takes_the_value_at_the_share() -> None:
+    """The 95th percentile of 1 to 100 is 96, the first value above 95 % of them."""
+    assert 96 == percentile(list(range(1, 101)), 0.95)
+
+
+def test_merged_spans_hold_each_character_once() -> None:
+    """Overlapping, touching and empty spans become the fewest spans that hold the same characters."""
+    assert [(0, 7), (9, 10)] == merged([(5, 7), (0, 5), (3, 6), (9, 10), (8, 8)])
+
+
+def test_overlap_counts_common_characters() -> None:
+    """Only characters in both sides count."""
+    assert (3, 10) == (overlap([(0, 5), (8, 10)], [(3, 9)]), length([(0, 5), (5, 10)]))
+
+
+def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
+    """What is not JSON, and what lacks a field, is refused with its place."""
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "x"}\n{"id": 3}\n')
+    (tmp_path / "queries.jsonl").write_text("\nnot json\n")
+
+    with pytest.raises(InvalidRequest, match=r"corpus\.jsonl:2: a row needs id, text"):
+        corpus(tmp_path)
+    with pytest.raises(InvalidRequest, match=r"queries\.jsonl:2: not JSON"):
+        questions(tmp_path)
+
+
+def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
+    """A folder without the files says which one it wants."""
+    with pytest.raises(InvalidRequest, match=r"corpus\.jsonl"):
+        corpus(tmp_path / "none")
+    with pytest.raises(InvalidRequest, match=r"corpora/\*\.md"):
+        texts(tmp_path)
+
+
+def test_a_malformed_date_counts_as_missing(tmp_path: Path) -> None:
+    """Rows keep their place when their date is no ISO time."""
+    rows = [{"id": 1, "text": "x", "date": "2026-04-08T::00Z"}, {"id": 2, "text": "y", "date": "2026-04-08"}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    assert [True, False] == [record.time is None for record in corpus(tmp_path)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A corpus of three records with a question for each of two groups."""
+    rows = [
+        {"id": "tea", "title": "Tea", "text": "Green tea is brewed at eighty degrees.", "group": "kitchen"},
+        {"id": "bread", "title": "Bread", "text": "Bread rises for an hour in the bakery.", "group": "kitchen"},
+        {"id": "pump", "title": "Pump", "text": "The pump is repaired by the night shift.", "group": "plant"},
+    ]
+    asked = [
+        {"id": "1", "text": "How hot should green tea be brewed?", "gold": ["tea"], "group": "kitchen"},
+        {"id": "2", "text": "Who repairs the pump?", "gold": ["pump"], "group": "plant"},
+        {"id": "3", "text": "What colour is the sky?", "gold": []},
+    ]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    return tmp_path
+
+
+async def test_retrieval_finds_every_gold_record_of_a_small_corpus(folder: Path, tmp_path: Path) -> None:
+    """Each answerable question ranks its record first, within its group."""
+    seen: list[str] = []
+    settings = Settings(home=tmp_path / "home")
+    scores = await retrieval.evaluate(folder, settings=settings, progress=lambda task, *_: seen.append(task))
+
+    assert (1.0, 1.0, 2) == (scores["ndcg@10"], scores["recall@5"], scores["queries"])
+    assert {"load", "search"} == set(seen)
+
+
+async def test_a_budget_shows_the_gold_text(folder: Path, tmp_path: Path) -> None:
+    """With room for everything the gold record is shown whole, within the tokens given."""
+    found = await budget.evaluate(folder, tokens=[300], settings=Settings(home=tmp_path / "home"))
+
+    assert (1.0, 1.0) == (found["300"]["gold_hit"], found["300"]["gold_text"])
+    assert 0 < found["300"]["tokens"] <= 300
+
+
+async def test_spans_are_found_in_a_long_text(tmp_path: Path) -> None:
+    """The sentence that answers is inside the context, and precision says how much else is."""
+    text = "\n\n".join(f"Paragraph {n} speaks of nothing in particular, at some length." * 5 for n in range(20))
+    text += "\n\nThe lighthouse keeper feeds forty gulls each morning."
+    start = text.index("The lighthouse")
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "book.md").write_text(text)
+    row = {"id": "1", "text": "How many gulls are fed?", "corpus": "book", "spans": [[start, len(text)]]}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(row))
+
+    found = await spans.evaluate(tmp_path, tokens=200, settings=Settings(home=tmp_path / "home"))
+
+    assert [tuple(row["spans"][0])] == list(span_questions(tmp_path)[0].spans)
+    assert 1.0 == found["recall"]
+    assert 0 < found["iou"] <= found["precision"] <= 1
