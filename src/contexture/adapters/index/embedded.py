@@ -339,13 +339,13 @@ class EmbeddedIndex:
             self._flush()
 
     def _warm(self) -> None:
-        for name in self._collections:
-            for row in self._truth.since(max(0, self._truth.seq - 1), name):
-                terms = tuple(codec.term_weights(row.facts))
-                self._search(
-                    Scope.local(), Query(collection=name, terms=terms, vectors=codec.unpack_vectors(row.vectors), k=10)
-                )
-                break
+        for name, engine in self._engines.items():
+            row = next(iter(self._truth.since(0, name)), None)
+            if row is None:
+                continue
+            engine.lexical(codec.term_weights(row.facts), None, 1)
+            for vector, numbers in codec.unpack_vectors(row.vectors).items():
+                engine.dense(vector, numbers, None, 1)
 
     def _close(self) -> None:
         with self._writing:
