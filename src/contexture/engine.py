@@ -16,7 +16,7 @@ from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.build import QueryContext
-from contexture.builders.query.explain import Explanation, explain, recompose
+from contexture.builders.query.explain import Explanation, explain, model_of, recompose
 from contexture.builders.query.request import QueryRequest
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
@@ -110,7 +110,7 @@ class Contexture:
     async def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate, and the smallest change that would have admitted it."""
         capsule = await self.capsule(build_id, scope=scope)
-        return await asyncio.to_thread(explain, capsule, candidate_id, counter_for(capsule.settings["model"]))
+        return await asyncio.to_thread(explain, capsule, candidate_id, counter_for(model_of(capsule)))
 
     async def close(self) -> None:
         """Flush and release the store."""
@@ -120,7 +120,7 @@ class Contexture:
 def replay(data: bytes) -> tuple[Capsule, Ledger]:
     """Rebuild a capsule offline; raises `ReplayMismatch` unless the bytes are the same."""
     capsule = unpack_capsule(data)
-    composed, ledger = recompose(capsule, counter_for(capsule.settings["model"]))
+    composed, ledger = recompose(capsule, counter_for(model_of(capsule)))
     if composed.messages != capsule.messages or digest(composed.messages) != capsule.digest:
         raise ReplayMismatch(
             f"the capsule says {capsule.digest[:12]}, the replay gives {digest(composed.messages)[:12]}"
@@ -138,11 +138,10 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     settings = _settings(where)
     speakers = wiring.encoders(settings)
     store = await wiring.index(settings, speakers)
-    engine = Contexture(settings, store, speakers)
     try:
-        yield engine
+        yield Contexture(settings, store, speakers)
     finally:
-        await engine.close()
+        await store.close()
 
 
 class SyncContexture:

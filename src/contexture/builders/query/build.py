@@ -10,16 +10,17 @@ from datetime import datetime
 from contexture.builders.query.compose import Composed, compose
 from contexture.builders.query.render import text_of
 from contexture.builders.query.request import QueryRecipe, QueryRequest, request_to_json
-from contexture.capsule import Capsule, digest
+from contexture.capsule import Capsule, digest, sealed
 from contexture.errors import InvalidRequest
 from contexture.ledger import Ledger, Trace
 from contexture.pipeline.collect import Source, collect
+from contexture.pipeline.fence import label
 from contexture.pipeline.operators import Operator, Placeholders
 from contexture.pipeline.redact import redact, redact_text
 from contexture.ports import Clock, Redactor, TokenCounter
 from contexture.retrieval.prepare import mended
 from contexture.retrieval.search import Found, HybridSearch
-from contexture.types import BuiltContext, Candidate, Citation, Scope
+from contexture.types import BuiltContext, Candidate, Citation, Record, Scope
 
 _POOL_LEAST, _POOL_MOST = 50, 400
 _POOL_TOKENS = 40  # half of a passage
@@ -94,7 +95,7 @@ class QueryContextBuilder:
 
     def _context(self, composed: Composed, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
         return BuiltContext(
-            build_id=f"ctx-{capsule.digest[:12]}",
+            build_id=f"ctx-{capsule.seal[:12]}",
             messages=composed.messages,
             text=text_of(composed.messages),
             tokens=composed.tokens,
@@ -114,17 +115,21 @@ class QueryContextBuilder:
         ledger: Ledger,
         composed: Composed,
     ) -> Capsule:
-        return Capsule(
-            kind="query",
-            tenant=scope.tenant,
-            user=scope.user,
-            now=now,
-            request=request_to_json(request),
-            settings={"model": self._model, "recipe": asdict(self._recipe)},
-            candidates=tuple(candidates),
-            degradations=ledger.degradations,
-            messages=composed.messages,
-            digest=digest(composed.messages),
+        redacted = {candidate.id for candidate in candidates}
+        return sealed(
+            Capsule(
+                kind="query",
+                tenant=scope.tenant,
+                user=scope.user,
+                now=now,
+                request=request_to_json(request),
+                settings={"model": self._model, "recipe": asdict(self._recipe)},
+                candidates=tuple(candidates),
+                lost=tuple(entry for entry in ledger.entries if entry.id not in redacted),
+                degradations=ledger.degradations,
+                messages=composed.messages,
+                digest=digest(composed.messages),
+            )
         )
 
 
@@ -142,6 +147,7 @@ def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
         key=f"{record.id}#{hit.ordinal:05d}",
         text=hit.text,
         title=record.title,
+        label=_label(record),
         kind=record.kind,
         lang=record.lang,
         source=record.source,
@@ -163,6 +169,14 @@ def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
             hash=hit.hash,
         ),
     )
+
+
+def _label(record: Record) -> str:
+    """What to call a record whose title cannot be shown as it stands; redaction then reads it in that form."""
+    shown = label(record.title)
+    if shown and shown == record.title:
+        return ""
+    return shown or label(record.source) or label(record.id)
 
 
 class _Stopwatch:

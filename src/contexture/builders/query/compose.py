@@ -31,7 +31,6 @@ class Composed:
     token_counts: Mapping[str, int]
     found: tuple[Block, ...]
     items: tuple[Item, ...]
-    capacity: int
 
 
 def compose(
@@ -69,7 +68,6 @@ def compose(
         token_counts=_parts(prompt, found, fitted.tokens, counter),
         found=tuple(found),
         items=tuple(items),
-        capacity=fitted.capacity,
     )
 
 

@@ -59,8 +59,8 @@ def record_of(candidate: Candidate) -> str:
 
 
 def heading(candidate: Candidate) -> str:
-    """What stands in the parentheses of a candidate's block."""
-    return label(candidate.title or candidate.label or candidate.source) or label(record_of(candidate)) or "untitled"
+    """What stands in the parentheses of a candidate's block: only what redaction has seen as it is shown."""
+    return label(candidate.label or candidate.title) or "untitled"
 
 
 def _block(group: Sequence[tuple[Candidate, Variant]]) -> Block:
