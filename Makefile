@@ -17,8 +17,8 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)  ## make .venv with every pinned dependency
 
-run: $(READY)  ## show the main job on the embedded default
-	$(BIN)/contexture demo
+run: $(READY)  ## show the main job on the embedded default; SERVE=0 stops after it
+	$(BIN)/contexture demo $(if $(filter 0,$(SERVE)),--no-serve)
 
 lint: $(READY)  ## ruff, pyright strict, import-linter
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def query(
     common: Common,
     question: Annotated[
-        str | None, typer.Argument(metavar="[QUERY]", help="The question; without it a request is read as JSON.")
+        str | None, typer.Argument(metavar="QUERY", help="The question; without it a request is read as JSON.")
     ] = None,
     collection: Collection = None,
     where: Where = None,

@@ -48,13 +48,13 @@ SCENES = (
         max_tokens=300,
     ),
     Scene(
-        heading="A question in Russian about English mail, asked by anna of support; personal data is hidden",
+        heading="A question in Russian about English mail, asked by anna of support",
         query="Почему с карты клиента дважды списали деньги?",
         user="anna",
         max_tokens=350,
     ),
     Scene(
-        heading="A budget that bites: what is worth its tokens stays, the rest is accounted for",
+        heading="A budget that bites: what is worth its tokens stays",
         query="What should operators check before updating to release 2.4?",
         user="demo",
         max_tokens=260,
@@ -82,7 +82,10 @@ def demo(
         bool, typer.Option("--serve/--no-serve", help="Accepted for scripts; the demonstration stops by itself.")
     ] = True,
 ) -> None:
-    """Load the sample corpus into a store of its own and show three built contexts."""
+    """Show three contexts built from the sample corpus.
+
+    The corpus is loaded into a store of its own, below the one in use; a second run finds it there.
+    """
     del serve
     base = common.settings()
     settings = base.model_copy(update={"home": base.home / "demo", "tenant": TENANT, "user": "demo", "groups": ()})

@@ -14,7 +14,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(common: Common) -> None:
-    """Check every part, the optional ones too, and say what to install; fails when a needed part does."""
+    """Check every part and say what to install.
+
+    Fails when a part that is needed does; optional parts are only named.
+    """
     from contexture.cli.checks import Status, examine
 
     found = examine(common.settings())

@@ -23,9 +23,12 @@ def register(app: typer.Typer) -> None:
 def explain(
     common: Common,
     build_id: Annotated[str, typer.Argument(metavar="BUILD_ID", help="Printed by `build`.")],
-    candidate: Annotated[str | None, typer.Argument(metavar="[CANDIDATE]", help="One candidate of the build.")] = None,
+    candidate: Annotated[str | None, typer.Argument(metavar="CANDIDATE", help="One candidate of the build.")] = None,
 ) -> None:
-    """Print the ledger of a recent build, or what would have admitted one CANDIDATE."""
+    """Say why each candidate is in a prompt or not.
+
+    Prints the ledger of a recent build, or the smallest change that would have admitted one CANDIDATE.
+    """
     settings = existing(common.settings())
     if candidate is not None:
         found = with_engine(settings, lambda engine: engine.explain(build_id, candidate))

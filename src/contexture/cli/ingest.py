@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def ingest(
     common: Common,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="JSONL, Markdown and text files, or folders.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="JSONL, Markdown and text files, or folders.")],
     collection: Collection = None,
     acl: Annotated[
         list[str] | None,
@@ -38,7 +38,10 @@ def ingest(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Write records that have not changed too.")] = False,
 ) -> None:
-    """Load files; what is stored already and has not changed is left alone."""
+    """Load JSONL, Markdown and text files.
+
+    What is stored already and has not changed is left alone; what cannot be read is reported, and the rest is loaded.
+    """
     from contexture.ingestion.load import GROUP, load
 
     fields = {**GROUP, **dict(_field(each) for each in field or ())}

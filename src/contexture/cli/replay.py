@@ -27,7 +27,10 @@ def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by `build --capsule`; `-` for standard input.")],
     show: Annotated[bool, typer.Option("--show", help="Print the prompt and the ledger too.")] = False,
 ) -> None:
-    """Rebuild the prompt in a capsule, offline; fails when a byte differs."""
+    """Rebuild a capsule and compare the bytes.
+
+    Needs neither the store nor a model, and fails when a byte differs.
+    """
     capsule, ledger = rebuilt(read_bytes(file))
     if common.as_json:
         answer = {"identical": True, "digest": capsule.digest, "messages": capsule.messages, "ledger": ledger.entries}

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def settings(common: Common) -> None:
-    """List every setting with its value, its default and its environment variable."""
+    """List every setting, its value and its variable."""
     rows = _rows(common)
     if common.as_json:
         emit({"settings": rows})
