@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.pipeline.admit import tokens_needed, value_needed
 from contexture.pipeline.budget import allocate, pour
 from contexture.pipeline.core_search import CoreSearch
 from contexture.pipeline.greedy import pack_greedy
 from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Item, Option
+from contexture.pipeline.pack import Option
 from contexture.pipeline.relaxation import relax, tabulate, upper_bound
 from contexture.pipeline.sections import pack_sections
 from contexture.testing.strategies import item_lists, section_lists
@@ -113,42 +112,6 @@ def test_of_equal_items_the_better_ranked_is_packed(items, capacity):
         for worse in items[at + 1 :]:
             if forms[better.id] == forms[worse.id]:
                 assert worth.get(better.id, -1.0) >= worth.get(worse.id, -1.0)
-
-
-@PACKERS
-@given(items=item_lists(max_size=5), capacity=st.integers(0, 60), at=st.integers(0, 4))
-def test_the_tokens_needed_do_admit(pack, items, capacity, at):
-    """The capacity named admits the item, and one token less, if it is more than there was, does not."""
-    if at >= len(items):
-        return
-    wanted = items[at]
-    needed = tokens_needed(items, capacity, wanted.id, pack)
-
-    if needed is None:
-        assert not wanted.options
-    else:
-        assert wanted.id in pack(items, needed).chosen
-        assert needed == capacity or wanted.id not in pack(items, needed - 1).chosen
-
-
-@PACKERS
-@given(items=item_lists(max_size=5), capacity=st.integers(0, 60), at=st.integers(0, 4))
-def test_the_value_needed_does_admit(pack, items, capacity, at):
-    """An item that fits alone has a value that admits it; one that fits in no form has none."""
-    if at >= len(items):
-        return
-    wanted = items[at]
-    needed = value_needed(items, capacity, wanted.id, pack)
-    fits = any(option.tokens <= capacity for option in wanted.options)
-    best = max((option.value for option in wanted.options), default=0.0)
-
-    assert fits or needed is None
-    if needed == best:
-        assert wanted.id in pack(items, capacity).chosen
-    elif needed is not None:
-        options = tuple(Option(o.tokens, needed * (o.value / best if best else 1.0)) for o in wanted.options)
-        changed = [Item(item.id, options) if item is wanted else item for item in items]
-        assert wanted.id in pack(changed, capacity).chosen
 
 
 @given(

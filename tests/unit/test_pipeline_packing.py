@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from contexture.errors import NotFound
-from contexture.pipeline.admit import tokens_needed, value_needed
 from contexture.pipeline.budget import allocate, pour
 from contexture.pipeline.core_search import CoreSearch
 from contexture.pipeline.greedy import pack_greedy
@@ -159,52 +157,6 @@ def test_forms_that_cannot_fit_do_not_hide_equality():
     items = [item("a", (3, 3.0)), item("b", (900, 0.4), (2, 2.9)), item("c", (800, 0.5), (2, 2.9))]
 
     assert {"a": 0, "b": 1} == pack_optimal(items, 5).chosen
-
-
-def test_what_would_have_admitted_it():
-    """The dropped item needs ten more tokens, or to be worth as much as the one that stayed."""
-    items = [item("a", (60, 0.9)), item("b", (50, 0.5))]
-
-    assert 110 == tokens_needed(items, 100, "b", pack_optimal)
-    assert value_needed(items, 100, "b", pack_optimal) == pytest.approx(0.9, rel=1e-5)
-
-
-def test_a_worthless_item_needs_hardly_any_value():
-    """Where any value at all would do, the answer is next to nothing, and still admits."""
-    items = [item("a", (10, 0.0)), item("b", (10, 0.0))]
-
-    assert 0 < value_needed(items, 10, "b", pack_optimal) < 1e-9
-
-
-def test_nothing_admits_what_never_fits():
-    """No value helps an item larger than the capacity, and no capacity up to a limit below its size."""
-    items = [item("a", (60, 0.9)), item("b", (500, 0.5))]
-
-    assert value_needed(items, 100, "b", pack_optimal) is None
-    assert tokens_needed(items, 100, "b", pack_optimal, limit=400) is None
-
-
-@PACKERS
-def test_an_admitted_item_needs_nothing(pack):
-    """For a chosen item the answers are the capacity and the value it has."""
-    items = [item("a", (60, 0.9))]
-
-    assert (100, 0.9) == (tokens_needed(items, 100, "a", pack), value_needed(items, 100, "a", pack))
-
-
-def test_an_unknown_item_is_named():
-    """Asking about an item that is not there says so."""
-    with pytest.raises(NotFound, match="'ghost'"):
-        tokens_needed([], 10, "ghost", pack_optimal)
-
-
-def test_a_stubborn_packer_admits_nothing():
-    """A packer that refuses an item at any value gets no answer, and the search ends."""
-
-    def without_b(items, capacity):
-        return pack_greedy([each for each in items if each.id != "b"], capacity)
-
-    assert value_needed([item("a", (1, 1.0)), item("b", (1, 1.0))], 10, "b", without_b) is None
 
 
 def test_sections_without_claims_are_packed_as_one():

@@ -17,6 +17,7 @@ class BuildFolder:
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder = folder
         self._keep = keep
+        self._kept: dict[Path, None] | None = None
 
     def save(self, build_id: str, capsule: bytes) -> None:
         """Write one capsule, whole or not at all."""
@@ -28,7 +29,7 @@ class BuildFolder:
             draft = path.with_suffix(f".{os.getpid()}.draft")
             draft.write_bytes(capsule)
             draft.replace(path)
-            self._prune()
+            self._prune(path)
         except OSError as failure:
             raise StoreUnwritable(f"cannot keep build {build_id}: {failure.strerror}") from failure
 
@@ -44,7 +45,14 @@ class BuildFolder:
             raise NotFound(f"no build {build_id!r} is kept here")
         return self._folder / f"{build_id}.json"
 
-    def _prune(self) -> None:
-        kept = sorted(self._folder.glob("ctx-*.json"), key=lambda path: path.stat().st_mtime_ns)
-        for old in kept[: -self._keep]:
-            old.unlink(missing_ok=True)
+    def _prune(self, newest: Path) -> None:
+        """Remove the oldest; the folder is listed once and then remembered, for listing costs more than writing."""
+        if self._kept is None:
+            files = sorted(self._folder.glob("ctx-*.json"), key=lambda path: path.stat().st_mtime_ns)
+            self._kept = dict.fromkeys(files)
+        self._kept.pop(newest, None)
+        self._kept[newest] = None
+        while len(self._kept) > self._keep:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            oldest.unlink(missing_ok=True)
