@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 TENANT = "demo"
 GROUPS = {"demo": (), "anna": ("support",), "boris": ("finance",)}
 """The users of the sample corpus and the groups they are in."""
+
+NOW = datetime(2026, 4, 1, 9, tzinfo=UTC)
+"""The clock of the demonstration, so that its builds have the same names every time."""
 
 _ROWS = 8
 
@@ -130,7 +134,7 @@ async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
     from contexture.ledger import Reason
 
     request = QueryRequest(query=scene.query, collection=collection, max_tokens=scene.max_tokens)
-    built = await engine.build(request, scope=scope(scene.user))
+    built = await engine.build(request, scope=scope(scene.user), now=NOW)
     dropped = next((entry.id for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET), None)
     if dropped is None:
         return Shown(scene=scene, built=built, advice="")

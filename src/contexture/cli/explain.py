@@ -12,7 +12,6 @@ from contexture.cli.output import console, emit, say
 if TYPE_CHECKING:
     from contexture.builders.query.explain import Explanation
     from contexture.capsule import Capsule
-    from contexture.ledger import Ledger
 
 
 def register(app: typer.Typer) -> None:
@@ -38,18 +37,11 @@ def explain(
     _all(common, build_id, capsule)
 
 
-def ledger_of(capsule: Capsule) -> Ledger:
-    """The ledger of a capsule, with the degradations of the build."""
-    from contexture.adapters.tokens.models import counter_for
-    from contexture.builders.query.explain import recompose
-    from contexture.ledger import Ledger
-
-    _, ledger = recompose(capsule, counter_for(capsule.settings["model"]))
-    return Ledger(entries=ledger.entries, degradations=capsule.degradations)
-
-
 def _all(common: Common, build_id: str, capsule: Capsule) -> None:
-    ledger = ledger_of(capsule)
+    from contexture.adapters.tokens.models import counter_for
+    from contexture.builders.query.explain import model_of, recompose
+
+    _, ledger = recompose(capsule, counter_for(model_of(capsule)))
     if common.as_json:
         request = capsule.request
         emit({"build_id": build_id, "request": request, "ledger": ledger.entries, "degradations": ledger.degradations})
@@ -74,15 +66,13 @@ def _one(common: Common, build_id: str, found: Explanation) -> None:
 
 def verdict(found: Explanation) -> str:
     """What would have changed the outcome, as one sentence."""
-    from contexture.ledger import Reason, State
+    from contexture.ledger import State
 
     if found.entry.state is not State.DROPPED:
         return "It is in the prompt."
-    if found.entry.reason is not Reason.OVER_BUDGET:
-        return "It was left out before the budget was looked at, so a larger one would not admit it."
     ways: list[str] = []
     if found.more_tokens is not None:
         ways.append(f"{found.more_tokens} more tokens of budget")
     if found.score_needed is not None:
         ways.append(f"a score of {found.score_needed:.3f} instead of {found.entry.score:.3f}")
-    return f"{' or '.join(ways)} would have admitted it." if ways else "No budget would have admitted it."
+    return f"{' or '.join(ways)} would have admitted it." if ways else "No budget and no score would have admitted it."

@@ -10,7 +10,6 @@ import typer
 from contexture.cli.common import Common, command
 from contexture.cli.inputs import read_bytes
 from contexture.cli.output import console, emit, say
-from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from contexture.capsule import Capsule
@@ -31,26 +30,16 @@ def replay(
 
     Needs neither the store nor a model, and fails when a byte differs.
     """
-    capsule, ledger = rebuilt(read_bytes(file))
+    from contexture.engine import replay as rebuild
+
+    capsule, ledger = rebuild(read_bytes(file))
     if common.as_json:
         answer = {"identical": True, "digest": capsule.digest, "messages": capsule.messages, "ledger": ledger.entries}
-        emit({**answer, "degradations": capsule.degradations})
+        emit({**answer, "degradations": ledger.degradations})
         return
     say(f"identical: {capsule.digest}")
     if show:
         _print(capsule, ledger)
-
-
-def rebuilt(data: bytes) -> tuple[Capsule, Ledger]:
-    """The capsule and its ledger; a file that is JSON but no whole capsule is refused too."""
-    import msgspec
-
-    from contexture.engine import replay as rebuild
-
-    try:
-        return rebuild(data)
-    except (KeyError, IndexError, TypeError, ValueError, msgspec.ValidationError) as failure:
-        raise InvalidRequest(f"this is not a whole capsule: {type(failure).__name__}: {failure}") from failure
 
 
 def _print(capsule: Capsule, ledger: Ledger) -> None:
