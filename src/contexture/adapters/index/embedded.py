@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +17,19 @@ from contexture.adapters.index import codec
 from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
 from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
 from contexture.adapters.index.filters import check, field_types, holds
+from contexture.adapters.index.hits import hits_of
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.scoring import bm25_scores, idf_weights
 from contexture.adapters.index.truth import Change, Row, Truth, store_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable, UnknownCollection
-from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope
+from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope, Vector
 
 BM25 = "bm25"
 
 _T = TypeVar("_T")
 _REPLAY = 1_000
 _FLUSH = 20_000
+_LOSSY = 0.1  # what quantisation may do to the product of a unit vector with itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -255,7 +258,7 @@ class EmbeddedIndex:
         for name, vector in query.vectors.items():
             missing = [pid for pid in pids if pid not in proposed[name]]
             columns[name] = {**proposed[name], **(engine.similarities(name, vector, missing) if missing else {})}
-        return _hits(rows, columns, proposed, query.k)
+        return hits_of(rows, columns, proposed, query.k)
 
     def _idf(self, query: Query, access: Access) -> dict[int, float]:
         if not query.terms:
@@ -308,13 +311,33 @@ class EmbeddedIndex:
             if self._truth.meta(f"layout {name}") != self._layout(name):
                 self._discard(name)
             try:
-                whole = self._open_engine(name, flushed).count() == self._truth.count(name)
+                whole = self._is_whole(self._open_engine(name, flushed), name)
             except SourceUnavailable:
                 whole = False
             if not whole:
                 self._rebuild(name)
             self._truth.set_meta(f"layout {name}", self._layout(name))
         self._flush()
+
+    def _is_whole(self, engine: Engine, collection: str) -> bool:
+        """Whether an engine holds as many passages as SQLite, and the first of them still has its vectors."""
+        if engine.count() != self._truth.count(collection):
+            return False
+        row = next(self._truth.since(0, collection), None)
+        if row is None:
+            return True
+        return all(
+            math.isclose(
+                engine.similarities(name, numbers, [row.pid]).get(row.pid, 0.0),
+                float(numbers @ numbers),
+                abs_tol=_LOSSY,
+            )
+            for name, numbers in self._known_vectors(row).items()
+        )
+
+    def _known_vectors(self, row: Row) -> dict[str, Vector]:
+        stored = codec.unpack_vectors(row.vectors)
+        return {name: numbers for name, numbers in stored.items() if name in self._options.vectors}
 
     def _replay(self, engine: Engine, collection: str, seq: int) -> None:
         removed = self._truth.removed_since(seq, collection)
@@ -340,11 +363,12 @@ class EmbeddedIndex:
 
     def _warm(self) -> None:
         for name, engine in self._engines.items():
-            row = next(iter(self._truth.since(0, name)), None)
+            row = next(self._truth.since(0, name), None)
             if row is None:
                 continue
-            engine.lexical(codec.term_weights(row.facts), None, 1)
-            for vector, numbers in codec.unpack_vectors(row.vectors).items():
+            if weights := codec.term_weights(row.facts):
+                engine.lexical(weights, None, 1)
+            for vector, numbers in self._known_vectors(row).items():
                 engine.dense(vector, numbers, None, 1)
 
     def _close(self) -> None:
@@ -363,44 +387,3 @@ class EmbeddedIndex:
         self._engines.clear()
         self._truth.close()
         self._lock.release()
-
-
-def _hits(
-    rows: Sequence[Row],
-    columns: Mapping[str, Mapping[int, float]],
-    proposed: Mapping[str, Mapping[int, float]],
-    k: int,
-) -> list[Hit]:
-    """Every proposed passage with its score on every channel; a channel's ranks go to its best `k`."""
-    ranks = {channel: _ranks(rows, columns[channel], best, k) for channel, best in proposed.items()}
-    hits = [
-        _hit(
-            row,
-            {channel: column[row.pid] for channel, column in columns.items() if row.pid in column},
-            {channel: ranked[row.pid] for channel, ranked in ranks.items() if row.pid in ranked},
-        )
-        for row in rows
-        if any(row.pid in ranked for ranked in ranks.values())
-    ]
-    return sorted(hits, key=lambda hit: (hit.record.id, hit.ordinal))
-
-
-def _ranks(rows: Sequence[Row], scores: Mapping[int, float], best: Mapping[int, float], k: int) -> dict[int, int]:
-    """Ranks 1 to `k` of a channel's proposals, by score, ties by record id and ordinal."""
-    proposals = [(-scores[row.pid], row.record_id, row.ordinal, row.pid) for row in rows if row.pid in best]
-    return {pid: rank for rank, (*_, pid) in enumerate(sorted(proposals)[:k], start=1)}
-
-
-def _hit(row: Row, scores: Mapping[str, float], ranks: Mapping[str, int]) -> Hit:
-    record, title_redactions = codec.unpack_header(row.header, row.record_id, "")
-    return Hit(
-        record=record,
-        hash=row.hash,
-        ordinal=row.ordinal,
-        text=row.text,
-        passage=codec.to_passage(row.facts),
-        title_redactions=title_redactions,
-        rules=row.rules,
-        scores=scores,
-        ranks=ranks,
-    )

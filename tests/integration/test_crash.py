@@ -1,0 +1,370 @@
+"""What was acknowledged survives: killed writers, broken engines, full disks, second processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.schema import MIGRATIONS
+from contexture.adapters.index.truth import Truth
+from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
+from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.types import Collection, Equals, FieldType, Scope
+
+pytestmark = pytest.mark.integration
+
+WRITER = Path(__file__).with_name("writer.py")
+LOCAL = Scope.local()
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+
+
+@asynccontextmanager
+async def opened(folder: Path, options: EmbeddedOptions = OPTIONS) -> AsyncIterator[EmbeddedIndex]:
+    """The store in a folder, closed behind the test."""
+    index = await EmbeddedIndex.open(folder, options)
+    try:
+        await index.create(COLLECTION)
+        yield index
+    finally:
+        await index.close()
+
+
+def killed_after(folder: Path, acknowledgements: int, first: int, flush_every: int) -> list[str]:
+    """Run the writer, kill it at its n-th acknowledgement, and return everything it had acknowledged."""
+    command = [sys.executable, str(WRITER), str(folder), str(first), str(flush_every)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline().strip() for _ in range(acknowledgements)]
+        process.send_signal(signal.SIGKILL)
+        said += process.stdout.read().split()
+    assert process.returncode == -signal.SIGKILL
+    return [line for line in said if line]
+
+
+async def check_survivors(folder: Path, said: list[str]) -> None:
+    """Every acknowledged write is there by `get`, by words and by vector, and every acknowledged removal holds."""
+    state = {line[1:]: line[0] for line in said}
+    last = said[-1][1:]
+    async with opened(folder) as index:
+        # Writes after the last acknowledgement may have happened or not, so only acknowledged ones are judged.
+        found = {record.id: record for record in await index.get(LOCAL, NAME, list(state))}
+        by_words = set(ids(await index.search(LOCAL, query("zebra", k=10_000))))
+        by_vector = set(ids(await index.search(LOCAL, query(vector=EAST, k=10_000))))
+        stored = set(ids(await index.scroll(LOCAL, NAME, limit=10_000)))
+    for name, mark in state.items():
+        if mark == "-" or (name in unsettled(last) and name not in found):
+            continue
+        assert name in found
+        assert name in by_words
+        assert name in by_vector
+        assert mark != "*" or "rewritten" in found[name].text
+    assert all(name not in found for name, mark in state.items() if mark == "-")
+    assert by_words == by_vector == stored
+
+
+def unsettled(last: str) -> set[str]:
+    """Ids that an unacknowledged write right after `last` may have removed."""
+    number = int(last[1:])
+    return {f"r{number - 3}", f"r{number - 2}"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_a_killed_writer_acknowledged_is_there(seed: int, new_folder: Callable[[], Path]) -> None:
+    """Killed at any point, twice in a row, a store has every acknowledged write and finds it again."""
+    chance, folder = random.Random(seed), new_folder()
+    said = killed_after(folder, chance.randint(1, 25), 0, chance.choice((6, 1_000)))
+    said += killed_after(folder, chance.randint(1, 40), 1_000, chance.choice((9, 1_000)))
+
+    await check_survivors(folder, said)
+
+
+def spoil(path: Path, how: str) -> None:
+    """Do to an engine's folder what disks, people and tidy-up scripts do."""
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    if how == "deleted":
+        shutil.rmtree(path)
+    elif how == "emptied":
+        for each in files:
+            each.unlink()
+    elif how == "garbage":
+        for each in files:
+            each.write_bytes(b"garbage" * 100)
+    elif how == "a file":
+        shutil.rmtree(path)
+        path.write_text("not a folder")
+    else:
+        for each in files:
+            if each.match(how):
+                each.write_bytes(each.read_bytes()[: each.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "garbage", "a file", "*.json", "tq_vectors/*", "deleted/*"])
+async def test_a_spoilt_engine_heals(how: str, new_folder: Callable[[], Path]) -> None:
+    """Whatever happens to the engine's folder, the next opening fills it again from SQLite."""
+    folder = new_folder()
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(20)])
+        await index.delete(LOCAL, NAME, ["r3"])
+    spoil(folder / "index" / NAME, how)
+
+    async with opened(folder) as index:
+        expected = sorted(f"r{number}" for number in range(20) if number != 3)
+        assert expected == ids(await index.search(LOCAL, query("zebra")))
+        assert expected == ids(await index.search(LOCAL, query(vector=EAST)))
+
+
+async def test_an_engine_that_lost_passages_heals(new_folder: Callable[[], Path]) -> None:
+    """An engine that opens but holds less than SQLite is built anew."""
+    folder = new_folder()
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
+        index._engines[NAME].apply((), [1])
+
+    async with opened(folder) as index:
+        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
+
+
+async def test_an_engine_that_fails_is_built_anew(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the engine cannot follow a committed write, it is filled again and the write is still acknowledged."""
+    async with opened(new_folder()) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
+
+        def broken(*_: object) -> None:
+            raise SourceUnavailable("the search engine failed to update")
+
+        monkeypatch.setattr(index._engines[NAME], "apply", broken)
+        await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
+
+        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
+
+
+async def test_an_interrupted_rebuild_starts_again(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebuild that was cut short is not taken for a whole index at the next opening."""
+    folder = new_folder()
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(5)])
+    shutil.rmtree(folder / "index")
+
+    class Interrupted(BaseException):
+        """The process was told to stop."""
+
+    def cut_short(*_: object) -> None:
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EmbeddedIndex, "_replay", cut_short)
+        with pytest.raises(Interrupted):
+            await asyncio.to_thread(EmbeddedIndex, folder, OPTIONS)
+
+    async with opened(folder) as index:
+        assert 5 == len(ids(await index.search(LOCAL, query("zebra"))))
+
+
+async def test_another_layout_is_another_engine(new_folder: Callable[[], Path]) -> None:
+    """A store opened with another set of vectors still answers by words, and by the vectors it has."""
+    folder = new_folder()
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
+    async with opened(folder, EmbeddedOptions(vectors={"another": 8}, threads=1)) as index:
+        assert ["a"] == ids(await index.search(LOCAL, query("zebra")))
+    async with opened(folder) as index:
+        assert ["a"] == ids(await index.search(LOCAL, query(vector=EAST)))
+
+
+async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], Path]) -> None:
+    """A field that SQLite knows and the engine does not is indexed at the next opening."""
+    folder = new_folder()
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra", payload={"colour": "red"}))])
+        grown = Collection(name=NAME, fields={**COLLECTION.fields, "colour": FieldType.KEYWORD})
+        index._truth.save_collection(grown)
+
+    async with opened(folder) as index:
+        assert ["a"] == ids(await index.search(LOCAL, query("zebra", where=Equals("colour", "red"))))
+
+
+def test_a_second_process_is_told_who_holds_the_store(new_folder: Callable[[], Path]) -> None:
+    """Opening a store that another process holds names that process."""
+    folder = new_folder()
+    command = [sys.executable, str(WRITER), str(folder), "0", "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(StoreLocked, match=rf"pid {process.pid}\b"):
+            EmbeddedIndex(folder, OPTIONS)
+        process.kill()
+
+
+async def test_one_process_opens_a_store_once(new_folder: Callable[[], Path]) -> None:
+    """The lock holds within a process too, and is free again after closing."""
+    folder = new_folder()
+    async with opened(folder):
+        with pytest.raises(StoreLocked, match=rf"pid {os.getpid()}\b"):
+            await EmbeddedIndex.open(folder, OPTIONS)
+    async with opened(folder):
+        pass
+
+
+async def test_a_closed_store_says_so(new_folder: Callable[[], Path]) -> None:
+    """After `close` every call fails clearly, and closing again does nothing."""
+    async with opened(new_folder()) as index:
+        await index.close()
+        await index.close()
+        calls = (
+            index.collections(),
+            index.upsert(LOCAL, NAME, []),
+            index.delete(LOCAL, NAME, []),
+            index.get(LOCAL, NAME, []),
+            index.scroll(LOCAL, NAME),
+            index.search(LOCAL, query("zebra")),
+            index.version(LOCAL, NAME),
+        )
+        for call in calls:
+            with pytest.raises(SourceUnavailable, match="closed"):
+                await call
+
+
+async def test_the_version_survives_reopening(new_folder: Callable[[], Path]) -> None:
+    """A store with other contents never has the version of an earlier one."""
+    folder, seen = new_folder(), list[int]()
+    for name in "abc":
+        async with opened(folder) as index:
+            await index.upsert(LOCAL, NAME, [prepared(own(name))])
+        async with opened(folder) as index:
+            seen.append(await index.version(LOCAL, NAME))
+
+    assert sorted(set(seen)) == seen
+
+
+async def test_a_newer_store_is_refused(new_folder: Callable[[], Path]) -> None:
+    """A schema from a later version is left alone, with the advice to upgrade, and the lock is let go."""
+    folder = new_folder()
+    async with opened(folder):
+        pass
+    with sqlite3.connect(folder / "truth.sqlite") as db:
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.close()
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable, match="upgrade contexture"):
+            await EmbeddedIndex.open(folder, OPTIONS)
+
+
+async def test_a_store_that_is_not_one_is_refused(new_folder: Callable[[], Path]) -> None:
+    """A file that SQLite cannot read is reported as damaged, and is not overwritten."""
+    folder = new_folder()
+    (folder / "truth.sqlite").write_bytes(b"not a database" * 1_000)
+    with pytest.raises(SourceUnavailable, match="damaged"):
+        await EmbeddedIndex.open(folder, OPTIONS)
+
+    assert (folder / "truth.sqlite").read_bytes().startswith(b"not a database")
+
+
+UNWRITABLE = """
+import json, os, sys
+from pathlib import Path
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.errors import ContextError
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    EmbeddedIndex(Path(sys.argv[1]), EmbeddedOptions(vectors={"dense": 4}))
+except ContextError as refusal:
+    print(json.dumps([type(refusal).__name__, str(refusal)]))
+"""
+
+
+@pytest.mark.parametrize("inside", ["", "deeper"])
+def test_a_read_only_folder_is_refused(inside: str, new_folder: Callable[[], Path]) -> None:
+    """A folder that may not be written to is named, whether the store is in it or would be made in it."""
+    folder = new_folder()
+    folder.parent.chmod(0o755)
+    folder.chmod(0o555)
+    command = [sys.executable, "-c", UNWRITABLE, str(folder / inside)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    kind, message = json.loads(answer.stdout)
+
+    assert StoreUnwritable.__name__ == kind
+    assert str(folder) in message
+
+
+async def test_a_full_disk_acknowledges_nothing(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writes that do not fit are reported, leave nothing behind, and do not keep smaller ones from working."""
+    folder, reader = new_folder(), Truth._reader
+
+    def with_little_room(truth: Truth) -> sqlite3.Connection:
+        connection = reader(truth)
+        connection.execute("PRAGMA max_page_count = 80")
+        return connection
+
+    monkeypatch.setattr(Truth, "_reader", with_little_room)
+    large = prepared(own("large", "zebra " + "filling " * 60_000))
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own("before", "zebra"))])
+        for _ in range(8):  # every thread that writes meets the full disk
+            with pytest.raises(StoreUnwritable, match="nothing was stored"):
+                await index.upsert(LOCAL, NAME, [large])
+        await index.upsert(LOCAL, NAME, [prepared(own("after", "zebra"))])
+
+        assert ["after", "before"] == ids(await index.search(LOCAL, query("zebra")))
+        assert ["after", "before"] == ids(await index.scroll(LOCAL, NAME))
+
+
+SHORT_OF_ROOM = """
+import asyncio, json, resource, sys
+from pathlib import Path
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.errors import SourceError
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, own, prepared
+from contexture.types import Scope
+
+async def fill(folder):
+    index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1))
+    await index.create(COLLECTION)
+    size = max(each.stat().st_size for each in folder.glob("truth.sqlite*"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100_000, resource.RLIM_INFINITY))
+    done, refused = [], 0
+    for number in range(12):
+        try:
+            await index.upsert(Scope.local(), NAME, [prepared(own(f"r{number}", "zebra " + "filling " * 4_000))])
+            done.append(f"r{number}")
+        except SourceError:
+            refused += 1
+    print(json.dumps([done, refused]), flush=True)
+    await index.close()
+
+asyncio.run(fill(Path(sys.argv[1])))
+"""
+
+
+async def test_no_room_for_any_file_loses_nothing_acknowledged(new_folder: Callable[[], Path]) -> None:
+    """With the operating system refusing to let files grow, writes fail as ours, and the store opens again after."""
+    folder = new_folder()
+    answer = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", SHORT_OF_ROOM, str(folder)], capture_output=True, text=True, check=False
+    )
+    done, refused = json.loads(answer.stdout)
+
+    assert refused
+    async with opened(folder) as index:
+        assert set(done) <= set(ids(await index.get(LOCAL, NAME, done)))
+        assert ids(await index.scroll(LOCAL, NAME)) == ids(await index.search(LOCAL, query("zebra")))
