@@ -102,8 +102,16 @@ def _cleaned(record: Record) -> Record:
         raise InvalidRequest("a record needs an id")
     if not valid(record.id):
         raise InvalidRequest(f"record id {record.id!r} is not valid Unicode")
-    text = mended(record.text)
-    return replace(record, text=text, title=mended(record.title), lang=record.lang or detect(text or record.title))
+    text, title = mended(record.text), mended(record.title)
+    return replace(
+        record,
+        text=text,
+        title=title,
+        kind=mended(record.kind),
+        lang=mended(record.lang) or detect(text if text.strip() else title),
+        source=mended(record.source),
+        session=mended(record.session),
+    )
 
 
 def valid(text: str) -> bool:
