@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -22,28 +21,50 @@ BEST = 10
 _SEEDS = {"asked": 12, "minilm": 13, "shipped": 14, "parts": 15}
 
 
-async def searching(folder: Path, models: Models, asked: int, progress: Progress) -> Numbers:
-    """Every figure of one store: exact first, then over a graph, then what a reader process weighs."""
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The figures of the exact searches, and the best records of each question, for comparison."""
+
+    numbers: Numbers
+    best: list[set[str]]
+
+
+async def exact(folder: Path, models: Models, asked: int, progress: Progress) -> Searched:
+    """What the store weighs, how fast it opens, and how fast it answers when every vector is compared."""
     numbers: Numbers = {"disk_mb": disk_megabytes(folder), "reader_rss_mb": reader_megabytes(folder)}
-    index, opening = await clocked(lambda: opened(folder, models, exact_limit=EXACT))
-    numbers["open_s"] = opening
-    progress("search, exact", 0, 3)
-    exact, best = await _pass(index, models, "search_exact", asked)
-    numbers |= exact
-    progress("search, exact", 1, 3)
-    for pay, name in ((Pay.MINILM, "minilm"), (Pay.SHIPPED, "shipped")):
+    index, numbers["open_s"] = await clocked(lambda: opened(folder, models, exact_limit=EXACT))
+    progress("search, exact", 0, 4)
+    searched = await _pass(index, models, "search_exact", asked)
+    for done, (pay, name) in enumerate(((Pay.MINILM, "minilm"), (Pay.SHIPPED, "shipped")), start=1):
+        progress("search, exact", done, 4)
         numbers |= await _paying(index, models, name, pay, asked)
-    progress("search, exact", 2, 3)
+    progress("search, exact", 3, 4)
     numbers |= await shares(index, models, questions(asked, seed=_SEEDS["parts"]))
     numbers |= await _adding(index, models, asked // 6)
     await index.close()
-    progress("search, exact", 3, 3)
-    numbers |= await _over_graph(folder, models, asked, best, progress)
-    numbers["hnsw_speedup_ratio"] = numbers["search_exact_p95_ms"] / numbers["search_hnsw_p95_ms"]
-    return numbers
+    progress("search, exact", 4, 4)
+    return Searched({**searched.numbers, **numbers}, searched.best)
 
 
-async def _pass(index: EmbeddedIndex, models: Models, name: str, asked: int) -> tuple[Numbers, list[set[str]]]:
+async def over_graph(folder: Path, models: Models, asked: int, before: Searched, progress: Progress) -> Numbers:
+    """The same questions over HNSW graphs, compared with the exact answers; the store keeps its graphs."""
+    progress("search, HNSW", 0, 2)
+    index = await opened(folder, models, exact_limit=GRAPH)
+    _, optimize = await clocked(index.optimize)
+    progress("search, HNSW", 1, 2)
+    searched = await _pass(index, models, "search_hnsw", asked)
+    await index.close()
+    progress("search, HNSW", 2, 2)
+    same = sum(len(left & right) for left, right in zip(before.best, searched.best, strict=True))
+    return {
+        "hnsw_optimize_s": optimize,
+        **searched.numbers,
+        "hnsw_agreement_share": same / max(1, sum(len(one) for one in before.best)),
+        "hnsw_speedup_ratio": before.numbers["search_exact_p95_ms"] / searched.numbers["search_hnsw_p95_ms"],
+    }
+
+
+async def _pass(index: EmbeddedIndex, models: Models, name: str, asked: int) -> Searched:
     """Questions that this opening of the store has not seen, and the best records of each."""
     search = searcher(index, models.encoders())
     await each(warm_up(asked), lambda text: find(search, text))
@@ -54,7 +75,7 @@ async def _pass(index: EmbeddedIndex, models: Models, name: str, asked: int) -> 
         best.append({one.hit.record.id for one in found[:BEST]})
 
     times = await each(questions(asked, seed=_SEEDS["asked"]), ask)
-    return summary(name, times), best
+    return Searched(summary(name, times), best)
 
 
 async def _paying(index: EmbeddedIndex, models: Models, name: str, pay: Pay, asked: int) -> Numbers:
@@ -90,21 +111,6 @@ def _mine(wanted: int) -> list[Owned]:
     """Records of another seed, written so that the asking scope may read them."""
     block = next(records(wanted, seed=1))
     return [Owned(SCOPE, replace(owned.record, acl=("public",))) for owned in block]
-
-
-async def _over_graph(
-    folder: Path, models: Models, asked: int, exact: Sequence[set[str]], progress: Progress
-) -> Numbers:
-    progress("search, HNSW", 0, 2)
-    index = await opened(folder, models, exact_limit=GRAPH)
-    _, optimize = await clocked(index.optimize)
-    progress("search, HNSW", 1, 2)
-    numbers, best = await _pass(index, models, "search_hnsw", asked)
-    await index.close()
-    progress("search, HNSW", 2, 2)
-    same = sum(len(left & right) for left, right in zip(exact, best, strict=True))
-    agreement = same / max(1, sum(len(one) for one in exact))
-    return {"hnsw_optimize_s": optimize, **numbers, "hnsw_agreement_share": agreement}
 
 
 async def find(search: HybridSearch, text: str) -> tuple[Found, ...]:

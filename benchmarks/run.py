@@ -10,7 +10,7 @@ from benchmarks import machine
 from benchmarks.build import building
 from benchmarks.caching import caching
 from benchmarks.corpus import questions
-from benchmarks.index import searching
+from benchmarks.index import exact, over_graph
 from benchmarks.options import STORES, Options
 from benchmarks.parts import profiled
 from benchmarks.report import Results
@@ -50,17 +50,22 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
     with TemporaryDirectory(prefix="contexture-bench-", ignore_cleanup_errors=True) as scratch:
         models, folder = Models(Path(scratch)), Path(scratch) / "store"
         numbers = asyncio.run(filled(folder, models, size, progress))
-        if "index" in chosen.only:
-            numbers |= asyncio.run(searching(folder, models, chosen.questions, progress))
         if "build" in chosen.only:
             numbers |= asyncio.run(building(folder, models, chosen.questions, progress))
         if chosen.profile:
-            console.print(_profile(folder, models, chosen.questions), markup=False, highlight=False)
+            console.print(_profile(folder, models, chosen.questions), markup=False, highlight=False, soft_wrap=True)
         once: Numbers = {}
         if "cache" in chosen.only and size == min(chosen.sizes):
             once = asyncio.run(caching(folder, models, chosen.operations, progress))
+        if "index" in chosen.only:
+            numbers |= asyncio.run(_searches(folder, models, chosen.questions, progress))
         models.close()
     return numbers, once
+
+
+async def _searches(folder: Path, models: Models, asked: int, progress: Progress) -> Numbers:
+    searched = await exact(folder, models, asked, progress)
+    return {**searched.numbers, **await over_graph(folder, models, asked, searched, progress)}
 
 
 def _profile(folder: Path, models: Models, asked: int) -> str:
