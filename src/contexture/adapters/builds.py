@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from pathlib import Path
 
 from contexture.errors import NotFound, StoreUnwritable
@@ -18,6 +19,7 @@ class BuildFolder:
         self._folder = folder
         self._keep = keep
         self._kept: dict[Path, None] | None = None
+        self._guard = threading.Lock()
 
     def save(self, build_id: str, capsule: bytes) -> None:
         """Write one capsule, whole or not at all."""
@@ -25,11 +27,9 @@ class BuildFolder:
             return
         path = self._path(build_id)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            draft = path.with_suffix(f".{os.getpid()}.draft")
-            draft.write_bytes(capsule)
-            draft.replace(path)
-            self._prune(path)
+            with self._guard:
+                self._write(path, capsule)
+                self._prune(path)
         except OSError as failure:
             raise StoreUnwritable(f"cannot keep build {build_id}: {failure.strerror}") from failure
 
@@ -39,6 +39,12 @@ class BuildFolder:
             return self._path(build_id).read_bytes()
         except OSError:
             raise NotFound(f"no build {build_id!r} is kept here") from None
+
+    def _write(self, path: Path, capsule: bytes) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.draft")
+        draft.write_bytes(capsule)
+        draft.replace(path)
 
     def _path(self, build_id: str) -> Path:
         if not _ID.fullmatch(build_id):

@@ -39,10 +39,15 @@ def fit(items: Sequence[Item], limit: int, pack: Pack, count: Callable[[Mapping[
         packing = pack(items, capacity)
         used = count(packing.chosen)
         rounds += 1
-        if used <= limit and packing.value > best.packing.value:
+        if used <= limit and _worth(packing) > _worth(best.packing):
             best = Fitted(packing=packing, tokens=used, capacity=capacity)
         settled = used <= limit and (rounds >= _ROUNDS or len(packing.chosen) == len(items))
         if settled or (rounds >= _ROUNDS and best.packing.chosen):
             break
         capacity += limit - used if used != limit else 0
     return best
+
+
+def _worth(packing: Packing) -> tuple[float, int]:
+    """What decides between choices: their value, and where that is equal, showing more."""
+    return (packing.value, len(packing.chosen))
