@@ -1,0 +1,40 @@
+"""Promises about filters: JSON keeps their meaning, and the logic is that of logic."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+
+from contexture.adapters.index.filters import check, compile_filter, field_types, holds
+from contexture.filters import filter_from_json, filter_to_json
+from contexture.testing.prepared import COLLECTION
+from contexture.testing.strategies import filters, records
+from contexture.types import And, Filter, Not, Or, Record
+
+FIELDS = field_types(COLLECTION)
+
+
+@given(where=filters())
+def test_a_filter_survives_json(where: Filter) -> None:
+    """Written, sent as text and read again it is the same filter."""
+    assert where == filter_from_json(json.loads(json.dumps(filter_to_json(where))))
+
+
+@given(where=filters())
+def test_generated_filters_are_accepted_and_compiled(where: Filter) -> None:
+    """A filter over known fields passes the check and has a form for the engine."""
+    check(where, FIELDS)
+
+    assert compile_filter(where) is not None
+
+
+@given(one=filters(max_leaves=3), other=filters(max_leaves=3), record=records())
+def test_filters_follow_logic(one: Filter, other: Filter, record: Record) -> None:
+    """Not of and is or of nots, double negation is nothing, and the empty cases are those of `all` and `any`."""
+    both, neither = And((one, other)), Or((Not(one), Not(other)))
+
+    assert holds(Not(both), record, FIELDS) == holds(neither, record, FIELDS)
+    assert holds(Not(Not(one)), record, FIELDS) == holds(one, record, FIELDS)
+    assert holds(And(()), record, FIELDS)
+    assert not holds(Or(()), record, FIELDS)

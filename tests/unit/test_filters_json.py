@@ -1,0 +1,77 @@
+"""Filters as JSON, form by form."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from contexture.errors import InvalidRequest
+from contexture.filters import filter_from_json, filter_to_json
+from contexture.types import And, AnyOf, Contains, Equals, Not, Or, Range
+
+FORMS = (
+    ({"and": []}, And(())),
+    ({"or": [{"equals": ["source", "wiki"]}]}, Or((Equals("source", "wiki"),))),
+    ({"not": {"any": ["lang", ["ru", 1, True]]}}, Not(AnyOf("lang", ("ru", 1, True)))),
+    ({"equals": ["rating", 4.5]}, Equals("rating", 4.5)),
+    ({"equals": ["pinned", False]}, Equals("pinned", False)),
+    ({"contains": ["title", "pump"]}, Contains("title", "pump")),
+    ({"range": ["rating", {}]}, Range(field="rating")),
+    ({"range": ["rating", {"gte": 1, "lt": 2.5}]}, Range(field="rating", gte=1, lt=2.5)),
+    (
+        {"range": ["time", {"gt": "2026-01-01T00:00:00+00:00", "lte": "2026-02-01T00:00:00+00:00"}]},
+        Range(field="time", gt=datetime(2026, 1, 1, tzinfo=UTC), lte=datetime(2026, 2, 1, tzinfo=UTC)),
+    ),
+)
+
+
+@pytest.mark.parametrize(("data", "where"), FORMS, ids=lambda value: str(value)[:30])
+def test_every_form_is_read_and_written(data: object, where: object) -> None:
+    """What is read is what was meant, and it is written as it was read."""
+    assert where == filter_from_json(data)
+    assert data == filter_to_json(filter_from_json(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        "source=wiki",
+        {},
+        {"and": [], "or": []},
+        {"xor": []},
+        {"and": {}},
+        {"and": [None]},
+        {"not": []},
+        {"equals": ["source"]},
+        {"equals": [1, "wiki"]},
+        {"equals": ["source", None]},
+        {"equals": ["source", ["wiki"]]},
+        {"any": ["source", "wiki"]},
+        {"any": ["source", [None]]},
+        {"contains": ["title", 1]},
+        {"range": ["time", []]},
+        {"range": ["time", {"from": 1}]},
+        {"range": ["time", {"gte": "yesterday"}]},
+        {"range": ["time", {"gte": True}]},
+        {"range": ["time", {"gte": None}]},
+    ],
+    ids=str,
+)
+def test_anything_else_is_refused(data: object) -> None:
+    """A form that does not exist is the caller's mistake, and the message says which forms there are."""
+    with pytest.raises(InvalidRequest):
+        filter_from_json(data)
+
+
+def test_nesting_is_bounded() -> None:
+    """Thirty-two levels are read; more are refused instead of overflowing the stack."""
+    data: object = {"equals": ["source", "wiki"]}
+    for _ in range(32):
+        data = {"not": data}
+    filter_from_json(data)
+
+    with pytest.raises(InvalidRequest, match="32 levels"):
+        filter_from_json({"not": data})

@@ -1,0 +1,142 @@
+"""Encoders, preparation and the result cache, one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from contexture.errors import InvalidRequest
+from contexture.retrieval.cache import CacheStats, ResultCache
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.prepare import Preparer
+from contexture.testing.doubles import HashEmbedder, WordCounter, WordRedactor
+from contexture.types import PUBLIC, Record, Span
+
+ENCODERS = Encoders(specialists={"en": HashEmbedder(16, "en-1")}, generalist=HashEmbedder(8, "any-1"))
+
+
+def preparer(target: int = 40) -> Preparer:
+    """A preparer over doubles."""
+    return Preparer(
+        encoders=ENCODERS, counters=[WordCounter()], redactor=WordRedactor(("Anna",), "words-7"), target=target
+    )
+
+
+def record(record_id: str = "r", text: str = "The pump leaks.", **fields: str) -> Record:
+    """A record with these texts."""
+    return Record(id=record_id, text=text, acl=(PUBLIC,), **fields)
+
+
+async def test_english_passages_have_two_vectors() -> None:
+    """The specialist's, and the generalist's under a name of its own for questions in other languages."""
+    english, russian = await ENCODERS.passages(["pump", "насос"], ["en", "ru"])
+
+    assert {"en-1", "any-1@en"} == set(english)
+    assert {"any-1@other"} == set(russian)
+    assert {"en-1": 16, "any-1@en": 8, "any-1@other": 8} == ENCODERS.vectors
+
+
+async def test_a_question_meets_each_passage_in_one_space() -> None:
+    """An English question searches English passages with the specialist; any other question never does."""
+    assert {"en-1", "any-1@other"} == set(await ENCODERS.question("pump", "en"))
+    assert {"any-1@en", "any-1@other"} == set(await ENCODERS.question("насос", "ru"))
+
+
+async def test_a_preparer_computes_everything_once() -> None:
+    """Language, passages, sentences, tokens, terms, hashes, vectors and redactions are there after one call."""
+    text = "The pump leaks. Ask Anna about it.\n\nShe knows the valve of the pump too."
+    (done,) = await preparer().prepare([record(text=text, title="Anna's pump")])
+    first, second = done.passages
+
+    assert ("en", "words-7") == (done.record.lang, done.rules)
+    assert (Span(20, 24, "WORD"),) == done.redactions == first.redactions
+    assert (Span(0, 4, "WORD"),) == done.title_redactions
+    assert ["The pump leaks. Ask Anna about it.", "She knows the valve of the pump too."] == [
+        text[each.start : each.end] for each in (first, second)
+    ]
+    assert ((0, 15), (16, 34)) == first.sentences
+    assert ({"words": 7}, {"words": 8}) == (first.tokens, second.tokens)
+    assert {"en-1", "any-1@en"} == set(second.vectors)
+    assert first.simhash != second.simhash
+    assert set(first.terms) & set(second.terms)
+
+
+async def test_what_crosses_a_seam_is_redacted_on_both_sides() -> None:
+    """A finding that two passages share is hidden in each of them."""
+    (done,) = await preparer(target=10).prepare([record(text="x" * 18 + "Anna" + "x" * 18)])
+
+    assert [(Span(18, 20, "WORD"),), (Span(0, 2, "WORD"),)] == [each.redactions for each in done.passages[:2]]
+
+
+async def test_a_title_helps_to_find_every_passage() -> None:
+    """The words of the title are terms of each passage, though not part of its text."""
+    plain, titled = await preparer().prepare([record("a"), record("b", title="Bilge")])
+
+    assert set(plain.passages[0].terms) < set(titled.passages[0].terms)
+
+
+async def test_a_given_language_is_kept() -> None:
+    """Detection fills in only what is missing, from the title where there is no text."""
+    done = await preparer().prepare(
+        [record("a", lang="fr"), record("b", text=" ", title="насос"), record("c", text="")]
+    )
+
+    assert ["fr", "ru", "und"] == [each.record.lang for each in done]
+    assert [1, 0, 0] == [len(each.passages) for each in done]
+
+
+async def test_lone_surrogates_are_mended() -> None:
+    """Texts become valid Unicode: pairs are joined, halves replaced."""
+    (done,) = await preparer().prepare([record(text="\ud83d\ude42 and \ud800", title="\udfff", source="\ud800")])
+
+    assert ("🙂 and \ufffd", "\ufffd", "\ufffd") == (done.record.text, done.record.title, done.record.source)
+
+
+@pytest.mark.parametrize("record_id", ["", "\ud800"])
+async def test_a_record_needs_a_proper_id(record_id: str) -> None:
+    """An id cannot be empty, and cannot be mended either."""
+    with pytest.raises(InvalidRequest):
+        await preparer().prepare([record(record_id)])
+
+
+async def test_nothing_prepared_needs_no_embedder() -> None:
+    """No records, no work."""
+    assert [] == await preparer().prepare([])
+
+
+async def test_the_hash_embedder_gives_unit_vectors() -> None:
+    """Also for texts without words, and for words that cancel each other out."""
+    rows = await HashEmbedder(1).embed(["", "pump", "pump valve leak river stone"])
+
+    assert np.allclose(1.0, np.linalg.norm(rows, axis=1))
+    assert (0, 1) == (await HashEmbedder(1).embed([])).shape
+
+
+def test_a_cached_answer_lives_until_a_write() -> None:
+    """It is given for the version it was computed from, and for no other."""
+    cache = ResultCache[str](size=8)
+    cache.put("q", 1, "answer")
+
+    assert ["answer", None, "answer"] == [cache.get("q", version) for version in (1, 2, 1)]
+    assert CacheStats(hits=2, misses=1) == cache.stats()
+    assert pytest.approx(2 / 3) == cache.stats().rate
+
+
+def test_the_least_recently_used_answer_makes_room() -> None:
+    """A cache holds its size and forgets what was not asked for longest."""
+    cache = ResultCache[str](size=2)
+    for name in "ab":
+        cache.put(name, 1, name)
+    cache.get("a", 1)
+    cache.put("c", 1, "c")
+
+    assert ["a", None, "c"] == [cache.get(name, 1) for name in "abc"]
+
+
+def test_a_cache_of_no_size_keeps_nothing() -> None:
+    """Size 0 switches it off, and the rate of an unused cache is 0."""
+    cache = ResultCache[str](size=0)
+    assert 0.0 == cache.stats().rate
+    cache.put("q", 1, "answer")
+
+    assert cache.get("q", 1) is None
