@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,13 @@ from contexture.ports import Embedder
 from contexture.types import Vector
 
 FOREIGN = "other"
+
+
+class Similarity(NamedTuple):
+    """A similarity from 0 to 1 that means the same for every embedder, and the cosine behind it."""
+
+    calibrated: float
+    cosine: float
 
 
 class Encoders:
@@ -64,14 +72,15 @@ class Encoders:
         own, foreign = await asyncio.gather(specialist.embed([text]), self._generalist.embed([text]))
         return {specialist.name: own[0], **{self._name(name): foreign[0] for name in others}}
 
-    def similarities(self, scores: Sequence[Mapping[str, float]]) -> list[float | None]:
-        """The best calibrated similarity among each passage's raw scores; None where it has no vector."""
-        best: list[float | None] = [None] * len(scores)
+    def similarities(self, scores: Sequence[Mapping[str, float]]) -> list[Similarity | None]:
+        """How similar each passage is, by its best raw score; None where it has no vector."""
+        best: list[Similarity | None] = [None] * len(scores)
         for name, embedder in self._speakers.items():
             having = [at for at, each in enumerate(scores) if name in each]
-            cosines = np.array([scores[at][name] for at in having], np.float32)
-            for at, similarity in zip(having, embedder.calibrate(cosines).tolist(), strict=True):
-                best[at] = max(similarity, best[at] or 0.0)
+            cosines = [scores[at][name] for at in having]
+            calibrated = embedder.calibrate(np.array(cosines, np.float32)).tolist()
+            for at, found in zip(having, map(Similarity, calibrated, cosines), strict=True):
+                best[at] = max(found, best[at] or found)
         return best
 
     def _name(self, lang: str) -> str:

@@ -10,8 +10,8 @@ from contexture.types import Hit
 Place = tuple[str, int, int]
 
 
-def lifts(hits: Sequence[Hit], scores: Sequence[float], *, share: float) -> list[float]:
-    """What each hit gains from its best neighbour: `share` of that neighbour's score.
+def lifts(hits: Sequence[Hit], scores: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """What each hit gains from its best neighbour: its share of that neighbour's score.
 
     Neighbours are passages next to each other in one record, and records next to each other in
     one session. Records without a session and records of a single passage gain nothing.
@@ -20,7 +20,10 @@ def lifts(hits: Sequence[Hit], scores: Sequence[float], *, share: float) -> list
     keys = [_place(hit) for hit in hits]
     for key, score in zip(keys, scores, strict=True):
         places[key] = max(places[key], score)
-    return [share * max(places.get(near, 0.0) for near in _near(hit, key)) for hit, key in zip(hits, keys, strict=True)]
+    return [
+        share * max(places.get(near, 0.0) for near in _near(hit, key))
+        for hit, key, share in zip(hits, keys, shares, strict=True)
+    ]
 
 
 def _place(hit: Hit) -> Place:

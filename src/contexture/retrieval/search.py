@@ -10,7 +10,7 @@ from contexture.ledger import Trace
 from contexture.pipeline.fuse import blend, rrf
 from contexture.ports import Index, Reranker
 from contexture.retrieval.cache import CacheStats, ResultCache
-from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.encoders import Encoders, Similarity
 from contexture.retrieval.neighbours import lifts
 from contexture.retrieval.prepare import mended
 from contexture.text.language import detect
@@ -19,6 +19,8 @@ from contexture.types import Filter, Hit, Query, Scope, Vector
 
 LEXICAL = "lexical"
 SEMANTIC = "semantic"
+COSINE = "cosine"
+NEIGHBOUR = "neighbour"
 BM25 = "bm25"
 
 _QUESTION_CHARACTERS = 8_192
@@ -28,15 +30,17 @@ _QUESTION_CHARACTERS = 8_192
 class SearchOptions:
     """How hybrid search weighs what it finds.
 
-    `lexical` is the weight of BM25 by the question's language, the rest goes to similarity. `floor`
+    `lexical` is the weight of BM25 by the question's language, the rest goes to the cosine. `floor`
     is the calibrated similarity at which a passage that shares no term with the question still
-    matches. `lift` is the share of a neighbour's score that a passage gains.
+    matches. `lift` is the share of a neighbour's score that a passage gains, and `lift_session`
+    that of a record in a session: a turn of a dialogue says less by itself.
     """
 
-    lexical: Mapping[str, float] = field(default_factory=lambda: {"en": 0.4})
-    lexical_default: float = 0.5
+    lexical: Mapping[str, float] = field(default_factory=dict[str, float])
+    lexical_default: float = 0.45
     floor: float = 0.3
-    lift: float = 0.15
+    lift: float = 0.1
+    lift_session: float = 0.3
     channel_k: int = 50
     pool: int = 50
     rerank_top: int = 20
@@ -131,13 +135,14 @@ class HybridSearch:
     def _fuse(self, hits: Sequence[Hit], lang: str) -> list[Found]:
         best = max((hit.scores.get(BM25, 0.0) for hit in hits), default=0.0)
         similar = self._encoders.similarities([hit.scores for hit in hits])
-        signals = [_signals(hit, best, similarity) for hit, similarity in zip(hits, similar, strict=True)]
-        weights = self._weights(lang, lexical=best > 0, semantic=any(SEMANTIC in each for each in signals))
-        scores = [blend(each, weights) for each in signals]
-        gains = lifts(hits, scores, share=self._options.lift)
+        signals = [_signals(hit, best, each) for hit, each in zip(hits, similar, strict=True)]
+        weights = self._weights(lang, lexical=best > 0, semantic=any(COSINE in each for each in signals))
+        scores = [max(blend(each, weights), 0.0) for each in signals]
+        shares = [self._options.lift_session if hit.record.session else self._options.lift for hit in hits]
+        gains = lifts(hits, scores, shares)
         found = [
-            Found(hit=hit, score=(score + gain) / (1 + self._options.lift), signals={**each, "neighbour": gain})
-            for hit, each, score, gain in zip(hits, signals, scores, gains, strict=True)
+            Found(hit=hit, score=(score + gain) / (1 + share), signals={**each, NEIGHBOUR: gain})
+            for hit, each, score, gain, share in zip(hits, signals, scores, gains, shares, strict=True)
             if each[BM25] > 0 or each.get(SEMANTIC, 0.0) >= self._options.floor
         ]
         return sorted(found, key=_order)
@@ -145,7 +150,7 @@ class HybridSearch:
     def _weights(self, lang: str, *, lexical: bool, semantic: bool) -> Mapping[str, float]:
         """A channel that found nothing has no say, so that scores keep their scale."""
         share = self._options.lexical.get(lang, self._options.lexical_default)
-        weights = {LEXICAL: share if lexical else 0.0, SEMANTIC: 1 - share if semantic else 0.0}
+        weights = {LEXICAL: share if lexical else 0.0, COSINE: 1 - share if semantic else 0.0}
         return {name: weight for name, weight in weights.items() if weight}
 
     async def _rerank(
@@ -182,10 +187,10 @@ def _pool(hits: Sequence[Hit], size: int) -> list[Hit]:
     return [by_name[name] for name in list(rrf(rankings))[:size]]
 
 
-def _signals(hit: Hit, best: float, similarity: float | None) -> dict[str, float]:
+def _signals(hit: Hit, best: float, similar: Similarity | None) -> dict[str, float]:
     bm25 = hit.scores.get(BM25, 0.0)
     lexical = {BM25: bm25, LEXICAL: bm25 / best if best else 0.0}
-    return lexical if similarity is None else {**lexical, SEMANTIC: similarity}
+    return {**lexical, COSINE: similar.cosine, SEMANTIC: similar.calibrated} if similar else lexical
 
 
 def _name(hit: Hit) -> str:
