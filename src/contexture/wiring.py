@@ -107,7 +107,7 @@ def _cached(name: str, settings: Settings) -> Embedder:
 
 def _salt(path: Path) -> bytes:
     """The store's own salt, made once, so that equal values hash alike in every build."""
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # empty when whoever made it was cut short
         path.touch(mode=0o600)
         path.write_bytes(secrets.token_bytes(16))
     return path.read_bytes()

@@ -1,0 +1,237 @@
+"""Promises of the embedded index that one example cannot show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contexture.adapters.index.codec import (
+    pack_facts,
+    pack_spans,
+    pack_vectors,
+    unpack_facts,
+    unpack_spans,
+    unpack_vectors,
+)
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
+from contexture.adapters.index.scoring import idf_weights
+from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
+from contexture.text.terms import document_weights, terms
+from contexture.types import Record, Scope, Span
+
+LAX = [HealthCheck.function_scoped_fixture]
+EXAMPLES = count()
+WORDS = ("zebra", "walrus", "giraffe", "lynx")
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+
+
+@pytest.fixture
+async def index(new_folder: Callable[[], Path]) -> AsyncIterator[EmbeddedIndex]:
+    """An empty store."""
+    opened = await EmbeddedIndex.open(new_folder(), OPTIONS)
+    await opened.create(COLLECTION)
+    yield opened
+    await opened.close()
+
+
+def texts() -> st.SearchStrategy[str]:
+    """A line or two of a few words."""
+    return st.lists(st.sampled_from((*WORDS, "\n")), min_size=1, max_size=8).map(" ".join)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A write of these records, or a removal of these ids."""
+
+    texts: dict[str, str]
+    remove: bool
+
+
+STEPS = st.lists(
+    st.builds(Step, st.dictionaries(st.sampled_from("abcdef"), texts(), max_size=4), st.booleans()), max_size=8
+)
+
+
+@settings(max_examples=60, suppress_health_check=LAX)
+@given(steps=STEPS, asked=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), k=st.integers(1, 8))
+async def test_the_index_is_a_model_with_bm25(
+    steps: list[Step], asked: list[str], k: int, index: EmbeddedIndex
+) -> None:
+    """After any writes and removals it holds what a dictionary would, and ranks by BM25 computed by hand."""
+    scope, model = Scope(tenant=f"t{next(EXAMPLES)}", user="anna"), dict[str, str]()
+    for step in steps:
+        if step.remove:
+            assert len(model.keys() & step.texts.keys()) == await index.delete(scope, NAME, list(step.texts))
+            model = {name: text for name, text in model.items() if name not in step.texts}
+        else:
+            await index.upsert(scope, NAME, [prepared(own(name, text)) for name, text in step.texts.items()])
+            model |= step.texts
+
+    assert model == {record.id: record.text for record in await index.scroll(scope, NAME)}
+    found = await index.search(scope, query(" ".join(asked), k=k))
+    expected = by_hand(model, asked)[:k]
+    ranked = sorted(found, key=lambda hit: hit.ranks["bm25"])
+    assert [place for _, *place in expected] == [[hit.record.id, hit.ordinal] for hit in ranked]
+    assert all(
+        math.isclose(hit.scores["bm25"], -score, rel_tol=1e-6)
+        for hit, (score, *_) in zip(ranked, expected, strict=True)
+    )
+
+
+def by_hand(model: dict[str, str], asked: Sequence[str]) -> list[tuple[float, str, int]]:
+    """Every passage that shares a word with the question, best first, ties by id and place."""
+    passages = [
+        (name, ordinal, document_weights(line))
+        for name, text in model.items()
+        for ordinal, line in enumerate(line for line in text.split("\n") if line.strip())
+    ]
+    wanted = set(terms(" ".join(asked)))
+    idf = {}
+    for term in wanted:
+        holders = sum(term in weights for *_, weights in passages)
+        idf[term] = math.log(1 + (len(passages) - holders + 0.5) / (holders + 0.5))
+    scored = [
+        (-round(math.fsum(idf[term] * weights.get(term, 0.0) for term in wanted), 9), name, ordinal)
+        for name, ordinal, weights in passages
+        if wanted & weights.keys()
+    ]
+    return sorted(scored)
+
+
+@settings(max_examples=15, suppress_health_check=LAX)
+@given(steps=STEPS)
+async def test_reopening_changes_nothing(steps: list[Step], new_folder: Callable[[], Path]) -> None:
+    """Closed and opened again, optimised or not, warm or not, a store gives the same answers."""
+    folder, scope = new_folder(), Scope.local()
+    index = await EmbeddedIndex.open(folder, OPTIONS)
+    await index.create(COLLECTION)
+    for step in steps:
+        if step.remove:
+            await index.delete(scope, NAME, list(step.texts))
+        else:
+            await index.upsert(scope, NAME, [prepared(own(name, text)) for name, text in step.texts.items()])
+    before = await answers(index, scope)
+    await index.warm()
+    await index.optimize()
+    optimised = await answers(index, scope)
+    await index.close()
+    index = await EmbeddedIndex.open(folder, OPTIONS)
+    after = await answers(index, scope)
+    await index.close()
+
+    assert before == optimised == after
+
+
+async def answers(index: EmbeddedIndex, scope: Scope) -> list[object]:
+    """What a store answers to a few questions, scores included."""
+    asked = (query("zebra walrus", k=3), query(vector=EAST, k=2), query("lynx", vector=NORTH))
+    found = [await index.search(scope, each) for each in asked]
+    hits = [[(hit.record, hit.ordinal, hit.text, hit.scores, hit.ranks) for hit in each] for each in found]
+    return [*hits, list(await index.scroll(scope, NAME)), index.count(NAME)]
+
+
+async def test_a_graph_finds_what_it_should(new_folder: Callable[[], Path]) -> None:
+    """Above the exact limit an HNSW graph answers; nothing forbidden is in the answer."""
+    folder, anna, boris = new_folder(), Scope.local(), Scope(tenant="local", user="boris")
+    index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0))
+    await index.create(COLLECTION)
+    await index.upsert(anna, NAME, [prepared(own(f"p{at}", "zebra"), spread(at)) for at in range(40)])
+    await index.upsert(anna, NAME, [prepared(own(f"h{at}", "zebra", acl=("user:local",)), EAST) for at in range(10)])
+    await index.optimize()
+    theirs, mine = [ids(await index.search(scope, query(vector=EAST, k=5))) for scope in (boris, anna)]
+    await index.close()
+
+    assert (5, 5) == (len(theirs), len(mine))
+    assert all(name.startswith("p") for name in theirs)
+    assert all(name.startswith("h") for name in mine)
+
+
+def spread(at: int) -> np.ndarray:
+    """Unit vectors in different directions."""
+    return np.array([math.cos(at), math.sin(at), 0, 0], np.float32)
+
+
+async def test_warming_touches_only_what_there_is(new_folder: Callable[[], Path]) -> None:
+    """Empty collections, records without terms and vectors of another layout are passed over."""
+    folder = new_folder()
+    index = await EmbeddedIndex.open(folder, OPTIONS)
+    await index.create(COLLECTION)
+    await index.warm()
+    await index.upsert(Scope.local(), NAME, [prepared(own("a", "the and of"))])
+    await index.warm()
+    await index.close()
+    index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors={"another": 3}, threads=1))
+    await index.warm()
+    await index.close()
+
+
+def test_scores_that_only_rounding_separates_are_all_proposed(new_folder: Callable[[], Path]) -> None:
+    """The order in which the engine adds floats must not decide who is looked at exactly."""
+    engine = Engine(new_folder() / "engine", EngineOptions(vectors=VECTORS, threads=1), {})
+    close = [1.0, 1.0 - 1e-6, 1.0 - 2e-6, 0.5]
+    for pid, score in enumerate(close, start=1):
+        engine._shard.update(sparse_point(pid, score))
+    proposed = engine.lexical({7: 1.0}, None, 1)
+    engine.close()
+
+    assert {1, 2, 3} == set(proposed)
+
+
+def sparse_point(pid: int, weight: float) -> object:
+    """A passage with one term."""
+    import qdrant_edge as qe
+
+    vector = qe.SparseVector(indices=[7], values=[weight])
+    return qe.UpdateOperation.upsert_points([qe.Point(pid, {"lexical": vector}, {})])
+
+
+@pytest.mark.parametrize("groups", [1, 5, 20, 35, 40])
+async def test_any_number_of_reader_groups_can_be_told_apart(groups: int, index: EmbeddedIndex) -> None:
+    """Few or many, allowed or hidden: a scope finds exactly the records of its groups."""
+    tenant = f"t{next(EXAMPLES)}"
+    everyone = Scope(tenant=tenant, user="root")
+    await index.upsert(everyone, NAME, [prepared(own(f"r{at:02}", acl=(f"group:g{at}",))) for at in range(40)])
+    asker = Scope(tenant=tenant, user="anna", groups=tuple(f"g{at}" for at in range(groups)))
+    expected = [f"r{at:02}" for at in range(groups)]
+
+    assert expected == ids(await index.search(asker, query("zebra")))
+    assert expected == ids(await index.search(asker, query(vector=EAST)))
+
+
+def test_no_condition_where_nothing_is_hidden() -> None:
+    """A scope that may see everything searches without a filter."""
+    everything = frozenset({1, 2})
+
+    assert engine_filter(Access(allowed=everything, known=everything), None) is None
+    assert engine_filter(Access(allowed=everything, known=everything | {3}), None) is not None
+
+
+@given(
+    spans=st.lists(st.builds(Span, st.integers(0, 9), st.integers(10, 99), st.text(max_size=5), st.floats(0, 1))),
+    text=texts(),
+)
+def test_bytes_keep_what_they_were_given(spans: list[Span], text: str) -> None:
+    """Spans, facts and vectors come out as they went in, vectors to half precision."""
+    (passage, *_) = prepared(Record(id="r", text=f"zebra {text}", acl=())).passages
+    facts = unpack_facts(pack_facts(passage))
+
+    assert tuple(spans) == unpack_spans(pack_spans(tuple(spans)))
+    assert (passage.start, passage.end, passage.simhash) == (facts.start, facts.end, facts.simhash)
+    assert np.array_equal(EAST, unpack_vectors(pack_vectors(passage))["dense"])
+
+
+def test_a_term_nobody_may_see_has_no_weight() -> None:
+    """IDF is over the permitted passages; a term in none of them does not count, one in all of them counts little."""
+    weights = idf_weights([1, 2, 3], {1: 1, 2: 10}, 10)
+
+    assert {1, 2} == set(weights)
+    assert weights[1] > weights[2] > 0
