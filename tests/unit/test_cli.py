@@ -222,42 +222,6 @@ def test_demo_shows_three_contexts_and_works_twice(tmp_path):
     assert all(scene["tokens"] <= scene["max_tokens"] for scene in second["scenes"])
 
 
-def test_doctor_finds_this_machine_fit(tmp_path):
-    """Every needed part is in order here, and says where the store would be."""
-    found = answer("doctor", "--home", tmp_path / "none")
-
-    assert found["ok"] is True
-    assert {"python", "store", "lock", "tokenizers", "redactor", "ner", "fastembed", "litellm"} <= {
-        check["name"] for check in found["checks"]
-    }
-    assert "USE weights" in run("doctor", "--home", tmp_path / "none").stdout
-
-
-def test_doctor_reports_a_store_in_use(home):
-    """A store held by somebody else is broken for us, and the holder is named."""
-    from contexture.adapters.index.lock import StoreLock
-
-    held = StoreLock(home)
-    try:
-        result = run("doctor", "--home", home, "--json")
-    finally:
-        held.release()
-
-    assert result.exit_code == 1
-    (lock,) = [check for check in json.loads(result.stdout)["checks"] if check["name"] == "lock"]
-    assert f"open in another process (pid {os.getpid()})" in lock["detail"]
-
-
-def test_doctor_reports_a_folder_that_cannot_be_written(tmp_path):
-    """A home below a file is broken, with what to do."""
-    (tmp_path / "file").write_text("")
-    result = run("doctor", "--home", tmp_path / "file" / "home", "--json")
-
-    assert result.exit_code == 1
-    (store,) = [check for check in json.loads(result.stdout)["checks"] if check["name"] == "store"]
-    assert "choose another folder with --home" in store["detail"]
-
-
 def test_a_locked_store_exits_with_three(home):
     """A source that lets us down is told apart from a bad request."""
     from contexture.adapters.index.lock import StoreLock

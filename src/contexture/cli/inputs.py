@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from contexture.errors import InvalidRequest
 
@@ -33,9 +33,7 @@ def parsed(text: str, source: str) -> Any:
 
 def object_on_stdin() -> dict[str, Any]:
     """The JSON object on standard input."""
-    if sys.stdin.isatty():
-        raise InvalidRequest("give a QUERY, or a request as JSON on standard input")
-    found = parsed(decoded(sys.stdin.buffer.read(), "standard input"), "standard input")
+    found = parsed(decoded(read_bytes(STDIN), "standard input"), "standard input")
     if not isinstance(found, dict):
         raise InvalidRequest("the request on standard input must be a JSON object")
     return cast("dict[str, Any]", found)
@@ -51,11 +49,18 @@ def moment(text: str | None) -> datetime | None:
 def read_bytes(path: Path) -> bytes:
     """The content of a file, or of standard input for `-`."""
     if path == STDIN:
-        return sys.stdin.buffer.read()
+        return _stdin()
     try:
         return path.read_bytes()
     except OSError as failure:
         raise InvalidRequest(f"cannot read {str(path)!r}: {failure.strerror}") from failure
+
+
+def _stdin() -> bytes:
+    stream = cast("TextIO | None", sys.stdin)  # None where a shell has closed it
+    if stream is None or stream.isatty():
+        raise InvalidRequest("nothing is on standard input; pipe something in, or name it on the command line")
+    return stream.buffer.read()
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -79,6 +79,11 @@ def reported(*, as_json: bool) -> Generator[None]:
         # An ImportError comes from an optional part and says what to install.
         fail(failure, as_json=as_json)
         raise typer.Exit(exit_code(failure)) from None
+    except BrokenPipeError:
+        raise  # typer leaves quietly when nobody reads any more
+    except OSError as refused:
+        note(f"error: {refused}")
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         note("error: interrupted")
         raise typer.Exit(INTERRUPTED) from None

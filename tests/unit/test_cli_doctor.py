@@ -1,0 +1,97 @@
+"""The doctor: what is fit, what is missing, what is broken, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from contexture.adapters.index.lock import StoreLock
+from contexture.cli import checks
+from contexture.cli.main import app
+
+
+def examined(home, *, env=None):
+    """The exit code, and every check by name."""
+    result = CliRunner().invoke(app, ["doctor", "--home", str(home), "--json"], env=env)
+    return result.exit_code, {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+
+
+def test_this_machine_is_fit(tmp_path):
+    """Every needed part is in order here, and nothing was made by looking."""
+    code, found = examined(tmp_path / "none")
+
+    assert code == 0
+    assert {"python", "sqlite", "store", "lock", "index", "tokenizers", "redactor", "embedders"} <= set(found)
+    assert {"ok"} == {found[name]["status"] for name in found.keys() - set(checks.EXTRAS)}
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_people_get_a_table(tmp_path):
+    """Without `--json` the same is a table."""
+    shown = CliRunner().invoke(app, ["doctor", "--home", str(tmp_path)]).stdout
+
+    assert "USE weights" in shown
+    assert "can be written" in " ".join(shown.split())
+
+
+def test_a_store_in_use_names_its_holder(tmp_path):
+    """A store held by somebody else is broken for us."""
+    held = StoreLock(tmp_path)
+    code, found = examined(tmp_path)
+    held.release()
+
+    assert code == 1
+    assert f"open in another process (pid {os.getpid()})" in found["lock"]["detail"]
+    assert (0, "free") == (examined(tmp_path)[0], examined(tmp_path)[1]["lock"]["detail"])
+
+
+def test_a_folder_that_cannot_be_written_is_broken(tmp_path):
+    """A home below a file cannot be made, and the doctor says what to do."""
+    (tmp_path / "file").write_text("")
+    code, found = examined(tmp_path / "file" / "home")
+
+    assert code == 1
+    assert "choose another folder with --home" in found["store"]["detail"]
+
+
+@pytest.mark.parametrize("name", checks.EXTRAS)
+def test_a_missing_extra_says_what_to_type(tmp_path, monkeypatch, name):
+    """An optional part that is not there breaks nothing."""
+    monkeypatch.setitem(checks.EXTRAS, name, ("no_such_package",))
+    code, found = examined(tmp_path)
+
+    assert code == 0
+    assert ("not installed", f'optional: pip install "contexture[{name}]"') == (
+        found[name]["status"],
+        found[name]["detail"],
+    )
+
+
+def test_changed_weights_are_broken(tmp_path, monkeypatch):
+    """A model file with another SHA-256 is named with both sums."""
+    package, parts, _ = checks.WEIGHTS["USE vocabulary"]
+    monkeypatch.setitem(checks.WEIGHTS, "USE vocabulary", (package, parts, "0" * 64))
+    code, found = examined(tmp_path)
+
+    assert code == 1
+    assert f"but {'0' * 64} is pinned" in found["USE vocabulary"]["detail"]
+
+
+def test_a_tokenizer_that_counts_otherwise_is_broken(tmp_path, monkeypatch):
+    """Known sentences must count what they always did."""
+    monkeypatch.setitem(checks.COUNTED, "o200k_base", 99)
+
+    assert "instead of 99" in examined(tmp_path)[1]["tokenizers"]["detail"]
+
+
+def test_settings_are_examined_too(tmp_path):
+    """An embedder nobody knows is broken, and redaction that is off is said to be off."""
+    _, off = examined(tmp_path, env={"CONTEXTURE_REDACTION": "none"})
+    code, unknown = examined(tmp_path, env={"CONTEXTURE_EMBEDDER": "word2vec"})
+
+    assert "switched off" in off["redactor"]["detail"]
+    assert code == 1
+    assert "no embedder is called 'word2vec'" in unknown["embedders"]["detail"]

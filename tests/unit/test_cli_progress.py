@@ -1,0 +1,33 @@
+"""Progress is for people who watch."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from contexture.cli import progress
+
+
+def test_a_terminal_sees_a_bar_for_each_task(monkeypatch):
+    """Tasks are named, and an unknown total does not stop them."""
+    screen = io.StringIO()
+    monkeypatch.setattr(progress, "console", lambda *, err: Console(file=screen, force_terminal=True, width=60))
+    with progress.watched(as_json=False) as show:
+        assert show is not None
+        show("loading", 1, 2)
+        show("loading", 2, 2)
+        show("searching", 5, 0)
+
+    assert "loading" in screen.getvalue()
+    assert "searching" in screen.getvalue()
+
+
+def test_scripts_see_nothing(monkeypatch):
+    """With `--json`, and where there is no terminal, nobody is told."""
+    monkeypatch.setattr(progress, "console", lambda *, err: Console(file=io.StringIO(), force_terminal=True))
+    with progress.watched(as_json=True) as json_show:
+        assert json_show is None
+    monkeypatch.setattr(progress, "console", lambda *, err: Console(file=io.StringIO()))
+    with progress.watched(as_json=False) as piped_show:
+        assert piped_show is None
