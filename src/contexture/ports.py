@@ -52,9 +52,10 @@ class Index(Protocol):
         ...
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """The union of every channel's best `query.k` passages, each with all its scores.
+        """The best `query.pool` of every channel's best `query.k` passages, each with all its scores.
 
-        Channels order by score, ties by record id and ordinal. In exact mode the answer does
+        Channels order by score, ties by record id and ordinal; the pool is chosen by reciprocal
+        rank over the channels, ties likewise. In exact mode the answer does
         not depend in any way on records the scope may not see.
         """
         ...

@@ -201,8 +201,9 @@ class Collection:
 class Query:
     """What to look for in one collection.
 
-    `terms` are stemmed term ids for BM25; `vectors` are named dense queries. Each channel
-    returns its own best `k`; fusion happens above the index.
+    `terms` are stemmed term ids for BM25; `vectors` are named dense queries. Each channel proposes
+    its own best `k`; of all proposals the best `pool` by reciprocal rank are returned, or all of
+    them when `pool` is None. Scores are fused above the index.
     """
 
     collection: str
@@ -210,6 +211,7 @@ class Query:
     vectors: Mapping[str, Vector] = field(default_factory=dict[str, Vector])
     where: Filter | None = None
     k: int = 100
+    pool: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

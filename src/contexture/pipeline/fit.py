@@ -9,6 +9,7 @@ from contexture.errors import BudgetTooSmall
 from contexture.pipeline.pack import Item, Pack, Packing
 
 _ROUNDS = 4
+_CLOSE = 100  # a hundredth of the limit left over is not worth another round
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,21 +34,21 @@ def fit(items: Sequence[Item], limit: int, pack: Pack, count: Callable[[Mapping[
     capacity = limit - fixed
     best = Fitted(packing=pack((), capacity), tokens=fixed, capacity=capacity)
     tried: set[int] = set()
-    rounds = 0
-    while items and capacity not in tried and capacity > 0:
+    while items and capacity > 0 and capacity not in tried:
         tried.add(capacity)
         packing = pack(items, capacity)
         used = count(packing.chosen)
-        rounds += 1
-        if used <= limit and _worth(packing) > _worth(best.packing):
+        if used <= limit and packing.value > best.packing.value:
             best = Fitted(packing=packing, tokens=used, capacity=capacity)
-        settled = used <= limit and (rounds >= _ROUNDS or len(packing.chosen) == len(items))
-        if settled or (rounds >= _ROUNDS and best.packing.chosen):
+        if _settled(items, packing, limit - used, limit) or (len(tried) >= _ROUNDS and best.packing.chosen):
             break
-        capacity += limit - used if used != limit else 0
+        capacity += limit - used
     return best
 
 
-def _worth(packing: Packing) -> tuple[float, int]:
-    """What decides between choices: their value, and where that is equal, showing more."""
-    return (packing.value, len(packing.chosen))
+def _settled(items: Sequence[Item], packing: Packing, slack: int, limit: int) -> bool:
+    """Whether nothing is to be gained: it fits, and what is left over is little, or too little for any other item."""
+    if slack < 0:
+        return False
+    others = (option.tokens for item in items if item.id not in packing.chosen for option in item.options)
+    return slack * _CLOSE <= limit or slack < min(others, default=slack + 1)

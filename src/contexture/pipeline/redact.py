@@ -13,7 +13,6 @@ from contexture.pipeline.operators import Operator
 from contexture.ports import Redactor
 from contexture.types import Candidate, Citation, Span
 
-
 Ranges = tuple[tuple[int, int], ...]
 
 

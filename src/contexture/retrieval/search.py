@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
-from contexture.pipeline.fuse import blend, rrf
+from contexture.pipeline.fuse import blend
 from contexture.ports import Index, Reranker
 from contexture.retrieval.cache import CacheStats, ResultCache
 from contexture.retrieval.encoders import Encoders, Similarity
@@ -117,8 +117,9 @@ class HybridSearch:
             vectors=vectors,
             where=where,
             k=max(self._options.channel_k, size),
+            pool=size,
         )
-        hits = _pool(await self._index.search(scope, query), size)
+        hits = await self._index.search(scope, query)
         found = self._fuse(hits, lang)
         if self._reranker is not None and found:
             found, reranked = await self._rerank(self._reranker, question, found, trace)
@@ -174,27 +175,10 @@ class HybridSearch:
         return [*sorted(again, key=_order), *rest], True
 
 
-def _pool(hits: Sequence[Hit], size: int) -> list[Hit]:
-    """The best `size` hits by reciprocal rank fusion of all channels."""
-    if len(hits) <= size:
-        return list(hits)
-    by_name = {_name(hit): hit for hit in hits}
-    channels = sorted({channel for hit in hits for channel in hit.ranks})
-    rankings = [
-        sorted((name for name, hit in by_name.items() if channel in hit.ranks), key=lambda n: by_name[n].ranks[channel])
-        for channel in channels
-    ]
-    return [by_name[name] for name in list(rrf(rankings))[:size]]
-
-
 def _signals(hit: Hit, best: float, similar: Similarity | None) -> dict[str, float]:
     bm25 = hit.scores.get(BM25, 0.0)
     lexical = {BM25: bm25, LEXICAL: bm25 / best if best else 0.0}
     return {**lexical, COSINE: similar.cosine, SEMANTIC: similar.calibrated} if similar else lexical
-
-
-def _name(hit: Hit) -> str:
-    return f"{hit.ordinal:08d} {hit.record.id}"
 
 
 def _order(found: Found) -> tuple[float, str, int]:

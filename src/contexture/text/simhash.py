@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from contexture.text.terms import words
 
@@ -17,18 +19,15 @@ _HALF = np.uint64(31)
 
 def shingles(text: str) -> frozenset[int]:
     """Ids of every run of three words; a shorter text is one shingle."""
-    tokens = words(text)
-    if len(tokens) < _SHINGLE:
-        return frozenset({_id(" ".join(tokens))} if tokens else ())
-    return frozenset(_id(" ".join(tokens[at : at + _SHINGLE])) for at in range(len(tokens) - _SHINGLE + 1))
+    return frozenset(_shingles(text).tolist())
 
 
 def simhash(text: str) -> int:
     """The similarity hash of a text; texts without words hash to 0."""
-    found = shingles(text)
-    if not found:
+    found = _shingles(text)
+    if not len(found):
         return 0
-    spread = np.fromiter(found, dtype=np.uint64, count=len(found)) * _SPREAD
+    spread = found * _SPREAD
     spread = (spread ^ (spread >> _HALF)) * _MIX
     votes = ((spread[:, None] >> _BITS) & np.uint64(1)).sum(axis=0)
     winners = votes * 2 > len(found)
@@ -40,5 +39,14 @@ def distance(left: int, right: int) -> int:
     return (left ^ right).bit_count()
 
 
-def _id(shingle: str) -> int:
-    return zlib.crc32(shingle.encode("utf-8", "surrogatepass"))
+def _shingles(text: str) -> npt.NDArray[np.uint64]:
+    tokens = words(text)
+    if len(tokens) < _SHINGLE:
+        return np.array([_id(" ".join(tokens))] if tokens else [], np.uint64)
+    ids = np.array([_id(token) for token in tokens], np.uint64)
+    return np.unique((ids[:-2] * _SPREAD ^ ids[1:-1]) * _MIX ^ ids[2:])
+
+
+@lru_cache(maxsize=100_000)
+def _id(word: str) -> int:
+    return zlib.crc32(word.encode("utf-8", "surrogatepass"))

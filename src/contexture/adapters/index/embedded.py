@@ -258,7 +258,7 @@ class EmbeddedIndex:
         for name, vector in query.vectors.items():
             missing = [pid for pid in pids if pid not in proposed[name]]
             columns[name] = {**proposed[name], **(engine.similarities(name, vector, missing) if missing else {})}
-        return hits_of(rows, columns, proposed, query.k)
+        return hits_of(rows, columns, proposed, query)
 
     def _idf(self, query: Query, access: Access) -> dict[int, float]:
         if not query.terms:

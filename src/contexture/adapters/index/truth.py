@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.schema import migrate
@@ -23,8 +23,7 @@ _COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, 
 _CHUNK = 500  # SQLite takes a limited number of parameters in one statement
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One passage as it is stored, with its record; vectors only where the engine is to be filled."""
 
     pid: int

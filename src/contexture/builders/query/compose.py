@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from contexture.builders.query.render import Block, blocks, material, messages
+from contexture.builders.query.render import Block, blocks, messages
 from contexture.builders.query.request import Packer, QueryRecipe, QueryRequest
 from contexture.builders.query.variants import items_of, variants_of
 from contexture.ledger import Reason, Trace
@@ -43,7 +43,8 @@ def compose(
 ) -> Composed:
     """The prompt for `request` out of `candidates`, within its budget; every candidate gets its verdict."""
     kept = _eligible(candidates, recipe, trace)
-    room = request.max_tokens - counter.count_messages(messages(request.system, request.query, ()))
+    empty = messages(request.system, request.query, ())
+    room = request.max_tokens - counter.count_messages(empty)
     forms = variants_of(kept, query=request.query, counter=counter, recipe=recipe, room=room)
     items = items_of(kept, forms)
 
@@ -57,7 +58,7 @@ def compose(
     found, prompt = render(fitted.packing.chosen)
     _judge(kept, forms, fitted, trace)
     validate(
-        tokens=counter.count_messages(prompt),
+        tokens=fitted.tokens,
         limit=request.max_tokens,
         shown=[each for each in kept if each.id in fitted.packing.chosen],
         texts=[text for block in found for text in block.texts],
@@ -65,7 +66,7 @@ def compose(
     return Composed(
         messages=prompt,
         tokens=fitted.tokens,
-        token_counts=_parts(prompt, found, fitted.tokens, counter),
+        token_counts=_parts(empty, fitted.tokens, counter),
         found=tuple(found),
         items=tuple(items),
     )
@@ -88,10 +89,8 @@ def _judge(kept: Sequence[Candidate], forms: Mapping[str, Sequence[Variant]], fi
             trace.keep(candidate, tokens=form.tokens, form=form.form)
 
 
-def _parts(prompt: Sequence[Message], found: Sequence[Block], total: int, counter: TokenCounter) -> Mapping[str, int]:
-    parts = {
-        "system": counter.count(str(prompt[0]["content"])),
-        "context": counter.count(material(found)),
-        "user": counter.count(str(prompt[-1]["content"])),
-    }
-    return {**parts, "framing": total - sum(parts.values())}
+def _parts(empty: Sequence[Message], total: int, counter: TokenCounter) -> Mapping[str, int]:
+    """Tokens by part; the material costs what everything else, known from the empty prompt, leaves of the total."""
+    system, nothing, user = (counter.count(str(message["content"])) for message in empty)
+    framing = counter.count_messages(empty) - system - nothing - user
+    return {"system": system, "context": total - system - user - framing, "user": user, "framing": framing}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from contexture.pipeline.extract import ELLIPSIS
-from contexture.pipeline.fence import DATA_NOTICE, fence, label
+from contexture.pipeline.fence import DATA_NOTICE, label
 from contexture.types import Candidate, Citation, Message, Variant
 
 NOTHING_FOUND = "_No relevant content found._"
@@ -16,7 +16,7 @@ _TOUCHING = 2  # characters of white space between passages that follow each oth
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
-    """One numbered block: a record, with the passages of it that are shown, in their own order."""
+    """One numbered block: a record, with the fenced passages of it that are shown, in their own order."""
 
     label: str
     texts: tuple[str, ...]
@@ -66,7 +66,7 @@ def heading(candidate: Candidate) -> str:
 def _block(group: Sequence[tuple[Candidate, Variant]]) -> Block:
     return Block(
         label=heading(group[0][0]),
-        texts=tuple(fence(variant.text) for _, variant in group),
+        texts=tuple(variant.text for _, variant in group),
         citations=tuple(found for candidate, variant in group for found in cited(candidate, variant)),
         starts=tuple(_place(shown)[0] for shown in group),
         ends=tuple(candidate.citation.end if candidate.citation else 0 for candidate, _ in group),

@@ -1,4 +1,4 @@
-"""The forms in which a candidate may be shown, and what each is worth."""
+"""The forms in which a candidate may be shown, fenced, and what each costs and is worth."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contexture.builders.query.render import heading, record_of
 from contexture.builders.query.request import QueryRecipe
 from contexture.pipeline.extract import extract
+from contexture.pipeline.fence import fence
 from contexture.pipeline.pack import Item, Option
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Variant
@@ -48,12 +49,13 @@ def items_of(candidates: Sequence[Candidate], forms: dict[str, list[Variant]]) -
 
 
 def _whole(candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, *, first: bool) -> Variant:
-    stored = candidate.tokens.get(counter.encoding)
-    tokens = (counter.count(candidate.text) if stored is None else stored) + _SEAM
+    text = fence(candidate.text)
+    stored = candidate.tokens.get(counter.encoding) if text == candidate.text else None
+    tokens = (counter.count(text) if stored is None else stored) + _SEAM
     if first:
         tokens += counter.count(f"[00] ({heading(candidate)})\n")
     value = max(candidate.score, 0.0) ** recipe.sharpness * tokens
-    return Variant(form=Form.FULL, text=candidate.text, tokens=tokens, value=value)
+    return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
 
 
 def _extract(candidate: Candidate, whole: Variant, query: str, counter: TokenCounter) -> list[Variant]:
@@ -61,9 +63,10 @@ def _extract(candidate: Candidate, whole: Variant, query: str, counter: TokenCou
     found = extract(candidate.text, candidate.sentences, query, counter, limit)
     if not found.text or found.text == candidate.text:
         return []
-    tokens = counter.count(found.text) + whole.tokens - counter.count(candidate.text)
+    text = fence(found.text)
+    tokens = whole.tokens - counter.count(whole.text) + counter.count(text)
     if tokens >= whole.tokens:
         return []
     # The best sentences carry more than their share of what the passage is worth.
     value = whole.value * math.sqrt(tokens / whole.tokens)
-    return [Variant(form=Form.EXTRACT, text=found.text, tokens=tokens, value=value, spans=found.spans)]
+    return [Variant(form=Form.EXTRACT, text=text, tokens=tokens, value=value, spans=found.spans)]
