@@ -6,40 +6,28 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.schema import MIGRATIONS
-from contexture.adapters.index.truth import Truth
+from contexture.adapters.index.truth import Truth, store_errors
 from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
-from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
-from contexture.types import Collection, Equals, FieldType, Scope
+from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.workbench import opened
+from contexture.types import Scope
 
 pytestmark = pytest.mark.integration
 
 WRITER = Path(__file__).with_name("writer.py")
 LOCAL = Scope.local()
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
-
-
-@asynccontextmanager
-async def opened(folder: Path, options: EmbeddedOptions = OPTIONS) -> AsyncIterator[EmbeddedIndex]:
-    """The store in a folder, closed behind the test."""
-    index = await EmbeddedIndex.open(folder, options)
-    try:
-        await index.create(COLLECTION)
-        yield index
-    finally:
-        await index.close()
 
 
 def killed_after(folder: Path, acknowledgements: int, first: int, flush_every: int) -> list[str]:
@@ -89,116 +77,6 @@ async def test_what_a_killed_writer_acknowledged_is_there(seed: int, new_folder:
     said += killed_after(folder, chance.randint(1, 40), 1_000, chance.choice((9, 1_000)))
 
     await check_survivors(folder, said)
-
-
-def spoil(path: Path, how: str) -> None:
-    """Do to an engine's folder what disks, people and tidy-up scripts do."""
-    files = sorted(each for each in path.rglob("*") if each.is_file())
-    if how == "deleted":
-        shutil.rmtree(path)
-    elif how == "emptied":
-        for each in files:
-            each.unlink()
-    elif how == "garbage":
-        for each in files:
-            each.write_bytes(b"garbage" * 100)
-    elif how == "a file":
-        shutil.rmtree(path)
-        path.write_text("not a folder")
-    else:
-        for each in files:
-            if each.match(how):
-                each.write_bytes(each.read_bytes()[: each.stat().st_size // 2])
-
-
-@pytest.mark.parametrize("how", ["deleted", "emptied", "garbage", "a file", "*.json", "tq_vectors/*", "deleted/*"])
-async def test_a_spoilt_engine_heals(how: str, new_folder: Callable[[], Path]) -> None:
-    """Whatever happens to the engine's folder, the next opening fills it again from SQLite."""
-    folder = new_folder()
-    async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(20)])
-        await index.delete(LOCAL, NAME, ["r3"])
-    spoil(folder / "index" / NAME, how)
-
-    async with opened(folder) as index:
-        expected = sorted(f"r{number}" for number in range(20) if number != 3)
-        assert expected == ids(await index.search(LOCAL, query("zebra")))
-        assert expected == ids(await index.search(LOCAL, query(vector=EAST)))
-
-
-async def test_an_engine_that_lost_passages_heals(new_folder: Callable[[], Path]) -> None:
-    """An engine that opens but holds less than SQLite is built anew."""
-    folder = new_folder()
-    async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
-        await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
-        index._engines[NAME].apply((), [1])
-
-    async with opened(folder) as index:
-        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
-
-
-async def test_an_engine_that_fails_is_built_anew(
-    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the engine cannot follow a committed write, it is filled again and the write is still acknowledged."""
-    async with opened(new_folder()) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
-
-        def broken(*_: object) -> None:
-            raise SourceUnavailable("the search engine failed to update")
-
-        monkeypatch.setattr(index._engines[NAME], "apply", broken)
-        await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
-
-        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
-
-
-async def test_an_interrupted_rebuild_starts_again(
-    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A rebuild that was cut short is not taken for a whole index at the next opening."""
-    folder = new_folder()
-    async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(5)])
-    shutil.rmtree(folder / "index")
-
-    class Interrupted(BaseException):
-        """The process was told to stop."""
-
-    def cut_short(*_: object) -> None:
-        raise Interrupted
-
-    with monkeypatch.context() as patched:
-        patched.setattr(EmbeddedIndex, "_replay", cut_short)
-        with pytest.raises(Interrupted):
-            await asyncio.to_thread(EmbeddedIndex, folder, OPTIONS)
-
-    async with opened(folder) as index:
-        assert 5 == len(ids(await index.search(LOCAL, query("zebra"))))
-
-
-async def test_another_layout_is_another_engine(new_folder: Callable[[], Path]) -> None:
-    """A store opened with another set of vectors still answers by words, and by the vectors it has."""
-    folder = new_folder()
-    async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
-    async with opened(folder, EmbeddedOptions(vectors={"another": 8}, threads=1)) as index:
-        assert ["a"] == ids(await index.search(LOCAL, query("zebra")))
-    async with opened(folder) as index:
-        assert ["a"] == ids(await index.search(LOCAL, query(vector=EAST)))
-
-
-async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], Path]) -> None:
-    """A field that SQLite knows and the engine does not is indexed at the next opening."""
-    folder = new_folder()
-    async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra", payload={"colour": "red"}))])
-        grown = Collection(name=NAME, fields={**COLLECTION.fields, "colour": FieldType.KEYWORD})
-        index._truth.save_collection(grown)
-
-    async with opened(folder) as index:
-        assert ["a"] == ids(await index.search(LOCAL, query("zebra", where=Equals("colour", "red"))))
 
 
 def test_a_second_process_is_told_who_holds_the_store(new_folder: Callable[[], Path]) -> None:
@@ -252,6 +130,34 @@ async def test_the_version_survives_reopening(new_folder: Callable[[], Path]) ->
             seen.append(await index.version(LOCAL, NAME))
 
     assert sorted(set(seen)) == seen
+
+
+def test_a_path_that_cannot_be_a_store_is_refused(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the way, a lock that cannot be made and one that cannot be written are all named."""
+    folder = new_folder()
+    (folder / "file").write_text("in the way")
+    (folder / "lock").mkdir()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StoreUnwritable, match="cannot create"):
+        EmbeddedIndex(folder / "file", OPTIONS)
+    with pytest.raises(StoreUnwritable, match="cannot write"):
+        EmbeddedIndex(folder, OPTIONS)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StoreUnwritable, match="No space left"):
+        EmbeddedIndex(new_folder(), OPTIONS)
+
+
+def test_other_failures_of_sqlite_are_not_blamed_on_the_disk(tmp_path: Path) -> None:
+    """A statement that fails for another reason is a failing store."""
+    database = sqlite3.connect(":memory:")
+    with pytest.raises(SourceUnavailable, match="no such table"), store_errors(tmp_path):
+        database.execute("SELECT * FROM nowhere")
+    database.close()
 
 
 async def test_a_newer_store_is_refused(new_folder: Callable[[], Path]) -> None:

@@ -233,7 +233,7 @@ def redacted(text: str) -> str:
     return text
 
 
-@settings(max_examples=20, suppress_health_check=LAX)
+@settings(max_examples=12, suppress_health_check=LAX)
 @given(world=worlds())
 async def test_what_explain_says_would_admit_does_admit(world: World, store: Index) -> None:
     """With that many more tokens, or that score, the candidate is in; with one token less it is not."""

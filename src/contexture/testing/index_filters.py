@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from contexture.adapters.index.filters import field_types, holds
 from contexture.ports import Index
-from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, prepared, query
+from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, own, prepared, query
 from contexture.testing.strategies import filters, record_lists
-from contexture.types import PUBLIC, Filter, Record, Scope
+from contexture.types import PUBLIC, Filter, Range, Record, Scope
 
 
 class IndexFilters:
@@ -30,3 +32,25 @@ class IndexFilters:
         assert expected == ids(await store.scroll(scope, NAME, where=where))
         assert expected == ids(await store.search(scope, query("zebra", where=where)))
         assert expected == ids(await store.search(scope, query(vector=EAST, where=where)))
+
+    @pytest.mark.parametrize(
+        ("seen", "found"),
+        [
+            ("2026-03-01T12:00:00+02:00", True),
+            ("2026-03-01", True),
+            (datetime(2026, 3, 1, tzinfo=UTC), True),
+            ("2027-03-01", False),
+            ("in spring", False),
+            (1_772_000_000, False),
+            (None, False),
+        ],
+    )
+    async def test_times_in_a_payload_can_be_filtered(
+        self, store: Index, scope: Scope, *, seen: object, found: bool
+    ) -> None:
+        """A time may be written as such or as ISO text; anything else is no time, and without a zone it is UTC."""
+        await store.upsert(scope, NAME, [prepared(own("a", payload={"seen": seen}))])
+        where = Range(field="seen", gte=datetime(2026, 1, 1, tzinfo=UTC), lt=datetime(2026, 12, 31))  # noqa: DTZ001 - read as UTC
+
+        assert found is bool(await store.scroll(scope, NAME, where=where))
+        assert found is bool(await store.search(scope, query("zebra", where=where)))

@@ -17,6 +17,7 @@ from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, SearchOptions
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
+from contexture.testing.prepared import COLLECTION, VECTORS
 from contexture.types import Collection, FieldType, Record, Scope
 
 NAME = "documents"
@@ -77,6 +78,17 @@ class Workbench:
     async def add(self, scope: Scope, records: Sequence[Record]) -> int:
         """Prepare and write the records."""
         return await self.index.upsert(scope, NAME, await self.preparer.prepare(records))
+
+
+@asynccontextmanager
+async def opened(folder: Path, options: EmbeddedOptions | None = None) -> AsyncGenerator[EmbeddedIndex]:
+    """An embedded index in `folder` for records made by hand, with their collection."""
+    index = await EmbeddedIndex.open(folder, options or EmbeddedOptions(vectors=VECTORS, threads=1))
+    try:
+        await index.create(COLLECTION)
+        yield index
+    finally:
+        await index.close()
 
 
 @asynccontextmanager
