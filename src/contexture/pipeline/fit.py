@@ -38,12 +38,17 @@ def fit(items: Sequence[Item], limit: int, pack: Pack, count: Callable[[Mapping[
         tried.add(capacity)
         packing = pack(items, capacity)
         used = count(packing.chosen)
-        if used <= limit and packing.value > best.packing.value:
+        if used <= limit and _worth(packing) > _worth(best.packing):
             best = Fitted(packing=packing, tokens=used, capacity=capacity)
         if _settled(items, packing, limit - used, limit) or (len(tried) >= _ROUNDS and best.packing.chosen):
             break
         capacity += limit - used
     return best
+
+
+def _worth(packing: Packing) -> tuple[float, int]:
+    """What decides between choices: their value, and where that is equal, showing more."""
+    return packing.value, len(packing.chosen)
 
 
 def _settled(items: Sequence[Item], packing: Packing, slack: int, limit: int) -> bool:

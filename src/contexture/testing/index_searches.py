@@ -102,6 +102,22 @@ class IndexSearches:
 
         assert ids(await store.search(scope, query("zebra", vector=EAST, k=10**9))) == ["a"]
 
+    async def test_the_pool_holds_the_best_of_all_channels(self, store: Index, scope: Scope) -> None:
+        """What two channels rank well comes before what one ranks best; ties go to the smaller id."""
+        both = [prepared(own(name, "zebra"), EAST) for name in "ba"]
+        single = [prepared(own("words", "zebra zebra"), NORTH), prepared(own("vector", "walrus"), EAST)]
+        await store.upsert(scope, NAME, [*single, *both])
+
+        assert ids(await store.search(scope, query("zebra", vector=EAST, k=3, pool=2))) == ["a", "b"]
+        assert ids(await store.search(scope, query("zebra", vector=EAST, k=3, pool=1))) == ["a"]
+        everything = ids(await store.search(scope, query("zebra", vector=EAST, k=3, pool=99)))
+        assert everything == ["a", "b", "vector", "words"]
+
+    async def test_an_empty_pool_is_refused(self, store: Index, scope: Scope) -> None:
+        """A pool holds at least one passage."""
+        with pytest.raises(InvalidRequest):
+            await store.search(scope, query("zebra", pool=0))
+
     async def test_scroll_walks_in_id_order(self, store: Index, scope: Scope) -> None:
         """Pages of any size, each starting behind the last, give every record once, by code point."""
         names = sorted([*IDS, "B", "Ж", "\uffff", "\U0001f642"])

@@ -82,11 +82,12 @@ def query(
     vectors: Mapping[str, Vector] | None = None,
     where: Filter | None = None,
     k: int = 100,
+    pool: int | None = None,
     collection: str = NAME,
 ) -> Query:
     """A question by words, by vector, or both."""
     dense = dict(vectors or {}) if vector is None else {VECTOR: vector}
-    return Query(collection=collection, terms=tuple(terms(words)), vectors=dense, where=where, k=k)
+    return Query(collection=collection, terms=tuple(terms(words)), vectors=dense, where=where, k=k, pool=pool)
 
 
 def ids(found: Sequence[Record | Hit]) -> list[str]:

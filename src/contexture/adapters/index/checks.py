@@ -43,9 +43,9 @@ def check_records(records: Sequence[Prepared], vectors: Mapping[str, int]) -> No
 
 
 def check_query(query: Query, fields: Mapping[str, FieldType], vectors: Mapping[str, int]) -> None:
-    """Refuse a `k` below 1, filters that make no sense, and vectors that the index does not have."""
-    if query.k < 1:
-        raise InvalidRequest(f"k must be at least 1, not {query.k}")
+    """Refuse a `k` or a pool below 1, filters that make no sense, and vectors that the index does not have."""
+    if query.k < 1 or (query.pool is not None and query.pool < 1):
+        raise InvalidRequest(f"k and pool must be at least 1, not {query.k} and {query.pool}")
     if query.where is not None:
         check(query.where, fields)
     for name, vector in query.vectors.items():
