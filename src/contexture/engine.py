@@ -15,26 +15,26 @@ from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
-from contexture.builders.query.build import QueryContext
+from contexture.builders.query.build import QueryContext, candidate_of
 from contexture.builders.query.explain import Explanation, explain, model_of, recompose
 from contexture.builders.query.request import QueryRequest
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import NotFound, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
+from contexture.pipeline.redact import redact
 from contexture.ports import Clock
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.search import Found
-from contexture.types import Collection, Filter, Record, Scope
+from contexture.types import Candidate, Collection, Filter, Record, Scope
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchResult:
-    """Passages best first, and what was lost on the way."""
+    """Passages best first, redacted, and what was lost on the way."""
 
-    found: tuple[Found, ...]
+    found: tuple[Candidate, ...]
     degradations: tuple[Degradation, ...]
 
 
@@ -47,10 +47,11 @@ class Contexture:
         self.settings = settings
         self.index = store
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
-        scanner = wiring.redactor(settings)
+        self._redactor = wiring.redactor(settings)
+        self._operator = wiring.operator(settings)
         self.searcher = wiring.search(settings, store, speakers)
-        self._preparer = wiring.preparer(speakers, scanner)
-        self._builder = wiring.query_builder(settings, self.searcher, scanner, clock or wiring.SystemClock())
+        self._preparer = wiring.preparer(speakers, self._redactor)
+        self._builder = wiring.query_builder(settings, self.searcher, self._redactor, clock or wiring.SystemClock())
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
 
     async def create(self, collection: Collection) -> None:
@@ -78,11 +79,13 @@ class Contexture:
         where: Filter | None = None,
         pool: int | None = None,
     ) -> SearchResult:
-        """Passages that match, best first, with every signal."""
+        """Passages that match, best first, with every signal, as they may be shown."""
         trace = Trace()
         name = collection or self.settings.collection
         found = await self.searcher.search(scope or self.scope, name, question, where=where, pool=pool, trace=trace)
-        return SearchResult(found=found, degradations=trace.finish(()).degradations)
+        raw = [candidate_of(each, name, self._redactor.rules) for each in found]
+        clean = redact(raw, self._redactor, self._operator(), trace)
+        return SearchResult(found=tuple(clean), degradations=trace.finish(()).degradations)
 
     async def build(
         self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None

@@ -301,6 +301,11 @@ class Candidate:
     simhash: int = 0
     citation: Citation | None = None
 
+    @property
+    def record_id(self) -> str:
+        """The stored record it comes from; its key where there is none."""
+        return self.citation.record_id if self.citation else self.key
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:

@@ -57,7 +57,7 @@ async def test_records_become_a_context(new_folder: Callable[[], Path]) -> None:
         explained = await ctx.explain(built.context.build_id, "pump#00000")
         capsule = await ctx.capsule(built.context.build_id)
 
-        assert {"pump", "valve"} == {each.hit.record.id for each in found.found}
+        assert {"pump", "valve"} == {each.record_id for each in found.found}
         assert () == found.degradations
         assert "<EMAIL_1>" in built.context.text
         assert "anna@example.org" not in built.context.text
@@ -196,8 +196,8 @@ def test_the_default_engine_answers(new_folder: Callable[[], Path]) -> None:
         built = ctx.build(QueryRequest(query="Where does the pump leak?", max_tokens=150))
         kept = ctx.explain(built.context.build_id, built.ledger.entries[0].id)
 
-        assert "насос" == found.found[0].hit.record.id
-        assert {"pump", "valve", "насос"} == {each.hit.record.id for each in found.found}
+        assert "насос" == found.found[0].record_id
+        assert {"pump", "valve", "насос"} == {each.record_id for each in found.found}
         assert built.context.tokens <= 150
         assert kept.entry == built.ledger.entries[0]
         assert 1 == ctx.delete(["насос"])

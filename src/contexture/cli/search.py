@@ -12,8 +12,6 @@ from contexture.cli.inputs import where_of
 from contexture.cli.output import console, emit, plain
 
 if TYPE_CHECKING:
-    from contexture.config import Settings
-    from contexture.engine import SearchResult
     from contexture.ledger import Degradation
     from contexture.types import Candidate
 
@@ -38,26 +36,11 @@ def search(
     settings = existing(common.settings(collection=collection))
     pool = limit if limit > _POOL else None
     result = with_engine(settings, lambda engine: engine.search(query, where=condition, pool=pool))
-    shown, lost = redacted(settings, result)
+    shown = result.found[:limit]
     if common.as_json:
-        emit({"query": query, "results": [_row(each) for each in shown[:limit]], "degradations": lost})
+        emit({"query": query, "results": [_row(each) for each in shown], "degradations": result.degradations})
     else:
-        _print(shown[:limit], lost)
-
-
-def redacted(settings: Settings, result: SearchResult) -> tuple[list[Candidate], tuple[Degradation, ...]]:
-    """What was found, fit to be shown, and every loss on the way; what cannot be redacted is left out."""
-    from contexture import wiring
-    from contexture.builders.query.build import candidate_of
-    from contexture.ledger import Degradation, Trace
-    from contexture.pipeline.redact import redact
-
-    scanner = wiring.redactor(settings)
-    trace = Trace()
-    candidates = [candidate_of(each, settings.collection, scanner.rules) for each in result.found]
-    clean = redact(candidates, scanner, wiring.operator(settings)(), trace)
-    failures = {entry.note for entry in trace.finish(()).entries}
-    return clean, (*result.degradations, *(Degradation(source="redaction", reason=each) for each in sorted(failures)))
+        _print(shown, result.degradations)
 
 
 def _row(candidate: Candidate) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def texts(folder: Path) -> dict[str, str]:
 
 def _rows(path: Path, *needed: str) -> Iterator[dict[str, Any]]:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8").split("\n")  # not splitlines: JSON texts may hold other line separators
     except OSError as failure:
         raise InvalidRequest(f"cannot read {str(path)!r}: {failure.strerror}") from failure
     for number, line in enumerate(lines, start=1):

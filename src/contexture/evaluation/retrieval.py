@@ -39,7 +39,7 @@ async def ranking(engine: Contexture, question: Question) -> list[str]:
     """Record ids, best first, each at the place of its best passage."""
     where = Equals("group", question.group) if question.group else None
     result = await engine.search(question.text, where=where, pool=POOL)
-    return list(dict.fromkeys(found.hit.record.id for found in result.found))
+    return list(dict.fromkeys(found.record_id for found in result.found))
 
 
 def scores(asked: list[Question], rankings: list[list[str]]) -> dict[str, float]:

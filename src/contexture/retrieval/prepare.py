@@ -15,6 +15,8 @@ from contexture.text.terms import document_weights
 from contexture.types import Passage, Prepared, Record, Span, Vector
 
 PASSAGE_CHARACTERS = 400
+MOST_PASSAGES = 4_000
+"""A record longer than this many passages has longer ones: embedding it must end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +59,11 @@ class Preparer:
 
     def _pieces(self, record: Record) -> list[_Piece]:
         head = f"{record.title}. " if record.title else ""
+        target = max(self._target, len(record.text) // MOST_PASSAGES)
         return [
             _Piece(offsets=(start, end), sentences=inner, text=record.text[start:end],
                    search_text=head + record.text[start:end])
-            for (start, end), inner in passages(record.text, target=self._target)
+            for (start, end), inner in passages(record.text, target=target)
         ]  # fmt: skip
 
     def _prepared(self, record: Record, pieces: Sequence[tuple[_Piece, Mapping[str, Vector]]]) -> Prepared:
@@ -116,7 +119,11 @@ def _cleaned(record: Record) -> Record:
 
 def valid(text: str) -> bool:
     """Whether a text can be written as UTF-8."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def mended(text: str) -> str:

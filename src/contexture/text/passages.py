@@ -32,10 +32,12 @@ def passages(text: str, *, target: int = 600) -> tuple[tuple[Offsets, tuple[Offs
 def _belongs(text: str, group: list[Offsets], piece: Offsets, target: int) -> bool:
     """Whether the next piece still fits the passage; a small overshoot beats a stray tail."""
     start, end = group[0][0], group[-1][1]
-    if piece[1] - start > target + target // 4:
+    size = end - start
+    if piece[1] - start > target + target // 4 or size >= target:
         return False
-    seam = _PARAGRAPH.search(text, end, piece[0] + 1) is not None
-    return not (seam and end - start >= target // 2) and end - start < target
+    if text.startswith("#", piece[0]):
+        return size < target // 4  # a heading belongs to what follows it
+    return size < target // 2 or _PARAGRAPH.search(text, end, piece[0] + 1) is None
 
 
 def _bounded(text: str, piece: Offsets, limit: int) -> list[Offsets]:

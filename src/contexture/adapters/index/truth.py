@@ -264,13 +264,13 @@ class Truth:
             raise InvalidRequest(f"record {item.record.id!r} cannot be stored: {failure}") from failure
 
     def _insert(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> Iterator[Row]:
-        record = item.record
+        record, digest = item.record, item.record.hash
         access = _access_class(db, collection, scope.tenant, record.acl)
         header = codec.pack_header(item)
         row = db.execute(
             "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (collection, scope.tenant, record.id, access, record.hash, header, record.text, item.rules,
+            (collection, scope.tenant, record.id, access, digest, header, record.text, item.rules,
              codec.pack_spans(item.redactions)),
         ).lastrowid  # fmt: skip
         for ordinal, passage in enumerate(item.passages):
@@ -284,7 +284,7 @@ class Truth:
                 raise SourceUnavailable("SQLite gave a new passage no id")
             vectors = codec.pack_vectors(passage)
             db.execute("INSERT INTO vectors VALUES (?, ?)", (pid, vectors))
-            yield _row((pid, access, record.id, header, record.hash, item.rules, ordinal, text, facts, vectors))
+            yield _row((pid, access, record.id, header, digest, item.rules, ordinal, text, facts, vectors))
 
     def _count_terms(self, db: sqlite3.Connection, rows: Sequence[Row], sign: int) -> None:
         terms: Counter[tuple[int, int]] = Counter()

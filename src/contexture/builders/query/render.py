@@ -29,7 +29,7 @@ def blocks(shown: Sequence[tuple[Candidate, Variant]]) -> list[Block]:
     """Passages grouped by record, records in the order of their best passage."""
     groups: dict[str, list[tuple[Candidate, Variant]]] = {}
     for candidate, variant in shown:
-        groups.setdefault(record_of(candidate), []).append((candidate, variant))
+        groups.setdefault(candidate.record_id, []).append((candidate, variant))
     return [_block(sorted(group, key=_place)) for group in groups.values()]
 
 
@@ -51,11 +51,6 @@ def material(found: Sequence[Block]) -> str:
 def text_of(prompt: Sequence[Message]) -> str:
     """The prompt as one text, for people."""
     return "\n\n".join(str(message["content"]) for message in prompt)
-
-
-def record_of(candidate: Candidate) -> str:
-    """The record a candidate comes from: passages of one record share a block."""
-    return candidate.citation.record_id if candidate.citation else candidate.key
 
 
 def heading(candidate: Candidate) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from contexture.builders.query.render import heading, record_of
+from contexture.builders.query.render import heading
 from contexture.builders.query.request import QueryRecipe
 from contexture.pipeline.extract import extract
 from contexture.pipeline.fence import fence
@@ -30,8 +30,8 @@ def variants_of(
     seen: set[str] = set()
     spent, edge = 0, recipe.extracts
     for candidate in candidates:
-        whole = _whole(candidate, counter, recipe, first=record_of(candidate) not in seen)
-        seen.add(record_of(candidate))
+        whole = _whole(candidate, counter, recipe, first=candidate.record_id not in seen)
+        seen.add(candidate.record_id)
         forms[candidate.id] = [whole]
         spent += whole.tokens
         if spent > room * 0.8 and edge > 0 and len(candidate.sentences) >= _MIN_SENTENCES:
