@@ -148,9 +148,7 @@ async def test_a_failing_embedder_is_not_hidden_by_a_working_reranker(new_folder
 
 @pytest.mark.parametrize(("position", "lifted"), [(2, True), (5, False)])
 async def test_the_next_turn_of_a_dialogue_is_lifted(
-    position: int,
-    lifted: bool,
-    new_folder: Callable[[], Path],  # noqa: FBT001 - a table of cases
+    new_folder: Callable[[], Path], *, position: int, lifted: bool
 ) -> None:
     """A record beside a good match in its session gains from it; one further away does not."""
     turns = [("question", 1, "pump leaks"), ("answer", position, "valve pump open")]
