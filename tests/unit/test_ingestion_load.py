@@ -217,7 +217,7 @@ async def test_declared_fields_can_be_filtered_on(engine, tmp_path):
 
     for where in (Equals("group", "g"), Equals("stars", 5)):
         found = await engine.search("pump", collection="c", where=where)
-        assert ["1"] == [each.hit.record.id for each in found.found]
+        assert ["1"] == [each.record_id for each in found.found]
 
 
 async def test_a_large_load_is_tidied_up(engine, tmp_path, monkeypatch):
