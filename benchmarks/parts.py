@@ -24,7 +24,7 @@ from contexture.builders.query.request import QueryRequest
 from contexture.ledger import Trace
 
 PARTS: dict[str, tuple[tuple[type, str], ...]] = {
-    "dense": ((Engine, "dense"),),
+    "dense": ((Engine, "dense"), (Engine, "similarities")),
     "lexical": ((Engine, "lexical"),),
     "sqlite": ((Truth, "rows"), (Truth, "frequencies")),
 }

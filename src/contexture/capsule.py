@@ -27,6 +27,7 @@ class Capsule:
     kind: str
     tenant: str
     user: str
+    groups: tuple[str, ...]
     now: datetime
     request: dict[str, Any]
     settings: dict[str, Any]

@@ -103,10 +103,14 @@ class Contexture:
         return built
 
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
-        """The capsule of a recent build; another user's build is answered like an unknown one."""
+        """The capsule of a recent build.
+
+        Another user's build, and one made with rights that were lost since, is answered like an unknown one.
+        """
         found = unpack_capsule(await asyncio.to_thread(self._builds.load, build_id))
         asker = scope or self.scope
-        if (found.tenant, found.user) != (asker.tenant, asker.user):
+        same = (found.tenant, found.user) == (asker.tenant, asker.user)
+        if not same or not set(found.groups) <= set(asker.groups):
             raise NotFound(f"no build {build_id!r} is kept here")
         return found
 
@@ -153,6 +157,10 @@ class SyncContexture:
     def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._loop = loop
+
+    def create(self, collection: Collection) -> None:
+        """Make a collection, or add filter fields to it."""
+        self._wait(self._engine.create(collection))
 
     def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
         """Write records."""

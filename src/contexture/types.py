@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from contexture.errors import InvalidRequest
+
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 Scalar: TypeAlias = str | int | float | bool
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -19,6 +21,12 @@ Matrix: TypeAlias = npt.NDArray[np.float32]
 Message: TypeAlias = dict[str, Any]
 
 PUBLIC = "public"
+
+
+def _check_names(what: str, names: object) -> None:
+    """Refuse a single text where several are meant: it would be read letter by letter."""
+    if not isinstance(names, tuple):
+        raise InvalidRequest(f"{what} must be a tuple of names, not {names!r}")
 
 
 def content_hash(text: str) -> str:
@@ -37,6 +45,11 @@ class Scope:
     tenant: str
     user: str
     groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.tenant and isinstance(self.tenant, str) and self.user and isinstance(self.user, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise InvalidRequest(f"a scope needs a tenant and a user, not {self.tenant!r} and {self.user!r}")
+        _check_names("groups", self.groups)
 
     @classmethod
     def local(cls) -> Scope:
@@ -69,6 +82,11 @@ class Record:
     session: str = ""
     position: int | None = None
     payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.id, str) and isinstance(self.text, str) and isinstance(self.title, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise InvalidRequest(f"id, text and title of record {self.id!r} must be texts")
+        _check_names("acl", self.acl)
 
     @property
     def hash(self) -> str:

@@ -19,6 +19,12 @@ from contexture.retrieval.encoders import Encoders
 from contexture.types import Equals, FieldType, Record, Scope
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Paths are named as they are given: the tests stand in their folder and name it by a dot."""
+    monkeypatch.chdir(tmp_path)
+
+
 class Letters:
     """An embedder that counts letters; enough to store and find texts."""
 

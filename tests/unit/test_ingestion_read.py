@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,12 @@ from contexture.ingestion.jsonl import read_jsonl
 from contexture.ingestion.problems import Problem, Sourced
 from contexture.ingestion.read import read
 from contexture.types import Record
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Paths are named as they are given: the tests stand in their folder and name it by a dot."""
+    monkeypatch.chdir(tmp_path)
 
 
 def records(items):
@@ -149,14 +156,14 @@ def test_a_folder_gives_a_record_a_file_by_relative_path(tmp_path):
     (tmp_path / "a.txt").write_text("# not a heading here")
     (tmp_path / ".hidden.md").write_text("# no")
 
-    assert [("a.txt", "a.txt"), ("b/two.md", "Two")] == [(r.id, r.title) for r in records(read([tmp_path]))]
+    assert [("a.txt", "a.txt"), ("b/two.md", "Two")] == [(r.id, r.title) for r in records(read([Path()]))]
 
 
 def test_invalid_utf8_in_a_text_is_replaced_and_said(tmp_path):
     """The text loads with U+FFFD, and a warning says so; U+FFFD that was written is no problem."""
     (tmp_path / "bad.md").write_bytes(b"caf\xe9 open")
     (tmp_path / "good.md").write_text("already \ufffd")
-    found = list(read([tmp_path]))
+    found = list(read([Path()]))
 
     assert ["caf\ufffd open", "already \ufffd"] == [record.text for record in records(found)]
     assert ["bad.md: some bytes are not UTF-8 and were replaced"] == problems(found)
@@ -170,7 +177,7 @@ def test_loops_broken_links_and_pipes_are_reported(tmp_path):
     (tmp_path / "gone.md").symlink_to(tmp_path / "nowhere")
     (tmp_path / "self.md").symlink_to(tmp_path / "self.md")
     os.mkfifo(tmp_path / "pipe.md")
-    found = list(read([tmp_path]))
+    found = list(read([Path()]))
 
     assert ["a/ok.md"] == [record.id for record in records(found)]
     assert ["a/again", "gone.md", "pipe.md", "self.md"] == [text.split(":")[0] for text in problems(found)]
@@ -180,7 +187,7 @@ def test_a_binary_file_is_refused_by_name(tmp_path):
     """Bytes with a NUL are no text, whatever the suffix says."""
     (tmp_path / "photo.md").write_bytes(b"\x89PNG\0\0")
 
-    assert ["photo.md: a binary file, not a text"] == problems(read([tmp_path]))
+    assert ["photo.md: a binary file, not a text"] == problems(read([Path()]))
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path):
@@ -195,8 +202,8 @@ def test_other_kinds_are_warned_of_in_a_folder_and_read_when_named(tmp_path):
     """A folder may hold anything; a file someone names is read as text."""
     (tmp_path / "notes.log").write_text("one line")
 
-    assert [] == records(read([tmp_path]))
-    assert ["notes.log: files of kind '.log' are not loaded"] == problems(read([tmp_path]))
+    assert [] == records(read([Path()]))
+    assert ["notes.log: files of kind '.log' are not loaded"] == problems(read([Path()]))
     assert ["notes.log"] == [record.id for record in records(read([tmp_path / "notes.log"]))]
 
 
@@ -211,7 +218,7 @@ def test_a_file_name_that_is_not_unicode_is_reported(tmp_path):
     """Such a name cannot be an id."""
     (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("text")
 
-    assert ["caf?.md: the file's name is not valid Unicode"] == problems(read([tmp_path]))
+    assert ["caf?.md: the file's name is not valid Unicode"] == problems(read([Path()]))
 
 
 def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
@@ -227,7 +234,7 @@ def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "listdir", guarded)
 
-    found = list(read([tmp_path]))
+    found = list(read([Path()]))
     assert ["open.md"] == [record.id for record in records(found)]
     assert ["shut: cannot be read: Permission denied"] == problems(found)
 
@@ -236,3 +243,23 @@ def test_a_file_that_vanishes_is_a_problem(tmp_path):
     """Between listing and reading, files may go."""
     assert ["a.md: cannot be read: No such file or directory"] == problems(read_file(tmp_path / "a.md"))
     assert ["a: cannot be read: No such file or directory"] == problems(read_jsonl(tmp_path / "a", name="a"))
+
+
+def test_files_of_two_folders_do_not_take_each_others_place(tmp_path):
+    """An id starts with the folder as it was named."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "README.md").write_text(f"{folder} text")
+
+    assert ["a/README.md", "b/README.md"] == [record.id for record in records(read([Path("a"), Path("b")]))]
+    assert ["a/README.md"] == [record.id for record in records(read([tmp_path / "a"]))]
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
+    """What was not named is not loaded, whatever links to it."""
+    (tmp_path / "named").mkdir()
+    (tmp_path / "secret.md").write_text("not for loading")
+    (tmp_path / "named" / "link.md").symlink_to(tmp_path / "secret.md")
+    (found,) = read([Path("named")])
+
+    assert "a link out of the folder that was named" == found.message

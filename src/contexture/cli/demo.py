@@ -124,7 +124,9 @@ async def _play(settings: Settings, progress: Progress | None) -> tuple[LoadRepo
     # Whoever loads must be able to read what is loaded, or could not replace it later.
     loader = Scope(tenant=TENANT, user="loader", groups=tuple(group for groups in GROUPS.values() for group in groups))
     async with open_store(settings) as engine:
-        report = await load(engine, [corpus()], collection=settings.collection, scope=loader, progress=progress)
+        report = await load(
+            engine, sorted(corpus().iterdir()), collection=settings.collection, scope=loader, progress=progress
+        )
         return report, [await _shown(engine, scene, settings.collection) for scene in SCENES]
 
 

@@ -16,7 +16,7 @@ Identity: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A regular file, and its path relative to the folder that was named."""
+    """A regular file, and the name by which records and reports know it."""
 
     path: Path
     name: str
@@ -25,10 +25,13 @@ class Leaf:
 def walk(path: Path) -> Iterator[Leaf | Problem]:
     """The file itself, or every file below a folder by name; hidden entries are passed over.
 
-    Links are followed. A link back to a folder it stands in, a broken link, an unreadable folder
-    and anything that is neither file nor folder are problems.
+    Names start with the path as it was given, so that files of two folders do not take each other's
+    place; an absolute path, and one that climbs, starts with its last part. Links are followed
+    inside the folder that was named; one that leaves it is a problem. So are a link back to a
+    folder it stands in, a broken link, an unreadable folder and what is neither file nor folder.
     """
-    waiting = [_Entry(path, path.name, frozenset())]
+    inside = _real(path)
+    waiting = [_Entry(path, _given(path), inside, frozenset())]
     while waiting:
         entry = waiting.pop()
         found = _look(entry)
@@ -42,6 +45,7 @@ def walk(path: Path) -> Iterator[Leaf | Problem]:
 class _Entry:
     path: Path
     name: str
+    inside: Path
     above: frozenset[Identity]
 
     def problem(self, message: str) -> Problem:
@@ -52,6 +56,8 @@ def _look(entry: _Entry) -> Leaf | Problem | list[_Entry]:
     """What an entry is: a file, a problem, or a folder with these entries."""
     try:
         found = entry.path.stat()
+        if entry.path.is_symlink() and not _real(entry.path).is_relative_to(entry.inside):
+            return entry.problem("a link out of the folder that was named")
         if stat.S_ISREG(found.st_mode):
             return Leaf(entry.path, entry.name)
         if not stat.S_ISDIR(found.st_mode):
@@ -62,6 +68,17 @@ def _look(entry: _Entry) -> Leaf | Problem | list[_Entry]:
         names = sorted(os.listdir(entry.path))  # noqa: PTH208 - names are all that is needed
     except OSError as failure:
         return entry.problem(f"cannot be read: {failure.strerror}")
-    prefix = f"{entry.name}/" if entry.above else ""
+    prefix = f"{entry.name}/" if entry.name else ""
     above = entry.above | {here}
-    return [_Entry(entry.path / name, prefix + name, above) for name in names if not name.startswith(".")]
+    return [_Entry(entry.path / name, prefix + name, entry.inside, above) for name in names if not name.startswith(".")]
+
+
+def _given(path: Path) -> str:
+    """A path as it was given, without the dot; its last part when it is absolute or climbs."""
+    name = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
+    return "" if name == "." else name
+
+
+def _real(path: Path) -> Path:
+    """Where a path leads; unlike `Path.resolve`, a link that runs in circles is no error here."""
+    return Path(os.path.realpath(path))

@@ -54,7 +54,7 @@ _MARKER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-_BRACKETS = re.compile(r"[\[\]<>{}`|\\]")
+_BRACKETS = re.compile(r"(<[A-Z][A-Z0-9_]{0,63}_[0-9]{1,9}>)|[\[\]<>{}`|\\]")
 _PARENTHESES = re.compile(r"[()]")
 
 
@@ -80,11 +80,12 @@ def is_fenced(text: str) -> bool:
 def label(text: str, limit: int = LABEL_CHARS) -> str:
     """An untrusted title made safe inside `[n] (label)` or `[Document n: label]`.
 
-    One line, without brackets, at most `limit` characters; parentheses stay only where they pair up.
+    One line, without brackets but those of a placeholder (`<EMAIL_1>`), at most `limit` characters;
+    parentheses stay only where they pair up.
     Empty when nothing can be shown.
     """
     flat = _HIDDEN.sub("", re.sub(rf"[{_BREAK}]", " ", unicodedata.normalize("NFKC", text)))
-    clean = " ".join(_BRACKETS.sub(" ", flat).split())
+    clean = " ".join(_BRACKETS.sub(lambda found: found[1] or " ", flat).split())
     if len(clean) > limit:
         clean = clean[: max(0, limit - 1)].rstrip() + "…" * (limit > 0)
     return clean if _balanced(clean) else " ".join(_PARENTHESES.sub(" ", clean).split())

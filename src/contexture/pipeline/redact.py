@@ -78,7 +78,7 @@ def redact_text(text: str, redactor: Redactor, operator: Operator, *, lang: str 
 
 
 def redact(candidates: Iterable[Candidate], redactor: Redactor, operator: Operator, trace: Trace) -> list[Candidate]:
-    """Candidates with text, title and label redacted; one that could not be scanned is dropped, not passed through.
+    """Candidates with text, title, label and source redacted; one that could not be scanned is dropped.
 
     Stored spans are applied where there are any; everything else is scanned now, equal texts once. A candidate that
     is already redacted is left as it is.
@@ -114,6 +114,7 @@ class _Cleaner:
             text=done.text,
             title=title,
             label=self._line(candidate.label, candidate.lang),
+            source=self._line(candidate.source, candidate.lang),
             citation=self._citation(candidate, title),
             sentences=sentences,
             origins=origins,

@@ -88,7 +88,7 @@ class HybridSearch:
 
         A failing embedder or reranker degrades the answer to what is left and is named in `trace`.
         """
-        size = pool or self._options.pool
+        size = self._options.pool if pool is None else pool
         if size < 1:
             raise InvalidRequest(f"the pool must hold at least 1 passage, not {size}")
         asked = mended(question)[:_QUESTION_CHARACTERS]

@@ -53,7 +53,7 @@ class EmbeddedIndex:
 
     def __init__(self, folder: Path, options: EmbeddedOptions) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as failure:
             raise StoreUnwritable(f"cannot create {str(folder)!r}: {failure.strerror}") from failure
         self._lock = StoreLock(folder)
@@ -96,7 +96,7 @@ class EmbeddedIndex:
 
     async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
         """Write all of them or none."""
-        self._known(collection)
+        self._known(scope, collection)
         check_records(records, self._options.vectors)
         return await asyncio.to_thread(
             self._write, scope, collection, lambda: self._truth.upsert(scope, collection, records)
@@ -104,7 +104,7 @@ class EmbeddedIndex:
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         """Remove those the scope may see."""
-        self._known(collection)
+        self._known(scope, collection)
         removed = 0
 
         def change() -> Change:
@@ -117,14 +117,14 @@ class EmbeddedIndex:
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Those that exist and that the scope may see, in the order asked for."""
-        self._known(collection)
+        self._known(scope, collection)
         return await self._read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
 
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
     ) -> Sequence[Record]:
         """Records in id order, starting behind `after`."""
-        fields = field_types(self._known(collection))
+        fields = field_types(self._known(scope, collection))
         if limit < 1 or not valid_id(after):
             raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
         if where is not None:
@@ -139,12 +139,12 @@ class EmbeddedIndex:
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
         """The union of every channel's best passages, each with all its scores."""
-        check_query(query, field_types(self._known(query.collection)), self._options.vectors)
+        check_query(query, field_types(self._known(scope, query.collection)), self._options.vectors)
         return await self._read(lambda: self._search(scope, query))
 
     async def version(self, scope: Scope, collection: str) -> int:
         """The sequence number of the tenant's last write to the collection, or of the opening."""
-        self._known(collection)
+        self._known(scope, collection)
         return self._versions.get((scope.tenant, collection), self._opened)
 
     async def close(self) -> None:
@@ -178,10 +178,16 @@ class EmbeddedIndex:
         if self._closed:
             raise SourceUnavailable(f"the store in {str(self._folder)!r} is closed")
 
-    def _known(self, name: str) -> Collection:
+    def _known(self, scope: Scope, name: str) -> Collection:
+        """The collection; an unknown one is refused with those in which the tenant has something."""
         self._check_open()
         if name not in self._collections:
-            known = ", ".join(sorted(self._collections)) or "none yet"
+            mine = [
+                known
+                for known in sorted(self._collections)
+                if any(tenant == scope.tenant for tenant, *_ in self._truth.classes(known).values())
+            ]
+            known = ", ".join(mine) or "none yet"
             raise UnknownCollection(f"unknown collection {name!r}; there are: {known}")
         return self._collections[name]
 

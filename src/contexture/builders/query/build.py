@@ -121,6 +121,7 @@ class QueryContextBuilder:
                 kind="query",
                 tenant=scope.tenant,
                 user=scope.user,
+                groups=scope.groups,
                 now=now,
                 request=request_to_json(request),
                 settings={"model": self._model, "recipe": asdict(self._recipe)},

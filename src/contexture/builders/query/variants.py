@@ -13,6 +13,7 @@ from contexture.pipeline.pack import Item, Option
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Variant
 
+_HIGHEST = 1e6  # no search gives such a score; a capsule from elsewhere might
 _SEAM = 2  # tokens that join a passage to its neighbours
 _MIN_SENTENCES = 2
 _EXTRACT_SHARE = 0.6
@@ -54,7 +55,7 @@ def _whole(candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, *, 
     tokens = (counter.count(text) if stored is None else stored) + _SEAM
     if first:
         tokens += counter.count(f"[00] ({heading(candidate)})\n")
-    value = max(candidate.score, 0.0) ** recipe.sharpness * tokens
+    value = min(max(candidate.score, 0.0), _HIGHEST) ** recipe.sharpness * tokens
     return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
 
 
