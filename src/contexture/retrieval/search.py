@@ -41,7 +41,7 @@ class SearchOptions:
     floor: float = 0.3
     lift: float = 0.1
     lift_session: float = 0.3
-    channel_k: int = 50
+    channel_k: int = 32
     pool: int = 50
     rerank_top: int = 20
     rerank_weight: float = 0.5

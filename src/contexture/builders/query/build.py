@@ -22,8 +22,8 @@ from contexture.retrieval.prepare import mended
 from contexture.retrieval.search import Found, HybridSearch
 from contexture.types import BuiltContext, Candidate, Citation, Record, Scope
 
-_POOL_LEAST, _POOL_MOST = 50, 400
-_POOL_TOKENS = 40  # half of a passage
+_POOL_LEAST, _POOL_MOST = 32, 400
+_POOL_TOKENS = 60  # a passage is about a hundred
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +135,7 @@ class QueryContextBuilder:
 
 
 def pool_for(tokens: int) -> int:
-    """How many passages to look at for a budget: about twice what fits, within reason."""
+    """How many passages to look at for a budget: more than fits, within reason."""
     return min(max(_POOL_LEAST, tokens // _POOL_TOKENS), _POOL_MOST)
 
 
