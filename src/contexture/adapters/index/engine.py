@@ -209,17 +209,21 @@ def _just_below(score: float) -> float:
 def engine_filter(access: Access, where: Filter | None) -> qe.Filter | None:
     """Permissions and the caller's filter in one; None when both let everything pass.
 
-    Permissions are said in the shorter of two ways, what is allowed or what is not, because the
-    engine tests each condition on each passage.
+    Permissions are said in the way the engine tests fastest on every passage: the one class that is
+    allowed, else those that are not, else any of those that are.
     """
-    parts: list[qe.Filter] = []
-    hidden = access.known - access.allowed
-    if hidden:
-        fewer_hidden = len(hidden) < len(access.allowed)
-        parts.append(qe.Filter(must_not=_one_of(hidden)) if fewer_hidden else qe.Filter(should=_one_of(access.allowed)))
+    readable, hidden = access.known & access.allowed, access.known - access.allowed
+    must: list[qe.ConditionType] = []
+    must_not: list[qe.ConditionType] = []
+    if hidden and len(readable) == 1:
+        must.extend(_one_of(readable))
+    elif len(hidden) <= len(readable):
+        must_not.extend(_one_of(hidden))
+    else:
+        must.append(qe.Filter(should=_one_of(readable)))
     if where is not None:
-        parts.append(compile_filter(where))
-    return qe.Filter(must=list(parts)) if parts else None
+        must.append(compile_filter(where))
+    return qe.Filter(must=must, must_not=must_not) if must or must_not else None
 
 
 def _one_of(classes: frozenset[int]) -> list[qe.ConditionType]:
