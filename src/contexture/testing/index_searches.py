@@ -167,7 +167,11 @@ class IndexSearches:
             await store.search(scope, query("zebra", vectors=vectors, k=k))
 
     async def test_an_unknown_collection_is_named(self, store: Index, scope: Scope) -> None:
-        """Every call that takes a collection refuses one that was never made, and says which there are."""
+        """Every call that takes a collection refuses an unknown one, and says where the tenant has something."""
+        await store.upsert(scope, NAME, [prepared(own("a", "zebra"))])
+        stranger = Scope(tenant="elsewhere", user=scope.user)
+        with pytest.raises(UnknownCollection, match=r"'nowhere'; there are: none yet"):
+            await store.get(stranger, "nowhere", [])
         calls = (
             store.upsert(scope, "nowhere", []),
             store.delete(scope, "nowhere", []),
