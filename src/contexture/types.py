@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -371,6 +371,3 @@ class BuiltContext:
     encoding: str
     exact: bool
     timings: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
-
-
-TruncationName: TypeAlias = Literal["keep_start", "keep_end", "extractive", "summarize"]
