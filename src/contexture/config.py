@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _alias(name: str, other: str, default: Any, description: str) -> Any:
+    """A setting that is also read from a variable other software already sets; ours wins."""
+    names = AliasChoices(f"CONTEXTURE_{name.upper()}", other)
+    return Field(default=default, validation_alias=names, description=f"{description} Also read from `{other}`.")
 
 
 class Settings(BaseSettings):
     """Read from `CONTEXTURE_…` variables, then from the arguments given here, which win."""
 
-    model_config = SettingsConfigDict(env_prefix="CONTEXTURE_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="CONTEXTURE_", extra="forbid", frozen=True, populate_by_name=True)
 
     home: Path = Field(default=Path(".contexture"), description="Folder of the embedded store.")
     tenant: str = Field(default="local", description="Tenant on whose behalf the command line and the library act.")
@@ -52,6 +58,54 @@ class Settings(BaseSettings):
         default=2_048, ge=0, description="Search answers kept in memory until something is written."
     )
     timeout_seconds: float = Field(default=10.0, gt=0, description="Deadline of a build.")
+    turn_max_tokens: int = Field(default=4_096, ge=1, description="Token limit of a turn's prompt when none is given.")
+    turn_near_duplicate: float = Field(
+        default=0.85, ge=0, le=1, description="Likeness at which a memory repeats a better one; 1 keeps all but copies."
+    )
+    turn_neighbour_lift: float = Field(
+        default=0.0, ge=0, le=1, description="Share of a neighbouring memory's relevance that a memory gains."
+    )
+    history_events: int = Field(default=20, ge=0, description="Events of a session that become a turn's history.")
+    memory_url: str = _alias("memory_url", "SA01_SOMA_BASE_URL", "", "Remote memory service; empty for the built-in.")
+    memory_api_key: str = Field(default="", description="Key presented to the remote memory service.")
+    memory_timeout_seconds: float = _alias(
+        "memory_timeout_seconds", "SA01_SOMA_TIMEOUT_SECONDS", 30.0, "Time one request to the memory service may take."
+    )
+    memory_max_retries: int = _alias(
+        "memory_max_retries", "SA01_SOMA_MAX_RETRIES", 2, "Retries of a request to the memory service."
+    )
+    memory_retry_base_ms: float = _alias(
+        "memory_retry_base_ms", "SA01_SOMA_RETRY_BASE_MS", 150.0, "Wait before the first retry, in milliseconds."
+    )
+    memory_universe: str = _alias("memory_universe", "SA01_NAMESPACE", "", "Logical universe of memories.")
+    memory_namespace: str = _alias("memory_namespace", "SA01_MEMORY_NAMESPACE", "wm", "Namespace of memories.")
+    memory_threshold: float = Field(default=0.5, ge=0, le=1, description="Relevance at which a memory is recalled.")
+    memory_top_k: int = Field(default=8, ge=1, description="Memories recalled while the memory service is well.")
+    memory_top_k_degraded: int = Field(default=3, ge=0, description="Memories recalled while it is degraded.")
+    breaker_failures: int = Field(default=3, ge=1, description="Failures in a row that open the circuit breaker.")
+    breaker_seconds: float = Field(default=15.0, gt=0, description="How long an open breaker refuses calls.")
+    degraded_seconds: float = Field(default=15.0, gt=0, description="How long one failure degrades a service.")
+    down_failures: int = Field(default=5, ge=1, description="Failures while degraded that take a service down.")
+    down_seconds: float = Field(default=60.0, gt=0, description="How long a service that is down is left alone.")
+    chat_model: str = Field(
+        default="", description="Model that answers, such as `litellm:gpt-5` or `local`; empty for extracts."
+    )
+    chat_fallbacks: tuple[str, ...] = Field(default=(), description="Models tried when that one fails, as a JSON list.")
+    chat_system: str = Field(
+        default="You are a helpful assistant.", description="System prompt of a chat when none is given."
+    )
+    chat_max_tokens: int = Field(default=512, ge=1, description="Length of an answer in tokens.")
+    summary_model: str = Field(
+        default="", description="Model that summarises trimmed history; empty for extractive summaries."
+    )
+    policy_folder: Path | None = Field(default=None, description="Folder of Rego policies; without it all is allowed.")
+    policy_timeout_seconds: float = Field(default=1.0, gt=0, description="A policy that takes longer denies.")
+    secrets_prefix: str = Field(default="", description="Variables with this prefix are secrets; empty for none.")
+    secrets_file: Path | None = Field(default=None, description="File of secrets, a `KEY=value` line each.")
+    host: str = Field(default="127.0.0.1", description="Address on which `serve` listens.")
+    port: int = Field(default=8_420, ge=0, le=65_535, description="Port on which `serve` listens; 0 for a free one.")
+    url: str = Field(default="", description="Running service that the command line talks to.")
+    api_key: str = Field(default="", description="Key that the command line presents to it.")
     keep_builds: int = Field(default=200, ge=0, description="Builds kept on disk for `explain` and `replay`.")
 
     @classmethod

@@ -7,7 +7,9 @@
     + UnknownField          a filter names a field the collection does not have
     + UnknownAdapter        a name in the settings that no adapter answers to
     + BudgetTooSmall        the fixed parts alone exceed the budget
-    + NotPermitted          the scope may not do this
+    + NotPermitted          the scope may not do this, or a policy denies it
+    + Unauthorized          no key, or one that is unknown, expired or revoked
+    + TooManyRequests       a limit was reached; try again later
     + NotFound              no such thing, or none the scope may see
   x SourceError             a store or service let us down        (HTTP 503)
     + SourceTimeout         it did not answer in time
@@ -68,9 +70,26 @@ class BudgetTooSmall(RequestError):
 
 
 class NotPermitted(RequestError):
-    """The scope may not do this."""
+    """The scope may not do this, or a policy denies it."""
 
     code = "FORBIDDEN"
+
+
+class Unauthorized(RequestError):
+    """No key, or one that is unknown, expired or revoked: all are answered alike."""
+
+    code = "UNAUTHORIZED"
+
+
+class TooManyRequests(RequestError):
+    """A limit was reached; `after` says in how many seconds to try again."""
+
+    code = "LIMITED"
+    retryable = True
+
+    def __init__(self, message: str, *, after: float = 1.0) -> None:
+        super().__init__(message)
+        self.after = after
 
 
 class NotFound(RequestError):

@@ -6,7 +6,21 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from contexture.types import Collection, Filter, Hit, Matrix, Message, Prepared, Query, Record, Scope, Span, Vector
+from contexture.conversation import Decision, Event, Feedback, HealthState, Memory, Recall, Recalled
+from contexture.types import (
+    Collection,
+    Filter,
+    Hit,
+    Json,
+    Matrix,
+    Message,
+    Prepared,
+    Query,
+    Record,
+    Scope,
+    Span,
+    Vector,
+)
 
 
 class Clock(Protocol):
@@ -172,4 +186,68 @@ class Secrets(Protocol):
 
     def known(self) -> Mapping[str, str]:
         """Every key with its value."""
+        ...
+
+
+class MemoryService(Protocol):
+    """Remembers, recalls and forgets for one scope at a time; in process or behind a URL.
+
+    Nothing another tenant, or a reader the scope is not, has stored is returned, counted, or allowed to
+    change a score. Failures of the service surface as `SourceError`.
+    """
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Store all of them or none; ids in order. A known idempotency key gives the id it has."""
+        ...
+
+    async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
+        """The best `query.top_k` memories at or above the threshold, best first, expired ones left out."""
+        ...
+
+    async def feedback(self, scope: Scope, given: Feedback) -> None:
+        """Let one memory rank a little higher or lower from now on; an unknown one is `NotFound`."""
+        ...
+
+    async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
+        """Remove those the scope may read; returns how many there were."""
+        ...
+
+
+class Health(Protocol):
+    """Knows how a service is doing from what its client reports."""
+
+    def state(self) -> HealthState:
+        """The state now; asking moves nothing but time."""
+        ...
+
+    def succeeded(self) -> None:
+        """A call was answered."""
+        ...
+
+    def failed(self) -> None:
+        """A call failed after its retries, or the open breaker refused it."""
+        ...
+
+
+class SessionStore(Protocol):
+    """Append-only events by session; another tenant's or user's session is an empty one."""
+
+    async def append(self, scope: Scope, session_id: str, events: Sequence[Event]) -> int:
+        """Add the events in order, those whose id is known left out; returns the last position."""
+        ...
+
+    async def list_events(self, scope: Scope, session_id: str, *, limit: int = 20) -> Sequence[Event]:
+        """The newest `limit` events, oldest first."""
+        ...
+
+    async def sessions(self, scope: Scope, *, limit: int = 50) -> Sequence[str]:
+        """The scope's sessions, the one last written to first."""
+        ...
+
+
+class Policy(Protocol):
+    """Allows or denies an action; undefined, failing or late means denied."""
+
+    async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
+        """Whether the scope may do this; `action` is a name such as `message.process`."""
         ...

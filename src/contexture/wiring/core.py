@@ -1,4 +1,4 @@
-"""The only place where a name in the settings becomes an object."""
+"""The engine: index, embedders, redaction, search and the builder for plain queries, from settings."""
 
 from __future__ import annotations
 
