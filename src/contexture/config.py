@@ -104,6 +104,7 @@ class Settings(BaseSettings):
     secrets_file: Path | None = Field(default=None, description="File of secrets, a `KEY=value` line each.")
     host: str = Field(default="127.0.0.1", description="Address on which `serve` listens.")
     port: int = Field(default=8_420, ge=0, le=65_535, description="Port on which `serve` listens; 0 for a free one.")
+    max_body_bytes: int = Field(default=32 * 2**20, ge=1, description="Size up to which a request is read.")
     url: str = Field(default="", description="Running service that the command line talks to.")
     api_key: str = Field(default="", description="Key that the command line presents to it.")
     keep_builds: int = Field(default=200, ge=0, description="Builds kept on disk for `explain` and `replay`.")
@@ -112,6 +113,12 @@ class Settings(BaseSettings):
     def env_names(cls) -> list[str]:
         """The environment variable of every setting."""
         return [f"CONTEXTURE_{name.upper()}" for name in cls.model_fields]
+
+
+def secret_variables(settings: Settings) -> dict[str, str]:
+    """The variables that `secrets_prefix` says are secrets; none when it is empty."""
+    prefix = settings.secrets_prefix
+    return {name: value for name, value in os.environ.items() if prefix and name.startswith(prefix)}
 
 
 def keep_vendors_offline() -> None:

@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry
+
 from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
@@ -47,12 +49,26 @@ class Contexture:
         self.settings = settings
         self.index = store
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+        self.registry = CollectorRegistry()
+        self.policy = wiring.policy(settings)
+        self.secrets = wiring.secrets(settings)
+        self._speakers = speakers
         self._redactor = wiring.redactor(settings)
         self._operator = wiring.operator(settings)
         self.searcher = wiring.search(settings, store, speakers)
         self._preparer = wiring.preparer(speakers, self._redactor)
         self._builder = wiring.query_builder(settings, self.searcher, self._redactor, clock or wiring.SystemClock())
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
+
+    @property
+    def vectors(self) -> Sequence[str]:
+        """The names of the embedders' vectors."""
+        return tuple(self._speakers.vectors)
+
+    async def warm_embedders(self) -> None:
+        """Let each embedder answer once, so that the first real question does not wait for it to load."""
+        for text, lang in (("warm", "en"), ("тепло", "ru")):
+            await self._speakers.question(text, lang)
 
     async def create(self, collection: Collection) -> None:
         """Make a collection, or add filter fields to it."""

@@ -1,0 +1,134 @@
+"""API keys bound to a tenant, a user and groups, hashed in a SQLite file that only its owner can read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
+from contexture.types import Scope
+
+_TOKEN = re.compile(r"ctx_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_SCHEMA = """create table if not exists keys (
+  id text primary key, name text not null, hash blob not null, tenant text not null, user text not null,
+  groups text not null, created real not null, expires real, revoked real)"""
+_COLUMNS = "id, name, tenant, user, groups, created, expires, revoked"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKey:
+    """A key as its owner may see it: everything but the secret, which is kept nowhere."""
+
+    id: str
+    name: str
+    scope: Scope
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+    def works(self, now: datetime) -> bool:
+        """Whether it opens anything at this moment."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+class ApiKeys:
+    """The keys of one store; each is read from disk when it is presented, so a revoked one fails at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._guard = threading.Lock()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its side files the same mode
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._db.execute("pragma journal_mode=wal")
+            self._db.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as failure:
+            raise StoreUnwritable(f"cannot keep keys in {str(path)!r}: {failure}") from failure
+
+    def add(self, name: str, scope: Scope, *, now: datetime, expires: datetime | None = None) -> tuple[ApiKey, str]:
+        """A new key, and what its owner has to present; that is not kept and cannot be shown again."""
+        if expires is not None and expires <= now:
+            raise InvalidRequest("a key that has expired already opens nothing")
+        made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires)
+        secret = secrets.token_urlsafe(32)
+        groups = msgspec.json.encode(scope.groups).decode()
+        until = expires.timestamp() if expires else None
+        row = (made.id, name, _hash(secret), scope.tenant, scope.user, groups, now.timestamp(), until)
+        self._run("insert into keys values (?, ?, ?, ?, ?, ?, ?, ?, null)", row)
+        return made, f"ctx_{made.id}_{secret}"
+
+    def list(self) -> Sequence[ApiKey]:
+        """Every key there ever was, oldest first."""
+        return [_key(row) for row in self._run(f"select {_COLUMNS} from keys order by created, id")]  # noqa: S608 - a constant
+
+    def revoke(self, key_id: str, *, now: datetime) -> ApiKey:
+        """Let a key open nothing from now on; revoking it again changes nothing."""
+        self._run("update keys set revoked = ? where id = ? and revoked is null", (now.timestamp(), key_id))
+        found = next((key for key in self.list() if key.id == key_id), None)
+        if found is None:
+            raise NotFound(f"there is no key {key_id!r}; `contexture keys list` names them")
+        return found
+
+    def find(self, presented: str, *, now: datetime) -> ApiKey | None:
+        """The key that this is the secret of, if it works now."""
+        parts = _TOKEN.fullmatch(presented)
+        if parts is None:
+            return None
+        query = f"select {_COLUMNS}, hash from keys where id = ?"  # noqa: S608 - a constant
+        row = next(iter(self._run(query, (parts[1],))), None)
+        # An unknown id is compared too, so that it takes as long as a wrong secret.
+        stored = bytes(32) if row is None else row[-1]
+        same = hmac.compare_digest(stored, _hash(parts[2]))
+        if row is None or not same:
+            return None
+        found = _key(row)
+        return found if found.works(now) else None
+
+    def empty(self) -> bool:
+        """Whether no key was ever added; one that was revoked or has expired still counts."""
+        return not self._run("select 1 from keys limit 1")
+
+    def close(self) -> None:
+        """Release the file."""
+        self._db.close()
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
+        try:
+            with self._guard:
+                return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as failure:
+            raise StoreUnwritable(f"the keys cannot be read or written: {failure}") from failure
+
+
+def _hash(secret: str) -> bytes:
+    # A slow hash protects secrets that people choose. This one is 256 random bits, which nobody can search through,
+    # and it is checked on every request.
+    return hashlib.sha256(secret.encode("ascii")).digest()
+
+
+def _key(row: tuple[Any, ...]) -> ApiKey:
+    key_id, name, tenant, user, groups, created, expires, revoked = row[:8]
+    return ApiKey(
+        id=key_id,
+        name=name,
+        scope=Scope(tenant=tenant, user=user, groups=tuple(msgspec.json.decode(groups, type=list[str]))),
+        created=_time(created),
+        expires=None if expires is None else _time(expires),
+        revoked=None if revoked is None else _time(revoked),
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

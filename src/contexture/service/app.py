@@ -1,0 +1,77 @@
+"""The HTTP service over one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import structlog
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from contexture.adapters.keys import ApiKeys
+from contexture.adapters.policy.open import OpenPolicy
+from contexture.config import Settings
+from contexture.engine import Contexture
+from contexture.ports import Clock
+from contexture.service import problems
+from contexture.service.callers import Callers, Gate
+from contexture.service.correlation import Correlation
+from contexture.service.limits import BodyLimit
+from contexture.service.measured import Measured
+from contexture.service.readiness import Readiness
+from contexture.service.routes import status
+from contexture.wiring import SystemClock
+
+ROUTES = (status,)
+
+
+def create_app(
+    engine: Contexture,
+    *,
+    keys: ApiKeys | None,
+    settings: Settings,
+    token: str = "",
+    members: Mapping[str, tuple[str, ...]] | None = None,
+    clock: Clock | None = None,
+) -> FastAPI:
+    """The application over an open engine, which it does not close.
+
+    `keys` say who may call; with None, or before the first key is added, anyone on this machine may, as long as
+    `settings.host` is a loopback address. `token` is what the local command line presents, and `members` are the
+    groups of users who name none. The warm-up starts with the application and goes on while it listens.
+    """
+    app = FastAPI(title="Contexture", version=version("contexture"), lifespan=_lifespan, redoc_url=None)
+    callers = Callers(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
+    registry = CollectorRegistry()
+    app.state.engine = engine
+    app.state.callers = callers
+    app.state.registries = (registry, engine.registry)
+    app.state.readiness = Readiness(engine)
+    problems.install(app)
+    for group in ROUTES:
+        app.include_router(group.router())
+    # The last one added is the first to see a request.
+    app.add_middleware(Gate, callers=callers)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(Measured, registry=registry)
+    app.add_middleware(Correlation)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    engine: Contexture = app.state.engine
+    readiness: Readiness = app.state.readiness
+    if isinstance(engine.policy, OpenPolicy):
+        structlog.get_logger().warning(
+            "no policy is configured: everything inside a caller's scope is allowed", setting="CONTEXTURE_POLICY_FOLDER"
+        )
+    warming = asyncio.create_task(readiness.warm())
+    try:
+        yield
+    finally:
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)

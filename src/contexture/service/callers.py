@@ -1,0 +1,163 @@
+"""Who asks: a key decides alone; headers are believed only where no key exists, and from the local command line."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Connection
+
+from contexture.adapters.keys import ApiKeys
+from contexture.config import Settings
+from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
+from contexture.ports import Clock
+from contexture.service.problems import problem
+from contexture.types import Scope
+
+TENANT, USER, GROUPS = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
+OPEN_PATHS = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json"})
+"""Answered to anyone: nothing of a tenant is in them."""
+
+_REFUSED = "this needs an API key that works: Authorization: Bearer ctx_…; `contexture keys add` makes one"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a request has proved: `scope` is what its key is bound to, None when it may say who asks."""
+
+    scope: Scope | None
+
+
+class Callers:
+    """Decides who asks.
+
+    Headers say it with the command line's own `token`, and for everyone while the service listens on loopback and
+    no key was ever added. `members` are the groups of users who name none there.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: ApiKeys | None,
+        settings: Settings,
+        clock: Clock,
+        token: str = "",
+        members: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self._keys = keys
+        self._settings = settings
+        self._clock = clock
+        self._token = token
+        self._members = members or {}
+
+    def identify(self, headers: Headers) -> Identity:
+        """What the request proves; raises `Unauthorized` when that is nothing."""
+        presented = _presented(headers)
+        if presented and self._token and hmac.compare_digest(presented.encode(), self._token.encode()):
+            return Identity(None)
+        key = self._keys.find(presented, now=self._clock.now()) if presented and self._keys else None
+        if key is not None:
+            _check_claims(headers, key.scope)
+            return Identity(key.scope)
+        if presented or not self._is_open():
+            raise Unauthorized(_REFUSED)
+        _check_host(headers)
+        return Identity(None)
+
+    def scope(self, identity: Identity, headers: Headers, body: Mapping[str, Any]) -> Scope:
+        """Who asks, once a request has proved what it could; `body` may name them where headers do not."""
+        if identity.scope is not None:
+            return identity.scope
+        named = _text(body, "tenant_id"), _text(body, "user_id")
+        tenant = _header(headers, TENANT) or named[0] or self._settings.tenant
+        user = _header(headers, USER) or named[1] or self._settings.user
+        if GROUPS in headers:
+            groups = tuple(unquote(name.strip()) for name in headers[GROUPS].split(",") if name.strip())
+        elif (tenant, user) == (self._settings.tenant, self._settings.user):
+            groups = self._settings.groups or self._members.get(user, ())
+        else:
+            groups = self._members.get(user, ()) if tenant == self._settings.tenant else ()
+        return Scope(tenant=tenant, user=user, groups=groups)
+
+    def _is_open(self) -> bool:
+        return is_loopback(self._settings.host) and (self._keys is None or self._keys.empty())
+
+
+class Gate:
+    """Refuses a request before its body is read, and leaves what it has proved in the request's state."""
+
+    def __init__(self, app: ASGIApp, *, callers: Callers) -> None:
+        self._app = app
+        self._callers = callers
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Let the request through, or answer it."""
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                scope.setdefault("state", {})["identity"] = self._callers.identify(Headers(scope=scope))
+            except ContextError as refusal:
+                await problem(refusal, scope)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def own(scope: Scope, *, tenant_id: str | None = None, user_id: str | None = None) -> Scope:
+    """The caller, once it is sure that a request names no other tenant or user."""
+    if tenant_id and tenant_id != scope.tenant:
+        raise NotPermitted(f"you may not act for tenant {tenant_id!r}")
+    if user_id and user_id != scope.user:
+        raise NotPermitted(f"you may not act for user {user_id!r}")
+    return scope
+
+
+def _presented(headers: Headers) -> str:
+    given = headers.getlist("authorization")
+    if not given:
+        return ""
+    scheme, _, rest = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != "bearer" or not rest.strip():
+        raise Unauthorized(_REFUSED)
+    return rest.strip()
+
+
+def _check_claims(headers: Headers, scope: Scope) -> None:
+    """Refuse headers that name anyone but the key's owner: to ignore them would answer another question."""
+    own(scope, tenant_id=_header(headers, TENANT), user_id=_header(headers, USER))
+    claimed = {unquote(name.strip()) for name in headers.get(GROUPS, "").split(",") if name.strip()}
+    if foreign := sorted(claimed - set(scope.groups)):
+        raise NotPermitted(f"you may not act for group {foreign[0]!r}")
+
+
+def _check_host(headers: Headers) -> None:
+    """Without keys, a web page must not reach us under a name of its own that leads to this machine."""
+    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    if not is_loopback(host):
+        raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {host!r}")
+
+
+def _header(headers: Headers, name: str) -> str:
+    given = headers.getlist(name)
+    if len(given) > 1:
+        raise InvalidRequest(f"the header {name} was sent {len(given)} times")
+    return unquote(given[0].strip()) if given else ""
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    found = body.get(name)
+    return found if isinstance(found, str) else ""

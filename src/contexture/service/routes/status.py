@@ -1,0 +1,60 @@
+"""`/health`, `/ready` and `/metrics`: for those who watch over a service."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from contexture.conversation import HealthState
+from contexture.errors import SourceError
+from contexture.service.depends import Engine, answer
+from contexture.service.readiness import Readiness
+
+_UNAVAILABLE = 503
+
+
+def router() -> APIRouter:
+    """The routes that answer anyone."""
+    routes = APIRouter(tags=["status"])
+    routes.get("/health")(health)
+    routes.get("/ready")(ready)
+    routes.get("/metrics")(metrics)
+    return routes
+
+
+async def health(request: Request, engine: Engine) -> Response:
+    """How each component is doing; 503 when the store is down, without which nothing works."""
+    readiness: Readiness = request.app.state.readiness
+    components: dict[str, dict[str, Any]] = {
+        "store": await _store(engine),
+        "embedders": {"state": readiness.embedders, "names": sorted(engine.vectors)},
+        "policy": {"state": HealthState.NORMAL, "kind": type(engine.policy).__name__},
+    }
+    monitor = getattr(engine, "health", None)
+    if monitor is not None:
+        components["memory"] = {"state": monitor.state()}
+    worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
+    status = _UNAVAILABLE if components["store"]["state"] is HealthState.DOWN else 200
+    return answer({"status": worst, "components": components}, status=status)
+
+
+async def ready(request: Request) -> Response:
+    """200 once the warm-up is done, 503 before."""
+    readiness: Readiness = request.app.state.readiness
+    return answer({"ready": readiness.done, "steps": readiness.steps}, status=200 if readiness.done else _UNAVAILABLE)
+
+
+async def metrics(request: Request) -> Response:
+    """Everything measured, in the format of Prometheus."""
+    registries = cast("tuple[CollectorRegistry, ...]", request.app.state.registries)
+    return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _store(engine: Engine) -> dict[str, Any]:
+    try:
+        collections = await engine.index.collections()
+    except SourceError as failure:
+        return {"state": HealthState.DOWN, "reason": str(failure)}
+    return {"state": HealthState.NORMAL, "collections": len(collections)}
