@@ -17,7 +17,7 @@ from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
-from contexture.builders.query.build import QueryContext, candidate_of
+from contexture.builders.query.build import QueryContext, QueryContextBuilder, candidate_of
 from contexture.builders.query.explain import Explanation, explain, model_of, recompose
 from contexture.builders.query.request import QueryRequest
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
@@ -57,7 +57,8 @@ class Contexture:
         self._operator = wiring.operator(settings)
         self.searcher = wiring.search(settings, store, speakers)
         self._preparer = wiring.preparer(speakers, self._redactor)
-        self._builder = wiring.query_builder(settings, self.searcher, self._redactor, clock or wiring.SystemClock())
+        self._clock = clock or wiring.SystemClock()
+        self._builder = self._builder_for(settings.model)
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
 
     @property
@@ -104,14 +105,20 @@ class Contexture:
         return SearchResult(found=tuple(clean), degradations=trace.finish(()).degradations)
 
     async def build(
-        self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+        self,
+        request: QueryRequest | str,
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+        model: str | None = None,
     ) -> QueryContext:
-        """A context for a question; kept on disk for `explain` and `replay`."""
+        """A context for a question, kept on disk for `explain` and `replay`; `model` is whose tokens are counted."""
         if isinstance(request, str):
             request = QueryRequest(
                 query=request, collection=self.settings.collection, max_tokens=self.settings.max_tokens
             )
-        built = await self._builder.build(request, scope=scope or self.scope, now=now)
+        builder = self._builder if model is None else self._builder_for(model)
+        built = await builder.build(request, scope=scope or self.scope, now=now)
         try:
             await asyncio.to_thread(self._builds.save, built.context.build_id, pack_capsule(built.capsule))
         except SourceError as failure:
@@ -130,6 +137,12 @@ class Contexture:
             raise NotFound(f"no build {build_id!r} is kept here")
         return found
 
+    async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
+        """The capsule of a recent build and its ledger, with an entry for every candidate."""
+        capsule = await self.capsule(build_id, scope=scope)
+        _, ledger = await asyncio.to_thread(recompose, capsule, counter_for(model_of(capsule)))
+        return capsule, ledger
+
     async def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate, and the smallest change that would have admitted it."""
         capsule = await self.capsule(build_id, scope=scope)
@@ -138,6 +151,10 @@ class Contexture:
     async def close(self) -> None:
         """Flush and release the store."""
         await self.index.close()
+
+    def _builder_for(self, model: str) -> QueryContextBuilder:
+        settings = self.settings.model_copy(update={"model": model})
+        return wiring.query_builder(settings, self.searcher, self._redactor, self._clock)
 
 
 def replay(data: bytes) -> tuple[Capsule, Ledger]:

@@ -12,7 +12,7 @@ from contexture.engine import Contexture
 from contexture.errors import NotPermitted
 from contexture.ingestion.rows import parse_time
 from contexture.service.callers import Callers, Identity
-from contexture.service.shapes import encoded
+from contexture.service.envelope import encoded
 from contexture.types import Json, Scope
 
 NOW = "X-Contexture-Now"

@@ -21,7 +21,7 @@ from contexture.errors import (
     Unauthorized,
 )
 from contexture.service.correlation import HEADER, correlation_of
-from contexture.service.shapes import encoded, error_object
+from contexture.service.envelope import encoded, error_object
 
 STATUS = {
     "VALIDATION_FAILED": 422,

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
-
-import msgspec
 
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.explain import Explanation
 from contexture.capsule import Capsule
 from contexture.engine import SearchResult
-from contexture.errors import ContextError
 from contexture.ingestion.problems import Problem
 from contexture.ingestion.writer import LoadReport
 from contexture.ledger import Ledger
 from contexture.types import Candidate
-
-UNEXPECTED = "Something went wrong on our side. Please try again, and give the correlation id when you report it."
-
-
-def encoded(answer: object) -> bytes:
-    """One JSON document; equal answers give equal bytes."""
-    return msgspec.json.encode(answer, enc_hook=str)
-
-
-def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
-    """An error as every route and every command answers it; one that nobody foresaw shows only its type."""
-    known = isinstance(error, ContextError | ImportError)
-    return {
-        "error": {
-            "code": error.code if isinstance(error, ContextError) else "INTERNAL",
-            "user_message": str(error) if known else UNEXPECTED,
-            "tech_message": f"{type(error).__name__}: {error}" if known else type(error).__name__,
-            "retryable": error.retryable if isinstance(error, ContextError) else False,
-        },
-        "meta": {"version": version("contexture"), "correlation_id": correlation_id},
-    }
 
 
 def built_object(built: QueryContext) -> dict[str, Any]:

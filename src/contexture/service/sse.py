@@ -8,20 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from contexture.errors import ContextError
 from contexture.service.correlation import correlation_of
-from contexture.service.shapes import encoded, error_object
+from contexture.service.envelope import encoded, error_object
 
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment is sent, so that nobody between us and the client hangs up."""
 
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # proxies that collect answers would hold the stream back
-]
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # proxies that collect answers would hold the stream back
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class ServerEvent:
         return head.encode() + b"data: " + encoded(self.data) + b"\n\n"
 
 
-class EventStream:
+class EventStream(StreamingResponse):
     """An answer that sends events as they come.
 
     An error of ours after the first event becomes an `error` event in our error shape, and ends the stream. When the
@@ -51,6 +51,7 @@ class EventStream:
     def __init__(self, events: AsyncIterator[ServerEvent], *, keep_alive: float = KEEP_ALIVE) -> None:
         self._events = events
         self._keep_alive = keep_alive
+        super().__init__(self._chunks(), headers=_HEADERS, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the events end or the client leaves."""
@@ -66,9 +67,9 @@ class EventStream:
             raise done[1]
 
     async def _send_all(self, scope: Scope, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            async for chunk in self._chunks():
+            async for chunk in self.body_iterator:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except ContextError as failure:
             told = ServerEvent(event="error", data=error_object(failure, correlation_of(scope)))
