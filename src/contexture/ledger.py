@@ -31,6 +31,7 @@ class Reason(StrEnum):
     SECTION_OFF = "section_off"
     EMPTY = "empty"
     REDACTION_FAILED = "redaction_failed"
+    INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

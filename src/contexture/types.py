@@ -294,8 +294,9 @@ class Candidate:
 
     `key` is what makes two candidates the same thing (usually the record id). Offsets in
     `sentences` and `redactions` are relative to `text`; `origins` says where each sentence stands
-    in the stored record. `redactions` is None when the text has not been scanned by the rules in
-    force; `redacted` is True once they are applied.
+    in the stored record, and `weights`, where a source knows, how well each answers the question.
+    `redactions` is None when the text has not been scanned by the rules in force; `redacted` is
+    True once they are applied.
     """
 
     id: str
@@ -312,6 +313,7 @@ class Candidate:
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()
     origins: tuple[tuple[int, int], ...] = ()
+    weights: tuple[float, ...] = ()
     redactions: tuple[Span, ...] | None = None
     title_redactions: tuple[Span, ...] | None = None
     redacted: bool = False

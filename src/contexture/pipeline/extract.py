@@ -30,14 +30,24 @@ class Extract:
     best: tuple[int, int]
 
 
-def extract(text: str, offsets: Sequence[tuple[int, int]], query: str, counter: TokenCounter, limit: int) -> Extract:
+def extract(
+    text: str,
+    offsets: Sequence[tuple[int, int]],
+    query: str,
+    counter: TokenCounter,
+    limit: int,
+    *,
+    weights: Sequence[float] = (),
+) -> Extract:
     """Keep the best sentences of `text` that fit in `limit` tokens together, in original order.
 
     Neighbours stay joined as they were; `ELLIPSIS` stands between others. A sentence that does not
     fit never blocks a shorter one. Without a query, or without a match, the earlier one is better.
+    `weights`, one per sentence, decide before the words of the query do.
     """
     scores = sentence_scores([text[start:end] for start, end in offsets], query)
-    order = sorted(range(len(offsets)), key=lambda at: (-scores[at], at))
+    known = weights or [0.0] * len(offsets)
+    order = sorted(range(len(offsets)), key=lambda at: (-known[at], -scores[at], at))
     chosen = _choose(text, offsets, order, counter, limit)
     while chosen and counter.count(_render(text, _spans(offsets, chosen))) > limit:
         chosen.pop()

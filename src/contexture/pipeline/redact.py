@@ -13,8 +13,6 @@ from contexture.pipeline.operators import Operator
 from contexture.ports import Redactor
 from contexture.types import Candidate, Citation, Span
 
-Ranges = tuple[tuple[int, int], ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Edit:
@@ -108,16 +106,13 @@ class _Cleaner:
             spans = _scan(self._redactor, candidate.text, candidate.lang)
         done = apply(candidate.text, spans, self._operator)
         title = self._title(candidate)
-        sentences, origins = _moved(candidate, done) if done.edits else (candidate.sentences, candidate.origins)
         return replace(
-            candidate,
+            _moved(candidate, done) if done.edits else candidate,
             text=done.text,
             title=title,
             label=self._line(candidate.label, candidate.lang),
             source=self._line(candidate.source, candidate.lang),
             citation=self._citation(candidate, title),
-            sentences=sentences,
-            origins=origins,
             tokens={} if done.edits else candidate.tokens,
             redactions=(),
             title_redactions=(),
@@ -177,9 +172,13 @@ def _touches(item: Span, spans: Sequence[Span], index: int) -> bool:
     return (index > 0 and item.start < spans[index - 1].end) or (index < len(spans) and spans[index].start < item.end)
 
 
-def _moved(candidate: Candidate, done: Redacted) -> tuple[Ranges, Ranges]:
-    """Sentences as ranges of the redacted text, with their origins; one inside a replaced stretch is gone."""
+def _moved(candidate: Candidate, done: Redacted) -> Candidate:
+    """Sentences as ranges of the redacted text, with what is known of each; one inside a replaced stretch is gone."""
     moved = [(done.moved(start), done.moved(end)) for start, end in candidate.sentences]
     kept = [at for at, (start, end) in enumerate(moved) if start < end]
-    origins = tuple(candidate.origins[at] for at in kept) if candidate.origins else ()
-    return tuple(moved[at] for at in kept), origins
+    return replace(
+        candidate,
+        sentences=tuple(moved[at] for at in kept),
+        origins=tuple(candidate.origins[at] for at in kept) if candidate.origins else (),
+        weights=tuple(candidate.weights[at] for at in kept) if candidate.weights else (),
+    )

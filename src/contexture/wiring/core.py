@@ -15,9 +15,10 @@ from contexture.adapters.redaction.noop import NoopRedactor
 from contexture.adapters.rerankers import registry as rerankers
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.build import QueryContextBuilder
-from contexture.builders.query.request import Packer, QueryRecipe
+from contexture.builders.query.request import QueryRecipe
 from contexture.config import Settings, keep_vendors_offline
 from contexture.pipeline.operators import Hashed, Masked, Operator, Placeholders
+from contexture.pipeline.packers import Packer
 from contexture.ports import Clock, Embedder, Index, Redactor
 from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders

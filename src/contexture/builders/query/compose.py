@@ -6,20 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contexture.builders.query.render import Block, blocks, messages
-from contexture.builders.query.request import Packer, QueryRecipe, QueryRequest
+from contexture.builders.query.request import QueryRecipe, QueryRequest
 from contexture.builders.query.variants import items_of, variants_of
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.dedupe import by_key, near_duplicates
 from contexture.pipeline.fit import Fitted, fit
-from contexture.pipeline.greedy import pack_greedy
-from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Item, Pack
+from contexture.pipeline.pack import Item
+from contexture.pipeline.packers import PACKERS
 from contexture.pipeline.rank import above, ranked, top_k
 from contexture.pipeline.validate import validate
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Message, Variant
-
-PACKERS: Mapping[Packer, Pack] = {Packer.OPTIMAL: pack_optimal, Packer.GREEDY: pack_greedy}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

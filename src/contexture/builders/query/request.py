@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from typing import Any
 
 from contexture.errors import InvalidRequest
 from contexture.filters import filter_from_json, filter_to_json
+from contexture.pipeline.packers import Packer
 from contexture.types import Filter
 
 SYSTEM = "Answer from the numbered material and cite it like [1]. Say so when it does not hold the answer."
-
-
-class Packer(StrEnum):
-    """How candidates are chosen for the budget."""
-
-    OPTIMAL = "optimal"
-    GREEDY = "greedy"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
