@@ -16,8 +16,10 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 GROUP: Mapping[str, FieldType] = {"group": FieldType.KEYWORD}
 
+MUCH = 1_000
+"""Records after which merging what was written pays."""
+
 _BATCH_CHARACTERS = 100_000
-_MUCH = 1_000  # records after which merging what was written pays
 
 
 async def load(
@@ -40,14 +42,21 @@ async def load(
     """
     await engine.create(Collection(name=collection, fields=fields))
     writer = Writer(engine, collection, scope or engine.scope, again=again)
+    await fill(writer, paths, acl=acl, progress=progress)
+    if writer.report.added >= MUCH:
+        await engine.index.optimize()
+    return writer.report
+
+
+async def fill(
+    writer: Writer, paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,), progress: Progress | None = None
+) -> None:
+    """Give a writer every record below `paths`, in batches."""
     total = 0 if progress is None else sum(isinstance(item, Sourced) for item in read(paths, acl=acl))
     for batch in batches(writer.distinct(read(paths, acl=acl))):
         await writer.write(batch)
         if progress is not None:
             progress("loading", writer.report.read, total)
-    if writer.report.added >= _MUCH:
-        await engine.index.optimize()
-    return writer.report
 
 
 def batches(found: Iterable[Sourced], *, size: int = 64) -> Iterator[list[Sourced]]:

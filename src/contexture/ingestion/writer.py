@@ -119,10 +119,13 @@ class Writer:
             self.report.duplicates += 1
             return False
         self._seen.add(content)
-        if not set(record.acl) & set(self._scope.principals):
+        self._warn_of_the_unreadable(found)
+        return True
+
+    def _warn_of_the_unreadable(self, found: Sourced) -> None:
+        if not set(found.record.acl) & set(self._scope.principals):
             who = f"user {self._scope.user!r}"
             self.report.warnings.append(found.problem(f"{who} may not read or replace what is loaded", warning=True))
-        return True
 
     async def _changed(self, batch: Sequence[Sourced]) -> list[Sourced]:
         ids = [each.record.id for each in batch]

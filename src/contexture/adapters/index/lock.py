@@ -6,6 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from contexture.adapters.announcement import read_announcement
 from contexture.errors import StoreLocked, StoreUnwritable
 
 
@@ -23,8 +24,10 @@ class StoreLock:
         except BlockingIOError:
             holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
+            served = read_announcement(folder)
+            where = f", which serves it at {served.url}" if served and str(served.pid) == holder else ""
             raise StoreLocked(
-                f"the store in {str(folder)!r} is open in another process (pid {holder}); "
+                f"the store in {str(folder)!r} is open in another process (pid {holder}{where}); "
                 "stop it, or point --home (CONTEXTURE_HOME) at another folder"
             ) from None
         try:
