@@ -1,0 +1,124 @@
+"""SmolLM2 in this process, through llama.cpp."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from contexture.adapters.embedders.weights import verified
+from contexture.adapters.llm import smollm2
+from contexture.errors import ContextError, SourceUnavailable
+from contexture.types import Message
+
+try:
+    _llama: Any = import_module("xllamacpp")
+except ImportError as missing:
+    raise ImportError('the local model needs xllamacpp: pip install "contexture[local]"') from missing
+
+CONTEXT = 8_192
+"""Tokens of prompt and answer together that the model was trained for."""
+
+_SILENT = -1
+_DONE = object()
+
+
+class LocalModel:
+    """SmolLM2 with 135 million parameters, on one thread, offline.
+
+    The weights are checked and loaded with the first question, off the event loop. One answer is made at a time;
+    others wait their turn. A caller that goes away stops its answer. Equal prompts give equal answers.
+    """
+
+    def __init__(self) -> None:
+        self._weights = smollm2.weights()
+        self._turn = asyncio.Lock()
+        self._server: Any = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return "smollm2-135m-instruct"
+
+    async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """The whole answer."""
+        return "".join([piece async for piece in self.stream(messages, max_tokens=max_tokens)])
+
+    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
+        """The answer token by token."""
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[Any] = asyncio.Queue()
+        left = threading.Event()
+
+        def hand_over(piece: object) -> bool:
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            return left.is_set()
+
+        request = {"messages": list(messages), "max_tokens": max_tokens, "temperature": 0.0, "stream": True}
+        await self._turn.acquire()
+        work = loop.run_in_executor(None, self._generate, request, hand_over, left)
+        # Released when the engine is really free, which may be after the caller has gone.
+        work.add_done_callback(lambda _: self._turn.release())
+        try:
+            while (piece := await pieces.get()) is not _DONE:
+                if isinstance(piece, ContextError):
+                    raise piece
+                yield piece
+        finally:
+            left.set()
+
+    def close(self) -> None:
+        """Release the memory the model takes; a later question loads it again."""
+        self._server = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _generate(self, request: dict[str, Any], hand_over: Callable[[object], bool], left: threading.Event) -> None:
+        def show(chunk: dict[str, Any]) -> bool:
+            return hand_over(_piece(chunk))
+
+        try:
+            if not left.is_set():
+                self._loaded().handle_chat_completions(request, show)
+        except ContextError as failure:
+            hand_over(failure)
+        except (RuntimeError, ValueError) as failure:
+            hand_over(SourceUnavailable(f"the local model failed: {failure}"))
+        finally:
+            hand_over(_DONE)
+
+    def _loaded(self) -> Any:
+        if self._server is None:
+            path = verified(self._weights, smollm2.SHA256)
+            self._folder = tempfile.TemporaryDirectory(prefix="contexture-llm-")
+            self._server = _llama.Server(_parameters(path, Path(self._folder.name)))
+        return self._server
+
+
+def _parameters(weights: Path, folder: Path) -> Any:
+    found: Any = _llama.CommonParams()
+    found.model.path = str(weights)
+    found.n_ctx = CONTEXT
+    found.n_parallel = 1
+    found.cpuparams.n_threads = found.cpuparams_batch.n_threads = 1
+    found.verbosity = _SILENT
+    found.offline = True
+    found.ui = False
+    # The engine insists on listening somewhere: a socket only this user can reach, behind a key nobody has.
+    found.hostnames = [str(folder / "socket")]
+    found.api_keys = [secrets.token_hex(32)]
+    found.n_threads_http = 1
+    return found
+
+
+def _piece(chunk: dict[str, Any]) -> str | ContextError:
+    if "error" in chunk:
+        return SourceUnavailable(f"the local model refused: {chunk['error'].get('message', chunk['error'])}")
+    return str(chunk["choices"][0]["delta"].get("content") or "")

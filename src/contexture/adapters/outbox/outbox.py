@@ -1,0 +1,158 @@
+"""Memories on their way to the memory service: written down first, delivered in the background, at least once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from contexture.adapters.outbox import rows
+from contexture.adapters.outbox.delivery import Round, deliver
+from contexture.adapters.outbox.rows import Item, OutboxStatus, Verdict
+from contexture.adapters.sessions.database import Database
+from contexture.conversation import Memory
+from contexture.errors import ContextError, SourceError
+from contexture.ports import Clock, MemoryService
+from contexture.types import Scope
+
+_MOST_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutboxOptions:
+    """How deliveries are repeated.
+
+    An item that the service refuses while it takes others is blamed for it; after `blames` of those it is parked.
+    A service that takes nothing is out: items then wait for it, however long that lasts.
+    """
+
+    batch: int = 32
+    blames: int = 8
+    first_wait: float = 0.5
+    longest_wait: float = 60.0
+
+
+class Outbox:
+    """Takes memories for a `MemoryService` and sees to it that they arrive.
+
+    When `put` returns, the memories survive the end of the process. Each has an idempotency key, so that a second
+    delivery does no harm. `start` delivers in the background until `stop`; `drain` delivers at once.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        memory: MemoryService,
+        *,
+        clock: Clock,
+        options: OutboxOptions | None = None,
+        on_parked: Callable[[Item], None] | None = None,
+    ) -> None:
+        self._database = Database(path, rows.MIGRATIONS)
+        self._memory = memory
+        self._clock = clock
+        self._options = options or OutboxOptions()
+        self._on_parked = on_parked
+        self._jitter = random.Random()  # noqa: S311 - it spreads retries, it hides nothing
+        self._round = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+
+    async def put(self, scope: Scope, *memories: Memory) -> None:
+        """Take the memories, all or none; one whose key is waiting already is not taken twice."""
+        now = self._clock.now().timestamp()
+        new = [rows.new_row(scope, memory, now) for memory in memories]
+        await self._database.write(lambda db: rows.insert(db, new))
+        self._news.set()
+
+    async def status(self) -> OutboxStatus:
+        """How many wait and how many were given up on."""
+        return await self._database.read(rows.status)
+
+    async def parked(self) -> Sequence[Item]:
+        """Every memory that was given up on and why, oldest first; they stay in the file."""
+        return await self._database.read(rows.parked)
+
+    async def retry_parked(self) -> None:
+        """Try every parked memory again as if it were new."""
+        await self._database.write(rows.unpark)
+        self._news.set()
+
+    async def drain(self) -> OutboxStatus:
+        """Try everything that waits, due or not, until nothing waits or nothing more is taken."""
+        await self._database.write(rows.hasten)
+        while await self._deliver(self._clock.now().timestamp()):
+            pass
+        return await self.status()
+
+    def start(self) -> None:
+        """Deliver in the background from now on, beginning with what an earlier process left."""
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work(), name="contexture-outbox")
+
+    async def stop(self) -> None:
+        """End the background work, try what waits once more, and release the file; the rest waits for a restart."""
+        worker, self._worker = self._worker, None
+        try:
+            if worker is not None:
+                worker.cancel()
+                await asyncio.wait([worker])
+            await self.drain()
+        finally:
+            self._database.close()
+
+    async def _work(self) -> None:
+        started = False
+        while True:
+            self._news.clear()
+            try:
+                if not started:  # a restart is a reason to try again
+                    await self._database.write(rows.hasten)
+                    started = True
+                taken = await self._deliver(self._clock.now().timestamp())
+                wait = 0.0 if taken else await self._until_due()
+            except SourceError:  # the file fails, as on a full disk; what is in it stays there
+                wait = self._options.longest_wait
+            if wait != 0.0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), wait)
+
+    async def _until_due(self) -> float | None:
+        due = await self._database.read(rows.next_due)
+        return None if due is None else max(0.001, due - self._clock.now().timestamp())
+
+    async def _deliver(self, before: float) -> int:
+        """Try what is due before this time; returns how many were taken."""
+        async with self._round:
+            items = await self._database.read(lambda db: rows.due(db, before))
+            outcome = await deliver(self._memory, items, self._options.batch)
+            if items:
+                await self._settle(outcome)
+            return len(outcome.taken)
+
+    async def _settle(self, outcome: Round) -> None:
+        verdicts = [self._verdict(item, failure, outcome) for item, failure in outcome.failed]
+        verdicts += [self._put_off(item) for item in outcome.untried]
+        await self._database.write(lambda db: rows.settle(db, [item.seq for item in outcome.taken], verdicts))
+        if self._on_parked is not None:
+            given_up = {verdict.seq: verdict.failure for verdict in verdicts if verdict.parked}
+            for item, _ in outcome.failed:
+                if item.seq in given_up:
+                    self._on_parked(replace(item, failure=given_up[item.seq]))
+
+    def _verdict(self, item: Item, failure: ContextError, outcome: Round) -> Verdict:
+        blames = item.blames + outcome.blames(failure)
+        reason = f"{type(failure).__name__}: {failure}"
+        due = self._later(item.tries)
+        return Verdict(item.tries + 1, blames, due, blames >= self._options.blames, reason, item.seq)
+
+    def _put_off(self, item: Item) -> Verdict:
+        """Untried: sooner than those that were tried, so that a few bad items never keep others waiting."""
+        return Verdict(item.tries, item.blames, self._later(0), False, item.failure, item.seq)
+
+    def _later(self, tries: int) -> float:
+        wait = self._options.first_wait * 2 ** min(tries, _MOST_DOUBLINGS)
+        return self._clock.now().timestamp() + min(wait, self._options.longest_wait) * self._jitter.uniform(0.5, 1.0)

@@ -1,0 +1,113 @@
+"""A small SQLite file of one process: private to its owner, durable at every commit, safe between threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from contexture.adapters.index.truth import store_errors
+from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
+
+T = TypeVar("T")
+
+
+class Database:
+    """Runs one transaction at a time, off the event loop; each is committed whole or not at all.
+
+    The file is made with mode 0600. `migrations` is a list that only ever grows; a file written by a newer version of
+    the package is refused.
+    """
+
+    def __init__(self, path: Path, migrations: tuple[str, ...]) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._closed = False
+        _make_private(path)
+        with store_errors(path):
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                _migrate(self._connection, path, migrations)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, once what it wrote is on the disk.
+
+        A caller that goes away while it waits does not undo the write.
+        """
+        return await asyncio.shield(asyncio.to_thread(self._transaction, work, "IMMEDIATE"))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, over one state of the file."""
+        return await asyncio.to_thread(self._transaction, work, "DEFERRED")
+
+    def close(self) -> None:
+        """Release the file, after the transaction that is running."""
+        with self._lock:
+            self._closed = True
+            self._connection.close()
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T], kind: str) -> T:
+        with self._lock, store_errors(self._path):
+            if self._closed:
+                raise SourceUnavailable(f"{str(self._path)!r} is closed")
+            self._connection.execute(f"BEGIN {kind}")
+            try:
+                result = work(self._connection)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # a full disk makes SQLite roll back by itself
+                    self._connection.execute("ROLLBACK")
+                raise
+            return result
+
+
+def packed(value: object, what: str) -> str:
+    """The value as JSON; `what` is named when it cannot be written as such."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as failure:
+        raise InvalidRequest(f"{what} cannot be stored: {failure}") from failure
+
+
+def unpacked(text: str) -> Any:
+    """The value that was packed."""
+    try:
+        return json.loads(text)
+    except ValueError as failure:
+        raise SourceUnavailable(f"a stored value is damaged: {failure}") from failure
+
+
+def storable(what: str, text: str) -> str:
+    """The same text, once it is sure that SQLite can hold it."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRequest(f"{what} {text!r} holds a lone surrogate, which cannot be stored")
+    return text
+
+
+def _make_private(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as failure:
+        raise StoreUnwritable(f"cannot write {str(path)!r}: {failure.strerror}") from failure
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, migrations: tuple[str, ...]) -> None:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(migrations):
+        raise SourceUnavailable(
+            f"{str(path)!r} has schema {version} but this version of contexture knows {len(migrations)}; "
+            "upgrade contexture"
+        )
+    for number, script in enumerate(migrations[version:], start=version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
