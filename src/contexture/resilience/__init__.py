@@ -1,0 +1,1 @@
+"""What keeps a build going when a service does not: health, breaker, retries, deadlines."""
