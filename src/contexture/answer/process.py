@@ -1,0 +1,239 @@
+"""A message from arrival to answer: permitted, analysed, given its context, answered, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import uuid4
+
+from contexture.answer import route
+from contexture.answer.analyse import analyse, session_language, system_prompt
+from contexture.answer.exchange import ChatRequest, ChatResult, Delta, Started, Status, Step
+from contexture.answer.history import reach, to_messages, window
+from contexture.answer.ordering import Ordering
+from contexture.answer.record import LANGUAGE, OpenTurn, Outcome, Reply, citations_of, events_of, memories_of
+from contexture.builders.turn.build import TurnContext
+from contexture.builders.turn.request import Turn
+from contexture.builders.turn.summary import SummarySink
+from contexture.conversation import Event
+from contexture.errors import ContextError, NotPermitted, SourceError
+from contexture.ledger import Degradation, Trace
+from contexture.pipeline.mask import Mask, StreamMask
+from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
+from contexture.retrieval.prepare import mended
+from contexture.types import Scope
+
+ACTION = "message.process"
+
+
+class BuildTurn(Protocol):
+    """Builds the context of a turn, as `TurnContextBuilder.build_for_turn` does."""
+
+    async def __call__(
+        self,
+        turn: Turn | Mapping[str, Any],
+        /,
+        *,
+        max_prompt_tokens: int | None = None,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> TurnContext:
+        """The context."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatRecipe:
+    """How messages are answered when a request does not say otherwise.
+
+    `quoting` names the model whose answers only repeat what is stored, so that they are not remembered again.
+    """
+
+    system: str = "You are a helpful assistant."
+    history_events: int = 20
+    max_tokens: int = 512
+    namespace: str = "wm"
+    universe: str = ""
+    quoting: str = "extractive"
+
+
+async def _settled() -> None:
+    """Nothing is under way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessMessage:
+    """Processes the messages of sessions.
+
+    Messages of one session are processed one after the other, sessions beside each other. A message that the policy
+    denies leaves no trace. The message and its answer are appended together; a model that fails, or a caller that
+    goes away, leaves the message and what was shown of the answer. Known secrets are masked in all of it. `settle`
+    waits until what the build wants remembered is in the hands of `memories`; a result is given only then.
+    """
+
+    policy: Policy
+    sessions: SessionStore
+    build: BuildTurn
+    route: route.Route
+    memories: SummarySink
+    secrets: Secrets
+    counter: TokenCounter
+    clock: Clock
+    settle: Callable[[], Awaitable[None]] = _settled
+    recipe: ChatRecipe = field(default_factory=ChatRecipe)
+    ordering: Ordering = field(default_factory=Ordering)
+
+    async def run(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> ChatResult:
+        """The whole answer; a model that fails at any point is passed over for the next."""
+        models = self.route.starting_with(request.model)
+        async with self._opened(request, scope, now) as turn:
+            trace, reply = Trace(), Reply()
+            async with self._recorded(turn, reply, trace):
+                piece = await route.complete(models, turn.context.messages, self._longest(request), trace)
+                reply.model = piece.model
+                reply.pieces.append(Mask(self.secrets.known()).mask(piece.text))
+            return await self._closed(turn, reply, trace)
+
+    async def stream(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> AsyncIterator[Step]:
+        """`Started`, then the answer in pieces as they come, then the result.
+
+        Close it (`contextlib.aclosing`) to stop the answer: what was shown of it is kept as aborted.
+        """
+        models = self.route.starting_with(request.model)
+        async with self._opened(request, scope, now) as turn:
+            trace, reply = Trace(), Reply()
+            async with self._recorded(turn, reply, trace):
+                context = turn.context
+                yield Started(
+                    session_id=turn.session_id, build_id=context.build_id, degradations=context.ledger.degradations
+                )
+                async with aclosing(self._pieces(models, turn, reply, trace)) as pieces:
+                    async for shown in pieces:
+                        yield Delta(shown)
+            yield await self._closed(turn, reply, trace)
+
+    # --- before ---
+
+    @asynccontextmanager
+    async def _opened(self, request: ChatRequest, scope: Scope, now: datetime | None) -> AsyncGenerator[OpenTurn]:
+        """The message with its context; its session waits until the block is left."""
+        session_id = request.session_id or uuid4().hex
+        await self._permit(request, scope, session_id)
+        async with self.ordering.of((scope.tenant, scope.user, session_id)):
+            yield await self._with_context(request, scope, session_id, now or self.clock.now())
+
+    async def _permit(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
+        resource = {"session_id": session_id, "persona_id": request.persona_id, "length": len(request.message)}
+        decision = await self.policy.decide(scope, ACTION, {**resource, "model": request.model})
+        if not decision.allowed:
+            raise NotPermitted(decision.reason or f"the policy does not allow {ACTION!r}")
+
+    async def _with_context(self, request: ChatRequest, scope: Scope, session_id: str, now: datetime) -> OpenTurn:
+        text = Mask(self.secrets.known()).mask(mended(request.message))
+        analysis = analyse(text)
+        most = self.recipe.history_events
+        events = window(await self.sessions.list_events(scope, session_id, limit=max(1, reach(most))), most)
+        lang = session_language(_language(events), analysis)
+        base = self.recipe.system if request.system_prompt is None else request.system_prompt
+        turn = Turn(
+            user_message=text,
+            system_prompt=system_prompt(base, lang),
+            history=tuple(to_messages(events)),
+            session_id=session_id,
+            persona_id=request.persona_id,
+        )
+        built = await self.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
+        return OpenTurn(
+            id=uuid4().hex,
+            scope=scope,
+            request=request,
+            session_id=session_id,
+            text=text,
+            analysis=analysis,
+            lang=lang,
+            now=now,
+            context=built,
+        )
+
+    # --- the answer ---
+
+    async def _pieces(
+        self, models: Sequence[ChatModel], turn: OpenTurn, reply: Reply, trace: Trace
+    ) -> AsyncGenerator[str]:
+        mask = StreamMask(self.secrets.known())
+        answer = route.stream(models, turn.context.messages, self._longest(turn.request), trace)
+        async with aclosing(answer) as pieces:
+            async for piece in pieces:
+                reply.model = piece.model
+                if shown := mask.feed(piece.text):
+                    reply.pieces.append(shown)
+                    yield shown
+        if rest := mask.flush():
+            reply.pieces.append(rest)
+            yield rest
+
+    def _longest(self, request: ChatRequest) -> int:
+        return request.max_tokens or self.recipe.max_tokens
+
+    # --- after ---
+
+    @asynccontextmanager
+    async def _recorded(self, turn: OpenTurn, reply: Reply, trace: Trace) -> AsyncGenerator[None]:
+        """Keep the message and what was shown, should the answer not come to its end."""
+        try:
+            yield
+        except ContextError as failure:
+            await self._append(turn, reply, self._outcome(turn, reply, trace, Status.FAILED, failure))
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            # Whoever went away does not cut the keeping short.
+            await asyncio.shield(self._append(turn, reply, self._outcome(turn, reply, trace, Status.ABORTED)))
+            raise
+
+    async def _closed(self, turn: OpenTurn, reply: Reply, trace: Trace) -> ChatResult:
+        """Append the events, hand the memories on, and say what was done."""
+        outcome = self._outcome(turn, reply, trace, Status.COMPLETE)
+        events = await self._append(turn, reply, outcome)
+        # What only quotes is stored already, so the message alone is new.
+        new = "" if reply.model == self.recipe.quoting else reply.text
+        try:
+            await self.memories.put(turn.scope, *memories_of(turn, new, self.recipe.namespace, self.recipe.universe))
+            await self.settle()
+        except SourceError as failure:  # the answer is given and its events are kept
+            trace.degraded("memory", failure)
+        return ChatResult(
+            session_id=turn.session_id,
+            reply=reply.text,
+            model=reply.model,
+            build_id=turn.context.build_id,
+            citations=citations_of(turn.context, reply.text),
+            degradations=self._losses(turn, trace),
+            events=events,
+            usage=outcome.usage,
+        )
+
+    async def _append(self, turn: OpenTurn, reply: Reply, outcome: Outcome) -> tuple[Event, ...]:
+        events = events_of(turn, reply, outcome)
+        last = await self.sessions.append(turn.scope, turn.session_id, events)
+        first = last - len(events) + 1
+        return tuple(replace(event, position=first + at) for at, event in enumerate(events))
+
+    def _outcome(
+        self, turn: OpenTurn, reply: Reply, trace: Trace, status: Status, failure: ContextError | None = None
+    ) -> Outcome:
+        spent = {"prompt_tokens": turn.context.tokens, "completion_tokens": self.counter.count(reply.text)}
+        usage = {**spent, "total_tokens": sum(spent.values())}
+        return Outcome(status=status, usage=usage, degradations=self._losses(turn, trace), failure=failure)
+
+    def _losses(self, turn: OpenTurn, trace: Trace) -> tuple[Degradation, ...]:
+        return (*turn.context.ledger.degradations, *trace.finish(()).degradations)
+
+
+def _language(events: Sequence[Event]) -> str:
+    """The language that a session has handed on so far."""
+    said = (event.metadata.get(LANGUAGE) for event in reversed(events))
+    return next((lang for lang in said if isinstance(lang, str)), "")

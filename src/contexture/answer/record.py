@@ -1,0 +1,128 @@
+"""What is kept of a processed message: the events of its session and the memories it leaves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from contexture.answer.analyse import Analysis
+from contexture.answer.exchange import ChatRequest, MemoryCitation, Status
+from contexture.builders.turn.build import TurnContext
+from contexture.conversation import Event, Memory, MemoryKind
+from contexture.errors import ContextError
+from contexture.ledger import Degradation
+from contexture.types import Scope
+
+LANGUAGE = "session_lang"
+"""The key of an event's metadata under which a session hands its language on."""
+
+TYPE = "message"
+SOURCE = "conversation"
+_MARK = re.compile(r"\[(\d{1,6})\]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenTurn:
+    """A message whose context is built and which waits for its answer; `text` has its known secrets masked."""
+
+    id: str
+    scope: Scope
+    request: ChatRequest
+    session_id: str
+    text: str
+    analysis: Analysis
+    lang: str
+    now: datetime
+    context: TurnContext
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a model has said so far, as it was shown."""
+
+    pieces: list[str] = field(default_factory=list[str])
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.pieces)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How an answer ended, what it cost, and what was lost on the way."""
+
+    status: Status
+    usage: Mapping[str, int]
+    degradations: tuple[Degradation, ...]
+    failure: ContextError | None = None
+
+
+def events_of(turn: OpenTurn, reply: Reply, outcome: Outcome) -> tuple[Event, Event]:
+    """The user's message and what became of it, in this order."""
+    build = {"build_id": turn.context.build_id}
+    asked: dict[str, Any] = {**build, "analysis": _plain(turn.analysis), LANGUAGE: turn.lang}
+    told: dict[str, Any] = {
+        **build,
+        "status": outcome.status.value,
+        "model": reply.model,
+        "usage": dict(outcome.usage),
+        "degradations": [asdict(lost) for lost in outcome.degradations],
+    }
+    if outcome.failure is not None:
+        told["error"] = {"code": outcome.failure.code, "message": str(outcome.failure)}
+    return (
+        _event(turn, "user", turn.text, asked),
+        _event(turn, "assistant", reply.text, told),
+    )
+
+
+def memories_of(turn: OpenTurn, reply: str, namespace: str, universe: str) -> list[Memory]:
+    """The message and its answer, each known again by its key, with the memories that stood in the prompt."""
+    said = [(role, text) for role, text in (("user", turn.text), ("assistant", reply)) if text.strip()]
+    return [
+        Memory(
+            text=text,
+            kind=MemoryKind.EPISODIC,
+            type=TYPE,
+            namespace=namespace,
+            universe=universe,
+            session_id=turn.session_id,
+            persona_id=turn.request.persona_id,
+            tags=(role,),
+            time=turn.now,
+            idempotency_key=f"{turn.id}-{role}",
+            injected=injected(turn.context),
+            metadata={"role": role, "source": SOURCE, "timestamp": turn.now.isoformat()},
+        )
+        for role, text in said
+    ]
+
+
+def injected(context: TurnContext) -> tuple[str, ...]:
+    """The ids of the memories that stand in a prompt."""
+    return tuple(snippet.id for snippet in context.snippets)
+
+
+def citations_of(context: TurnContext, reply: str) -> tuple[MemoryCitation, ...]:
+    """The blocks of memory in a prompt, in their order."""
+    named = {int(number) for number in _MARK.findall(reply)}
+    return tuple(
+        MemoryCitation(
+            number=number, memory_id=snippet.id, label=snippet.label, score=snippet.score, cited=number in named
+        )
+        for number, snippet in enumerate(context.snippets, start=1)
+    )
+
+
+def _event(turn: OpenTurn, role: str, content: str, metadata: dict[str, Any]) -> Event:
+    message = {"role": role, "content": content}
+    return Event(id=f"{turn.id}-{role}", message=message, time=turn.now, metadata=metadata)
+
+
+def _plain(analysis: Analysis) -> dict[str, Any]:
+    return {"lang": analysis.lang, "intent": analysis.intent.value, "keywords": list(analysis.keywords)}
