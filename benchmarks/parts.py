@@ -19,19 +19,20 @@ from benchmarks.timing import Numbers, each
 
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.engine import Engine
+from contexture.adapters.index.scanner import Look
 from contexture.adapters.index.truth import Truth
 from contexture.builders.query.request import QueryRequest
 from contexture.ledger import Trace
 
 PARTS: dict[str, tuple[tuple[type, str], ...]] = {
-    "dense": ((Engine, "dense"), (Engine, "similarities")),
+    "dense": ((Look, "dense"), (Look, "similarities")),
     "lexical": ((Engine, "lexical"),),
-    "sqlite": ((Truth, "rows"), (Truth, "frequencies")),
+    "sqlite": ((Truth, "rows"), (Truth, "places"), (Truth, "frequencies")),
 }
 
 
 async def shares(index: EmbeddedIndex, models: Models, asked: Sequence[str]) -> Numbers:
-    """Share of an exact search spent in the engine's two channels, in SQLite, and in Python for the rest."""
+    """Share of an exact search spent comparing vectors, in the engine, in SQLite, and in Python for the rest."""
     search = searcher(index, models.encoders())
     spent: dict[str, float] = defaultdict(float)
     with ExitStack() as watches:

@@ -24,7 +24,7 @@ from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.types import Collection, Prepared, Scope, Span
-from contexture.wiring import COUNTED, SystemClock
+from contexture.wiring.core import COUNTED, SystemClock
 
 NAME = "documents"
 MODEL = "gpt-4o"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index import embedded
+from contexture.adapters.index import part, shelf
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.engine import Engine, engine_errors
+from contexture.adapters.index.shelf import Shelf
 from contexture.errors import SourceUnavailable
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.testing.workbench import opened
@@ -64,7 +65,7 @@ async def test_an_engine_that_lost_passages_heals(new_folder: Callable[[], Path]
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
         await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
-        index._engines[NAME].apply((), [1])
+        index._shelf.part(NAME).engine.apply((), [1])
 
     async with opened(folder) as index:
         assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
@@ -80,7 +81,7 @@ async def test_an_engine_that_fails_is_built_anew(
         def broken(*_: object) -> None:
             raise SourceUnavailable("the search engine failed to update")
 
-        monkeypatch.setattr(index._engines[NAME], "apply", broken)
+        monkeypatch.setattr(index._shelf.part(NAME).engine, "apply", broken)
         await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
 
         assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
@@ -102,7 +103,7 @@ async def test_an_interrupted_rebuild_starts_again(
         raise Interrupted
 
     with monkeypatch.context() as patched:
-        patched.setattr(EmbeddedIndex, "_replay", cut_short)
+        patched.setattr(Shelf, "_replay", cut_short)
         with pytest.raises(Interrupted):
             await asyncio.to_thread(EmbeddedIndex, folder, OPTIONS)
 
@@ -135,7 +136,7 @@ async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], 
 
 async def test_writes_are_flushed_now_and_then(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """After many changes the engine is made durable, and removals it knows are forgotten."""
-    monkeypatch.setattr(embedded, "_FLUSH", 2)
+    monkeypatch.setattr(shelf, "_FLUSH", 2)
     async with opened(new_folder()) as index:
         await index.upsert(LOCAL, NAME, [prepared(own(name)) for name in "abc"])
         await index.delete(LOCAL, NAME, ["a", "b"])
@@ -174,3 +175,31 @@ def test_a_panic_of_the_engine_is_ours_and_a_signal_is_not() -> None:
         raise PanicException
     with pytest.raises(KeyboardInterrupt), engine_errors("search"):
         raise KeyboardInterrupt
+
+
+async def test_what_was_removed_is_swept_out_of_memory(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once more passages are gone than left, memory holds only those left, and answers do not change."""
+    monkeypatch.setattr(part, "_SPARED", 2)
+    async with opened(new_folder()) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(10)])
+        await index.delete(LOCAL, NAME, [f"r{number}" for number in range(8)])
+        scanner = index._shelf.part(NAME).scanner
+
+        assert scanner is not None
+        assert (2, 0) == (len(scanner.pids), scanner.removed)
+        assert ["r8", "r9"] == ids(await index.search(LOCAL, query(vector=EAST, where=Equals("kind", "document"))))
+
+
+async def test_a_graph_is_left_when_exact_search_is_asked_for(new_folder: Callable[[], Path]) -> None:
+    """A store that walked a graph compares every vector again as soon as the limit allows it."""
+    folder = new_folder()
+    async with opened(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0)) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(5)])
+        await index.optimize()
+        assert index._shelf.part(NAME).scanner is None
+        walked = ids(await index.search(LOCAL, query("zebra", vector=EAST)))
+    async with opened(folder) as index:
+        assert index._shelf.part(NAME).scanner is not None
+        assert walked == ids(await index.search(LOCAL, query("zebra", vector=EAST)))

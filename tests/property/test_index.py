@@ -23,7 +23,7 @@ from contexture.adapters.index.codec import (
 )
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
-from contexture.adapters.index.scoring import idf_weights
+from contexture.adapters.index.scoring import idf_weights, impacts
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
 from contexture.text.terms import document_weights, terms
 from contexture.types import Record, Scope, Span
@@ -88,7 +88,10 @@ async def test_the_index_is_a_model_with_bm25(
 
 
 def by_hand(model: dict[str, str], asked: Sequence[str]) -> list[tuple[float, str, int]]:
-    """Every passage that shares a word with the question, best first, ties by id and place."""
+    """Every passage that shares a word with the question, best first, ties by id and place.
+
+    Weights and inverse document frequencies count in 256ths, so that sums are exact.
+    """
     passages = [
         (name, ordinal, document_weights(line))
         for name, text in model.items()
@@ -98,9 +101,9 @@ def by_hand(model: dict[str, str], asked: Sequence[str]) -> list[tuple[float, st
     idf = {}
     for term in wanted:
         holders = sum(term in weights for *_, weights in passages)
-        idf[term] = math.log(1 + (len(passages) - holders + 0.5) / (holders + 0.5))
+        idf[term] = max(round(256 * math.log(1 + (len(passages) - holders + 0.5) / (holders + 0.5))), 1)
     scored = [
-        (-round(math.fsum(idf[term] * weights.get(term, 0.0) for term in wanted), 9), name, ordinal)
+        (-sum(idf[term] * round(256 * weights.get(term, 0.0)) for term in wanted) / 65_536, name, ordinal)
         for name, ordinal, weights in passages
         if wanted & weights.keys()
     ]
@@ -174,23 +177,34 @@ async def test_warming_touches_only_what_there_is(new_folder: Callable[[], Path]
     await index.close()
 
 
-def test_scores_that_only_rounding_separates_are_all_proposed(new_folder: Callable[[], Path]) -> None:
-    """The order in which the engine adds floats must not decide who is looked at exactly."""
+@settings(max_examples=40, suppress_health_check=LAX)
+@given(data=st.data(), size=st.integers(1, 60))
+def test_the_engine_adds_whole_numbers_exactly(data: st.DataObject, size: int, new_folder: Callable[[], Path]) -> None:
+    """However many terms a question has, the engine's score of a passage is the sum of whole products."""
+    rows = st.dictionaries(st.integers(0, size), st.floats(0.01, 2.2), min_size=1)
+    passages = data.draw(st.lists(rows, min_size=1, max_size=4))
+    weights = idf_weights(range(size + 1), dict.fromkeys(range(size + 1), 1), data.draw(st.integers(1, 1 << 40)))
     engine = Engine(new_folder() / "engine", EngineOptions(vectors=VECTORS, threads=1), {})
-    close = [1.0, 1.0 - 1e-6, 1.0 - 2e-6, 0.5]
-    for pid, score in enumerate(close, start=1):
-        engine._shard.update(sparse_point(pid, score))
-    proposed = engine.lexical({7: 1.0}, None, 1)
+    for pid, terms_of in enumerate(passages, start=1):
+        engine._shard.update(sparse_point(pid, terms_of))
+    proposed = engine.lexical(weights.terms, None, 10)
     engine.close()
 
-    assert {1, 2, 3} == set(proposed)
+    assert proposed == {
+        pid: sum(
+            weights.terms[term] * max(round(256 * float(np.float32(value))), 1) for term, value in terms_of.items()
+        )
+        for pid, terms_of in enumerate(passages, start=1)
+    }
 
 
-def sparse_point(pid: int, weight: float) -> object:
-    """A passage with one term."""
+def sparse_point(pid: int, weights: dict[int, float]) -> object:
+    """A passage with these terms."""
     import qdrant_edge as qe
 
-    vector = qe.SparseVector(indices=[7], values=[weight])
+    vector = qe.SparseVector(
+        indices=list(weights), values=impacts(np.array(list(weights.values()), np.float32)).tolist()
+    )
     return qe.UpdateOperation.upsert_points([qe.Point(pid, {"lexical": vector}, {})])
 
 
@@ -231,7 +245,7 @@ def test_bytes_keep_what_they_were_given(spans: list[Span], text: str) -> None:
 
 def test_a_term_nobody_may_see_has_no_weight() -> None:
     """IDF is over the permitted passages; a term in none of them does not count, one in all of them counts little."""
-    weights = idf_weights([1, 2, 3], {1: 1, 2: 10}, 10)
+    weights = idf_weights([1, 2, 3], {1: 1, 2: 10}, 10).terms
 
     assert {1, 2} == set(weights)
     assert weights[1] > weights[2] > 0

@@ -23,6 +23,11 @@ _SCRIPTS = (
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _WORD = re.compile(r"[a-z\u00df-\u024f]+")
 _UKRAINIAN = re.compile(r"[іїєґ]", re.IGNORECASE)
+_LATIN_LANGUAGES = tuple(lang for lang in STOPWORDS if lang not in ("ru", "uk"))
+_SPOKEN = {
+    word: tuple(lang for lang in _LATIN_LANGUAGES if word in STOPWORDS[lang])
+    for word in frozenset[str]().union(*(STOPWORDS[lang] for lang in _LATIN_LANGUAGES))
+}
 _KANA_WEIGHT = 3  # Japanese mixes kana with Han; Chinese has no kana at all
 
 
@@ -33,6 +38,8 @@ def detect(text: str) -> str:
     language outnumber the English ones, so short English labels stay English.
     """
     sample = text[:_SAMPLE]
+    if sample.isascii():
+        return _latin_language(sample) if _LATIN.search(sample) else UNKNOWN
     latin = len(_LATIN.findall(sample))
     counts = {lang: len(pattern.findall(sample)) for lang, pattern in _SCRIPTS}
     counts["ja"] *= _KANA_WEIGHT
@@ -45,7 +52,9 @@ def detect(text: str) -> str:
 
 
 def _latin_language(sample: str) -> str:
-    words = Counter(_WORD.findall(sample.lower()))
-    scores = {lang: sum(words[word] for word in stop) for lang, stop in STOPWORDS.items() if lang not in ("ru", "uk")}
-    best = max(scores, key=lambda lang: (scores[lang], lang == "en"))
+    scores: Counter[str] = Counter()
+    for word, times in Counter(_WORD.findall(sample.lower())).items():
+        for lang in _SPOKEN.get(word, ()):
+            scores[lang] += times
+    best = max(_LATIN_LANGUAGES, key=lambda lang: (scores[lang], lang == "en"))
     return best if scores[best] > scores["en"] else "en"

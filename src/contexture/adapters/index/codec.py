@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from contexture.types import Passage, Prepared, Record, Span, Vector
 
@@ -125,10 +126,14 @@ def unpack_facts(data: bytes) -> Facts:
     return _facts(data)
 
 
-def term_weights(facts: Facts) -> dict[int, float]:
-    """BM25 weights by term id."""
-    terms = np.frombuffer(facts.terms, np.uint32).tolist()
-    return dict(zip(terms, np.frombuffer(facts.weights, np.float32).tolist(), strict=True))
+def term_arrays(facts: Facts) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
+    """Term ids and their BM25 weights."""
+    return np.frombuffer(facts.terms, np.uint32), np.frombuffer(facts.weights, np.float32)
+
+
+def packed_vectors(data: bytes) -> dict[str, bytes]:
+    """What `pack_vectors` packed, each vector still as bytes in half precision."""
+    return _vectors(data)
 
 
 def unpack_vectors(data: bytes) -> dict[str, Vector]:

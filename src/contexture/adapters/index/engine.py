@@ -13,6 +13,7 @@ import qdrant_edge as qe
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.filters import compile_filter, key_of, payload_of
+from contexture.adapters.index.scoring import impacts
 from contexture.adapters.index.truth import Row
 from contexture.errors import SourceUnavailable
 from contexture.types import FieldType, Filter, Vector
@@ -21,7 +22,6 @@ LEXICAL = "lexical"
 
 _ACCESS = "access"
 _FEW = 16
-_CLOSE = 1e-4  # far above what rounding can do to the sum of a few hundred terms
 _SCHEMA = {
     FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
     FieldType.NUMBER: qe.PayloadSchemaType.Float,
@@ -32,7 +32,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineOptions:
-    """How a shard is laid out. `hnsw` off means every vector is compared: exact, and fast to build."""
+    """How a shard is laid out. With `hnsw` it holds vectors and a graph over them, without it words alone."""
 
     vectors: Mapping[str, int]
     threads: int = 2
@@ -48,11 +48,7 @@ class Access:
 
 
 class Engine:
-    """One shard on disk for one collection.
-
-    Vectors are kept as Turbo8, a quantisation that looks at no other vector, so that a passage's
-    place in the proposal never depends on what else is stored.
-    """
+    """One shard on disk for one collection; term weights are whole numbers, so that sums of them are exact."""
 
     def __init__(self, folder: Path, options: EngineOptions, fields: Mapping[str, FieldType]) -> None:
         self._folder = folder
@@ -70,10 +66,10 @@ class Engine:
             if added:
                 self._shard.update(qe.UpdateOperation.upsert_points([self._point(row) for row in added]))
 
-    def lexical(self, weights: Mapping[int, float], where: qe.Filter | None, k: int) -> dict[int, float]:
+    def lexical(self, weights: Mapping[int, int], where: qe.Filter | None, k: int) -> dict[int, float]:
         """The best `k` passages by BM25, with every passage that ties with the last."""
         terms = sorted(weights)
-        query = qe.SparseVector(indices=terms, values=[weights[term] for term in terms])
+        query = qe.SparseVector(indices=terms, values=[float(weights[term]) for term in terms])
         return self._best(qe.Query.Nearest(query, using=LEXICAL), where, k)
 
     def dense(self, name: str, vector: Vector, where: qe.Filter | None, k: int) -> dict[int, float]:
@@ -94,13 +90,8 @@ class Engine:
             self._shard.update(qe.UpdateOperation.create_field_index(key_of(name), _SCHEMA[fields[name]]))
         self._fields = fields
 
-    def optimize(self, *, hnsw: bool) -> None:
-        """Merge segments; build or drop the graph when the mode changed."""
-        if hnsw != self._options.hnsw:
-            self._options = EngineOptions(vectors=self._options.vectors, threads=self._options.threads, hnsw=hnsw)
-            self._shard.flush()
-            self._shard.close()
-            self._shard = qe.EdgeShard.load(str(self._folder), self._config())
+    def optimize(self) -> None:
+        """Merge segments, and build the graph where there is one."""
         self._shard.optimize()
 
     def flush(self) -> None:
@@ -125,14 +116,13 @@ class Engine:
             return self._shard.count(qe.CountRequest(exact=True))
 
     def _best(self, query: qe.Query, where: qe.Filter | None, k: int) -> dict[int, float]:
-        params = qe.SearchParams(exact=not self._options.hnsw)
+        params = qe.SearchParams(exact=False)
         limit = k + 1
         while True:
             with engine_errors("search"):
                 found = self._shard.query(qe.QueryRequest(limit=limit, query=query, filter=where, params=params))
-            # Ties at the edge would be cut by storage order, and sums of floats by the order in which the
-            # engine adds them: hidden records influence both. What is that close is left to exact scores.
-            floor = _just_below(found[k - 1].score) if len(found) >= k else -math.inf
+            # Ties at the edge would be cut by storage order, which hidden records influence.
+            floor = found[k - 1].score if len(found) >= k else -math.inf
             if len(found) < limit or found[-1].score < floor:
                 break
             limit *= 4
@@ -143,11 +133,11 @@ class Engine:
         vectors: dict[str, list[float] | qe.SparseVector] = {
             name: vector.tolist()
             for name, vector in codec.unpack_vectors(row.vectors).items()
-            if name in self._options.vectors
+            if name in self._options.vectors and self._options.hnsw
         }
-        weights = codec.term_weights(row.facts)
-        if weights:
-            vectors[LEXICAL] = qe.SparseVector(indices=list(weights), values=list(weights.values()))
+        terms, weights = codec.term_arrays(row.facts)
+        if len(terms):
+            vectors[LEXICAL] = qe.SparseVector(indices=terms.tolist(), values=impacts(weights).tolist())
         return qe.Point(row.pid, vectors, {_ACCESS: row.access, **payload_of(record, self._fields)})  # pyright: ignore[reportArgumentType]
 
     def _load(self) -> qe.EdgeShard | None:
@@ -172,8 +162,7 @@ class Engine:
         return shard
 
     def _config(self) -> qe.EdgeConfig:
-        edges = 16 if self._options.hnsw else 0
-        graph = qe.HnswIndexConfig(m=edges, ef_construct=128, full_scan_threshold=10_000)
+        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=10_000)
         return qe.EdgeConfig(
             vectors={
                 name: qe.EdgeVectorParams(
@@ -183,6 +172,7 @@ class Engine:
                     hnsw_config=graph,
                 )
                 for name, size in self._options.vectors.items()
+                if self._options.hnsw
             },
             sparse_vectors={LEXICAL: qe.EdgeSparseVectorParams()},
             optimizers=qe.EdgeOptimizersConfig(default_segment_number=self._options.threads),
@@ -200,10 +190,6 @@ def engine_errors(doing: str) -> Generator[None]:
         if type(failure) is not Exception and type(failure).__name__ != "PanicException":
             raise
         raise SourceUnavailable(f"the search engine failed to {doing}: {failure}") from failure
-
-
-def _just_below(score: float) -> float:
-    return score - _CLOSE * abs(score)
 
 
 def engine_filter(access: Access, where: Filter | None) -> qe.Filter | None:

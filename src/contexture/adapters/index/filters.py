@@ -165,7 +165,9 @@ def _equals(name: str, value: Scalar) -> qe.FieldCondition:
 def _range(where: Range) -> qe.FieldCondition:
     return qe.FieldCondition(
         key=key_of(where.field),
-        range=qe.RangeFloat(gte=_bound(where.gte), gt=_bound(where.gt), lte=_bound(where.lte), lt=_bound(where.lt)),
+        range=qe.RangeFloat(
+            gte=bound_of(where.gte), gt=bound_of(where.gt), lte=bound_of(where.lte), lt=bound_of(where.lt)
+        ),
     )
 
 
@@ -173,7 +175,8 @@ def _never() -> qe.Filter:
     return qe.Filter(must=[qe.HasIdCondition(set())])
 
 
-def _bound(value: float | datetime | None) -> float | None:
+def bound_of(value: float | datetime | None) -> float | None:
+    """A bound of a range as a number, or None where it does not bind."""
     return timestamp(value) if isinstance(value, datetime) else _number(value)
 
 
@@ -210,7 +213,7 @@ def _texts(stored: Any) -> list[str]:
 def _within(where: Range, stored: Any) -> bool:
     if not isinstance(stored, float):
         return False
-    gte, gt, lte, lt = (_bound(bound) for bound in (where.gte, where.gt, where.lte, where.lt))
+    gte, gt, lte, lt = (bound_of(bound) for bound in (where.gte, where.gt, where.lte, where.lt))
     return (
         (gte is None or stored >= gte)
         and (gt is None or stored > gt)

@@ -1,44 +1,68 @@
-"""From proposed passages to hits: ranks per channel, the pool, and what each hit carries."""
+"""From what the channels propose to hits: ranks per channel, the pool, and what each hit carries."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.truth import Row
-from contexture.types import Hit, Query
+from contexture.types import Hit
 
 _K = 60
 
+Place = tuple[str, int]
+Places = Callable[[Sequence[int]], Mapping[int, Place]]
 Scores = Mapping[str, Mapping[int, float]]
+Ranks = Mapping[int, Mapping[str, int]]
 
 
-def hits_of(rows: Sequence[Row], columns: Scores, proposed: Scores, query: Query) -> list[Hit]:
-    """The pool, in the order of record ids and ordinals, each passage with its score on every channel.
+def pooled(proposed: Scores, k: int, pool: int | None, places: Places) -> Ranks:
+    """The passages with the highest reciprocal rank over all channels, each with its ranks.
 
-    A channel ranks its best `query.k` proposals. The pool holds those with the highest reciprocal
-    rank over all channels; a passage that made no channel's best is not in it.
+    A channel ranks its best `k` proposals by score. `places` gives record id and ordinal, which break ties; it is
+    asked only about passages that tie.
     """
     ranks: dict[int, dict[str, int]] = {}
-    for channel, best in proposed.items():
-        for pid, rank in _ranks(rows, columns[channel], best, query.k).items():
+    for channel, ranked in _rankings(proposed, places).items():
+        for rank, pid in enumerate(ranked[:k], start=1):
             ranks.setdefault(pid, {})[channel] = rank
-    ranked = [row for row in rows if row.pid in ranks]
-    if query.pool is not None and len(ranked) > query.pool:
-        worth = {pid: math.fsum(1 / (_K + rank) for rank in each.values()) for pid, each in ranks.items()}
-        ranked = sorted(ranked, key=lambda row: (-worth[row.pid], *_place(row)))[: query.pool]
-    return [_hit(row, columns, ranks[row.pid]) for row in sorted(ranked, key=_place)]
+    if pool is None or len(ranks) <= pool:
+        return ranks
+    worth = {pid: math.fsum(1 / (_K + rank) for rank in each.values()) for pid, each in ranks.items()}
+    return {pid: ranks[pid] for pid in _highest(worth, pool, places)}
 
 
-def _ranks(rows: Sequence[Row], scores: Mapping[int, float], best: Mapping[int, float], k: int) -> dict[int, int]:
-    """Ranks 1 to `k` of a channel's proposals, by score, ties by record id and ordinal."""
-    proposals = sorted((-scores[row.pid], *_place(row), row.pid) for row in rows if row.pid in best)
-    return {pid: rank for rank, (*_, pid) in enumerate(proposals[:k], start=1)}
+def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks) -> list[Hit]:
+    """The passages as hits, in the order of record ids and ordinals, each with its score on every channel."""
+    return [_hit(row, columns, ranks[row.pid]) for row in sorted(rows, key=lambda row: (row.record_id, row.ordinal))]
 
 
-def _place(row: Row) -> tuple[str, int]:
-    return row.record_id, row.ordinal
+def _rankings(proposed: Scores, places: Places) -> dict[str, list[int]]:
+    """Each channel's proposals, best first."""
+    shared = {channel: _repeated(best) for channel, best in proposed.items()}
+    tied = sorted({pid for channel, best in proposed.items() for pid in best if best[pid] in shared[channel]})
+    place: Mapping[int, Place] = places(tied) if tied else {}
+    return {
+        channel: sorted(best, key=lambda pid: (-best[pid], place.get(pid, ("", 0))))
+        for channel, best in proposed.items()
+    }
+
+
+def _repeated(best: Mapping[int, float]) -> set[float]:
+    return {score for score, count in Counter(best.values()).items() if count > 1}
+
+
+def _highest(worth: Mapping[int, float], pool: int, places: Places) -> list[int]:
+    """The best `pool`; those that tie at the edge are taken by their places."""
+    edge = sorted(worth.values(), reverse=True)[pool - 1]
+    inside = [pid for pid, value in worth.items() if value > edge]
+    tied = [pid for pid, value in worth.items() if value == edge]
+    if len(inside) + len(tied) > pool:
+        place = places(tied)
+        tied = sorted(tied, key=lambda pid: place[pid])[: pool - len(inside)]
+    return inside + tied
 
 
 def _hit(row: Row, columns: Scores, ranks: Mapping[str, int]) -> Hit:

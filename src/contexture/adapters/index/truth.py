@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +22,14 @@ _T = TypeVar("_T")
 _MAPPED = 1 << 34  # rows of one answer are far apart: reading them by system call costs ten times as much
 _COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
 _CHUNK = 500  # SQLite takes a limited number of parameters in one statement
+
+
+class Stored(NamedTuple):
+    """What comparing vectors needs of a passage."""
+
+    pid: int
+    access: int
+    vectors: bytes
 
 
 class Row(NamedTuple):
@@ -112,12 +121,9 @@ class Truth:
 
     # --- reads ---
 
-    def rows(self, pids: Sequence[int]) -> dict[int, Row]:
-        """Passages by id."""
-        found: dict[int, Row] = {}
-        for some in _chunks(pids):
-            found.update((row.pid, row) for row in self._select(f"p.pid IN ({_marks(some)})", some))
-        return found
+    def rows(self, pids: Sequence[int]) -> list[Row]:
+        """Passages by id; one that is gone is left out."""
+        return [row for some in _chunks(pids) for row in self._select(f"p.pid IN ({_marks(some)})", some)]
 
     def since(self, seq: int, collection: str) -> Iterator[Row]:
         """Every passage of a collection written after `seq`, oldest first."""
@@ -127,6 +133,36 @@ class Truth:
             (seq, collection),
         )
         return map(_row, rows)
+
+    def stored(self, collection: str) -> Iterator[Stored]:
+        """What a scanner needs of every passage of a collection, in the order of their ids."""
+        rows = self._reader().execute(
+            "SELECT p.pid, r.class, v.data FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
+            "WHERE r.collection = ? ORDER BY p.pid",
+            (collection,),
+        )
+        return starmap(Stored, rows)
+
+    def headers(self, collection: str) -> Iterator[tuple[int, Record]]:
+        """The record, without its text, of every passage of a collection, in the order of the passages' ids."""
+        rows = self._reader().execute(
+            "SELECT p.pid, r.id, r.header FROM passages p JOIN records r USING (row) "
+            "WHERE r.collection = ? ORDER BY p.pid",
+            (collection,),
+        )
+        return ((pid, codec.unpack_header(header, id_, "")[0]) for pid, id_, header in rows)
+
+    def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Record id and ordinal of passages, by which ties are broken."""
+        found: dict[int, tuple[str, int]] = {}
+        for some in _chunks(pids):
+            rows = self._reader().execute(
+                "SELECT p.pid, r.id, p.ordinal FROM passages p JOIN records r USING (row) "  # noqa: S608 - fixed
+                f"WHERE p.pid IN ({_marks(some)})",
+                tuple(some),
+            )
+            found.update((pid, (id_, ordinal)) for pid, id_, ordinal in rows)
+        return found
 
     def removed_since(self, seq: int, collection: str) -> list[int]:
         """Every passage of a collection removed after `seq`."""
@@ -291,7 +327,7 @@ class Truth:
         passages: Counter[int] = Counter()
         for row in rows:
             passages[row.access] += 1
-            terms.update((term, row.access) for term in codec.term_weights(row.facts))
+            terms.update((term, row.access) for term in codec.term_arrays(row.facts)[0].tolist())
         db.executemany(
             "INSERT INTO frequencies VALUES (?, ?, ?) "
             "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",

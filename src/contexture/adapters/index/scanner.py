@@ -1,0 +1,179 @@
+"""Exact search: every vector a scope may see is compared, and nothing it may not see has any say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from itertools import islice
+
+import numpy as np
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.codes import Codes, Numbers, View, products, products_at
+from contexture.adapters.index.columns import Columns, Mask
+from contexture.adapters.index.growing import Growing
+from contexture.adapters.index.truth import Stored
+from contexture.types import FieldType, Filter, Record, Vector
+
+NOBODY = 0
+"""The access class of a passage that was removed; no stored class has this number."""
+
+_BATCH = 2_000
+_BLOCK = 64
+_MASKS = 256
+
+
+class Scanner:
+    """Vectors, permissions and, once a filter asks for them, fields of one collection, in memory.
+
+    Passages stand in slots in the order of their ids. Writes come one at a time; searches may run meanwhile and see
+    a write whole or not at all.
+    """
+
+    def __init__(self, vectors: Mapping[str, int], helpers: Executor | None) -> None:
+        self._helpers = helpers
+        self._codes = {name: Codes(size) for name, size in vectors.items()}
+        self._access = Growing(np.int32)
+        self._pids = Growing(np.int64)
+        self._columns: Columns | None = None
+        self._masks: dict[frozenset[int], tuple[int, int, Mask]] = {}
+        self.removed = 0
+
+    def __len__(self) -> int:
+        return len(self._pids.view) - self.removed
+
+    @property
+    def pids(self) -> Numbers:
+        """The passages by slot, those that were removed among them."""
+        return self._pids.view
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether filters can be tested."""
+        return self._columns is not None
+
+    def fill(self, stored: Iterable[Stored]) -> None:
+        """Add passages in the order of their ids."""
+        rows = iter(stored)
+        while batch := list(islice(rows, _BATCH)):
+            self._append(batch)
+
+    def apply(self, added: Sequence[Stored], records: Sequence[Record], removed: Sequence[int]) -> None:
+        """Follow a change that SQLite has committed; `records` are those of the added passages."""
+        if removed:
+            at = self._slots(np.array(removed, np.int64))
+            self._access.view[at] = NOBODY
+            self.removed += len(at)  # after it, so that no mask from before passes for one from now
+        if added:
+            if self._columns is not None:
+                self._columns.append(records)
+            self._append(added)
+
+    def add_columns(self, fields: Mapping[str, FieldType], records: Iterable[Record]) -> None:
+        """Make filters possible: `records` are those of all passages, by slot."""
+        columns = Columns(fields)
+        rows = iter(records)
+        while batch := list(islice(rows, _BATCH)):
+            columns.append(batch)
+        self._columns = columns
+
+    def drop_columns(self) -> None:
+        """Forget the fields, because there are others now."""
+        self._columns = None
+
+    def look(self, allowed: frozenset[int], where: Filter | None) -> Look:
+        """The passages of these access classes that pass the filter, as they are now."""
+        mask = self._mask(allowed)
+        if where is not None and self._columns is not None:
+            mask = mask & self._columns.passing(where, len(mask))
+        views = {name: codes.view for name, codes in self._codes.items()}
+        return Look(self._pids.view[: len(mask)], mask, views, self._helpers)
+
+    def _mask(self, allowed: frozenset[int]) -> Mask:
+        """Which slots these classes may read; kept until something is written, for readers come back."""
+        removed, access = self.removed, self._access.view
+        kept = self._masks.get(allowed)
+        if kept is not None and kept[:2] == (removed, len(access)):
+            return kept[2]
+        table = np.zeros(max(allowed, default=0) + 2, np.bool_)
+        table[list(allowed)] = True
+        # A class beyond the table is one that the scope does not know of.
+        mask = table[np.minimum(access, len(table) - 1)]
+        if len(self._masks) >= _MASKS:
+            self._masks.clear()
+        self._masks[allowed] = (removed, len(access), mask)
+        return mask
+
+    def _append(self, batch: Sequence[Stored]) -> None:
+        first = len(self._pids.view)
+        held: dict[str, tuple[list[int], list[bytes]]] = {name: ([], []) for name in self._codes}
+        for slot, row in enumerate(batch, start=first):
+            for name, half in codec.packed_vectors(row.vectors).items():
+                if name in held:
+                    held[name][0].append(slot)
+                    held[name][1].append(half)
+        for name, (slots, halves) in held.items():
+            if slots:
+                numbers = np.frombuffer(b"".join(halves), np.float16).astype(np.float32)
+                self._codes[name].append(np.array(slots, np.int64), numbers.reshape(len(slots), -1))
+        # The access class makes a slot visible, so it comes last.
+        self._pids.append(np.array([row.pid for row in batch], np.int64))
+        self._access.append(np.array([row.access for row in batch], np.int32))
+
+    def _slots(self, pids: Numbers) -> Numbers:
+        known = self._pids.view
+        at = np.searchsorted(known, pids)
+        inside = at < len(known)
+        at, pids = at[inside], pids[inside]
+        return at[known[at] == pids]
+
+
+class Look:
+    """What one scope may see of a collection at one moment."""
+
+    def __init__(self, pids: Numbers, mask: Mask, views: Mapping[str, View], helpers: Executor | None) -> None:
+        self._pids = pids
+        self._mask = mask
+        self._whole = bool(mask.all())
+        self._views = views
+        self._helpers = helpers
+
+    def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
+        """The best `k` passages by dot product, with every passage that ties with the last."""
+        view = self._seen(self._views[name])
+        scores = products(view, vector, self._helpers)
+        if not self._whole:
+            scores[~self._mask[view.slots]] = -np.inf
+        at = _best(scores, k)
+        pids = self._pids[view.slots[at]]
+        return dict(zip(pids.tolist(), scores[at].tolist(), strict=True))
+
+    def similarities(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
+        """Dot products with these passages; one without such a vector is left out."""
+        wanted = np.array(sorted(pids), np.int64)
+        slots = np.minimum(np.searchsorted(self._pids, wanted), max(len(self._pids) - 1, 0))
+        slots = slots[self._pids[slots] == wanted] if len(self._pids) else slots[:0]
+        known, scores = products_at(self._seen(self._views[name]), vector, slots)
+        return dict(zip(self._pids[known].tolist(), scores.tolist(), strict=True))
+
+    def _seen(self, view: View) -> View:
+        """The view without what was written after this look was taken."""
+        count = int(np.searchsorted(view.slots, len(self._pids)))
+        return View(view.codes[:count], view.scales[:count], view.slots[:count])
+
+
+def _best(scores: Vector, k: int) -> Numbers:
+    """Where the best `k` scores are, and all that equal the last of them; minus infinity is no score."""
+    among = np.flatnonzero(scores >= _bound(scores, k))
+    some = scores[among]
+    last = np.partition(some, len(some) - k)[len(some) - k] if len(some) > k else -np.inf
+    return among[(some >= last) & (some > -np.inf)]
+
+
+def _bound(scores: Vector, k: int) -> float:
+    """A score that at least `k` others reach: the `k`-th best of the best of each block."""
+    blocks = len(scores) // _BLOCK
+    if blocks < k:
+        return -np.inf
+    highest = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    return float(np.partition(highest, blocks - k)[blocks - k])

@@ -1,0 +1,210 @@
+"""The parts of all collections, kept in step with SQLite: opened, healed, followed, flushed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.engine import Engine, EngineOptions
+from contexture.adapters.index.filters import field_types
+from contexture.adapters.index.part import Part
+from contexture.adapters.index.scanner import Scanner
+from contexture.adapters.index.truth import Change, Truth
+from contexture.errors import SourceUnavailable
+from contexture.types import Collection, Record, Vector
+
+_REPLAY = 1_000
+_FLUSH = 20_000
+_FORMAT = "whole impacts"  # what the engine holds besides vectors and fields; another format needs another engine
+_REMOVED = Record(id="", text="", acl=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedOptions:
+    """How the embedded index is laid out.
+
+    Up to `exact_limit` passages a collection is searched exactly, and what a scope may not see
+    cannot move a score; above it, or with `exact_limit=0`, an HNSW graph is used.
+    """
+
+    vectors: Mapping[str, int]
+    threads: int = 2
+    exact_limit: int = 200_000
+
+
+class Shelf:
+    """A part for each collection; whatever a part lost can be read from SQLite again."""
+
+    def __init__(self, folder: Path, truth: Truth, options: EmbeddedOptions) -> None:
+        self._folder = folder
+        self._truth = truth
+        self._options = options
+        self._parts: dict[str, Part] = {}
+        self._unflushed = 0
+        self._helpers: Executor | None = None
+        if options.threads > 1:
+            self._helpers = ThreadPoolExecutor(options.threads - 1, thread_name_prefix="contexture-scan")
+        self.collections = truth.collections()
+
+    def part(self, name: str) -> Part:
+        """The part of a collection."""
+        found = self._parts.get(name)
+        if found is None:
+            raise SourceUnavailable(f"the index of {name!r} is being rebuilt; try again")
+        return found
+
+    def add(self, collection: Collection) -> None:
+        """Take a new collection, or new fields of a known one."""
+        name = collection.name
+        self._truth.save_collection(collection)
+        self.collections[name] = collection
+        part = self._parts.get(name) or self._open(name, 0)
+        part.add_fields(field_types(collection))
+        self._replay(part.engine, name, 0)
+        self._truth.set_meta(f"layout {name}", self._layout(name))
+
+    def follow(self, name: str, done: Change) -> None:
+        """Let a part follow a committed change; one that cannot is built anew from what SQLite holds."""
+        try:
+            part = self.part(name)
+            part.apply(done.added, done.removed)
+        except SourceUnavailable:
+            part = self._rebuild(name)
+        if part.worn:
+            self._parts[name] = Part(part.engine, self._scanner(name))
+        self._unflushed += len(done.added) + len(done.removed)
+        if self._unflushed >= _FLUSH:
+            self.flush()
+
+    def add_columns(self, name: str) -> None:
+        """Let filters be tested on all passages of a collection at once."""
+        part = self.part(name)
+        if part.scanner is not None and not part.scanner.has_columns:
+            part.scanner.add_columns(field_types(self.collections[name]), self._records(part.scanner, name))
+
+    def heal(self) -> None:
+        """Bring every part up to the last committed write; one that lost something is built anew."""
+        flushed = int(self._truth.meta("flushed") or 0)
+        for name in self.collections:
+            if self._truth.meta(f"layout {name}") != self._layout(name):
+                self._discard(name)
+            try:
+                whole = self._open(name, flushed).engine.count() == self._truth.count(name)
+            except SourceUnavailable:
+                whole = False
+            if not whole:
+                self._rebuild(name)
+            self._truth.set_meta(f"layout {name}", self._layout(name))
+        self.flush()
+
+    def flush(self) -> None:
+        """Make everything applied so far durable."""
+        seq = self._truth.seq
+        for part in self._parts.values():
+            part.engine.flush()
+        self._truth.set_meta("flushed", str(seq))
+        self._truth.forget_removed(seq)
+        self._unflushed = 0
+
+    def optimize(self) -> None:
+        """Merge what was written in small pieces; a collection that grew beyond the limit gets its graph."""
+        for name in list(self._parts):
+            if self._wants_graph(name) and not self._has_graph(name):
+                self._truth.set_meta(f"graph {name}", "yes")
+                self._rebuild(name)
+            self._parts[name].engine.optimize()
+        self.flush()
+
+    def warm(self) -> None:
+        """Touch every part once, so that the first real query does not pay for it."""
+        for name, part in self._parts.items():
+            row = next(self._truth.since(0, name), None)
+            if row is None:
+                continue
+            sight = part.unlimited()
+            terms, _ = codec.term_arrays(row.facts)
+            if len(terms):
+                part.engine.lexical(dict.fromkeys(terms.tolist(), 1), None, 1)
+            for vector, numbers in self._known_vectors(row.vectors).items():
+                sight.dense(vector, numbers, 1)
+
+    def release(self) -> None:
+        """Give the files back."""
+        for part in self._parts.values():
+            part.engine.abandon()
+        self._parts.clear()
+        if self._helpers is not None:
+            self._helpers.shutdown(wait=False)
+
+    # --- inside ---
+
+    def _open(self, name: str, flushed: int) -> Part:
+        """Open a collection's part and bring it up to the last committed write."""
+        options = EngineOptions(
+            vectors=self._options.vectors, threads=self._options.threads, hnsw=self._has_graph(name)
+        )
+        engine = Engine(self._folder / "index" / name, options, field_types(self.collections[name]))
+        if engine.fresh:
+            self._truth.set_meta("flushed", "0")  # so that a rebuild that is cut short is not taken for a whole one
+        self._replay(engine, name, 0 if engine.fresh else flushed)
+        part = self._parts[name] = Part(engine, self._scanner(name))
+        return part
+
+    def _scanner(self, name: str) -> Scanner | None:
+        """Every vector of a collection in memory; None where its graph is to be walked."""
+        if self._wants_graph(name) and self._has_graph(name):
+            return None
+        scanner = Scanner(self._options.vectors, self._helpers)
+        scanner.fill(self._truth.stored(name))
+        return scanner
+
+    def _rebuild(self, name: str) -> Part:
+        broken = self._parts.pop(name, None)
+        if broken is not None:
+            broken.engine.abandon()
+        self._discard(name)
+        return self._open(name, 0)
+
+    def _discard(self, name: str) -> None:
+        shutil.rmtree(self._folder / "index" / name, ignore_errors=True)
+
+    def _layout(self, name: str) -> str:
+        """What a part was built for; another layout needs another part."""
+        fields = {field: str(kind) for field, kind in self.collections[name].fields.items()}
+        return json.dumps([_FORMAT, dict(self._options.vectors), fields], sort_keys=True)
+
+    def _wants_graph(self, name: str) -> bool:
+        return self._truth.count(name) > self._options.exact_limit
+
+    def _has_graph(self, name: str) -> bool:
+        """Whether the engine of a collection holds vectors; only `optimize` gives it some."""
+        return self._truth.meta(f"graph {name}") == "yes"
+
+    def _replay(self, engine: Engine, name: str, seq: int) -> None:
+        removed = self._truth.removed_since(seq, name)
+        for at in range(0, len(removed), _REPLAY):
+            engine.apply((), removed[at : at + _REPLAY])
+        rows = self._truth.since(seq, name)
+        while batch := list(islice(rows, _REPLAY)):
+            engine.apply(batch, ())
+
+    def _records(self, scanner: Scanner, name: str) -> Iterator[Record]:
+        """The record of every slot; one that was removed has no field."""
+        known = self._truth.headers(name)
+        pid, record = next(known, (None, _REMOVED))
+        for slot in scanner.pids.tolist():
+            if slot == pid:
+                yield record
+                pid, record = next(known, (None, _REMOVED))
+            else:
+                yield _REMOVED
+
+    def _known_vectors(self, data: bytes) -> dict[str, Vector]:
+        stored = codec.unpack_vectors(data)
+        return {name: numbers for name, numbers in stored.items() if name in self._options.vectors}

@@ -1,0 +1,182 @@
+"""Promises of exact search over vectors in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contexture.adapters.index import codes
+from contexture.adapters.index.codec import pack_vectors
+from contexture.adapters.index.codes import Codes, products, products_at, quantised
+from contexture.adapters.index.columns import Columns
+from contexture.adapters.index.filters import field_types, holds
+from contexture.adapters.index.growing import Growing
+from contexture.adapters.index.scanner import Scanner
+from contexture.adapters.index.truth import Stored
+from contexture.testing.prepared import COLLECTION, own, prepared
+from contexture.testing.strategies import filters, record_lists
+from contexture.types import Filter, Record
+
+FIELDS = field_types(COLLECTION)
+SIZE = 8
+
+
+def unit(seed: int) -> np.ndarray:
+    """A unit vector that a number stands for."""
+    numbers = np.random.default_rng(seed).standard_normal(SIZE).astype(np.float32)
+    return numbers / np.linalg.norm(numbers)
+
+
+def packed(vector: np.ndarray | None) -> bytes:
+    """A passage's vectors as they are stored."""
+    item = prepared(own("x"), unit(0)[:4])
+    vectors = {} if vector is None else {"v": vector}
+    return pack_vectors(type(item.passages[0])(**{**_fields(item.passages[0]), "vectors": vectors}))
+
+
+def _fields(passage: Any) -> dict[str, Any]:
+    return {name: getattr(passage, name) for name in type(passage).__slots__}
+
+
+@st.composite
+def collections(draw: st.DrawFn) -> list[tuple[int, int | None]]:
+    """Passages, each with its access class and the seed of its vector, or none; some vectors repeat."""
+    return draw(st.lists(st.tuples(st.integers(1, 4), st.none() | st.integers(0, 30)), max_size=60))
+
+
+def scanner_of(rows: Sequence[tuple[int, int | None]]) -> Scanner:
+    """A scanner that holds these passages, with ids from 10 in steps of 3."""
+    scanner = Scanner({"v": SIZE}, None)
+    scanner.fill(
+        Stored(10 + 3 * at, access, packed(None if seed is None else unit(seed)))
+        for at, (access, seed) in enumerate(rows)
+    )
+    return scanner
+
+
+@settings(max_examples=80)
+@given(
+    rows=collections(),
+    allowed=st.frozensets(st.integers(1, 5)),
+    removed=st.sets(st.integers(0, 59)),
+    k=st.integers(1, 12),
+)
+def test_a_scan_is_a_sort_of_what_may_be_seen(
+    rows: list[tuple[int, int | None]], allowed: frozenset[int], removed: set[int], k: int
+) -> None:
+    """The best `k` by score and whatever ties with the last: no removed, hidden or vectorless passage among them."""
+    scanner = scanner_of(rows)
+    scanner.apply((), (), [10 + 3 * at for at in removed if at < len(rows)])
+    asked = unit(99)
+    scores = {
+        10 + 3 * at: float(dot(unit(seed), asked))
+        for at, (access, seed) in enumerate(rows)
+        if access in allowed and seed is not None and at not in removed
+    }
+    last = sorted(scores.values(), reverse=True)[k - 1] if len(scores) >= k else -np.inf
+
+    found = scanner.look(allowed, None).dense("v", asked, k)
+
+    assert {pid: score for pid, score in scores.items() if score >= last} == found
+
+
+def dot(left: np.ndarray, right: np.ndarray) -> np.float32:
+    """The product the long way: both as bytes, summed as whole numbers, scaled."""
+    (a, s), (b, t) = quantised(left.astype(np.float16).astype(np.float32)[None]), quantised(right[None])
+    return np.float32(int((a[0].astype(int) * b[0].astype(int)).sum())) * s[0] * t[0]
+
+
+@settings(max_examples=60)
+@given(rows=collections(), hidden=st.lists(st.tuples(st.just(5), st.integers(0, 30)), max_size=20), k=st.integers(1, 9))
+def test_hidden_passages_leave_no_trace(
+    rows: list[tuple[int, int | None]], hidden: list[tuple[int, int]], k: int
+) -> None:
+    """With passages of a class the scope may not read, every score is the same to the last bit."""
+    alone = scanner_of(rows).look(frozenset({1, 2, 3, 4}), None).dense("v", unit(99), k)
+    crowded = scanner_of([*rows, *hidden]).look(frozenset({1, 2, 3, 4}), None).dense("v", unit(99), k)
+
+    assert alone == crowded
+
+
+def test_a_helper_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a sweep in another thread gives the same numbers."""
+    monkeypatch.setattr(codes, "_LARGE", 1)
+    held = Codes(SIZE)
+    held.append(np.arange(101), np.stack([unit(seed) for seed in range(101)]))
+    with ThreadPoolExecutor(1) as helpers:
+        assert np.array_equal(products(held.view, unit(7), None), products(held.view, unit(7), helpers))
+
+
+def test_many_blocks_are_searched_like_one() -> None:
+    """The shortcut over blocks of scores finds what a full sort finds."""
+    scanner = scanner_of([(1, seed) for seed in range(1_000)])
+    look = scanner.look(frozenset({1}), None)
+    everything = look.dense("v", unit(99), 1_000)
+
+    best = dict(sorted(everything.items(), key=lambda item: -item[1])[:5])
+
+    assert best == look.dense("v", unit(99), 5)
+
+
+@given(st.lists(st.integers(0, 40), max_size=40))
+def test_single_products_are_those_of_the_sweep(seeds: list[int]) -> None:
+    """Scores of chosen passages equal those of a scan; passages without a vector have none."""
+    rows = [(1, None if seed % 5 == 0 else seed) for seed in seeds]
+    look = scanner_of(rows).look(frozenset({1}), None)
+    every = look.dense("v", unit(3), len(rows) + 1)
+
+    assert every == look.similarities("v", unit(3), [10 + 3 * at for at in range(len(rows))] + [1_000_000])
+
+
+def test_products_of_nothing_are_nothing() -> None:
+    """An empty view and an empty wish have no products."""
+    empty = Codes(SIZE).view
+
+    assert 0 == len(products(empty, unit(1), None)) == len(products_at(empty, unit(1), [1])[0])
+
+
+def test_a_look_does_not_see_what_is_written_later() -> None:
+    """A search that is under way answers from the moment it began."""
+    scanner = scanner_of([(1, 1)])
+    look = scanner.look(frozenset({1}), None)
+    scanner.apply([Stored(40, 1, packed(unit(2)))], (), ())
+
+    assert [10] == list(look.dense("v", unit(1), 9)) == list(look.similarities("v", unit(1), [10, 40]))
+
+
+def test_the_zero_vector_is_far_from_everything() -> None:
+    """A vector of zeros has a code, and its products are 0."""
+    code, scale = quantised(np.zeros((1, SIZE), np.float32))
+
+    assert (0, 0.0) == (int(np.abs(code).sum()), float(scale[0]))
+
+
+@given(st.lists(st.lists(st.integers(-9, 9), max_size=9), max_size=9))
+def test_growing_arrays_keep_what_was_appended(parts: list[list[int]]) -> None:
+    """Any number of appends is one array, and an older view stays as it was."""
+    array, views = Growing(np.int64), list[tuple[np.ndarray, list[int]]]()
+    for part in parts:
+        array.append(np.array(part, np.int64))
+        views.append((array.view, array.view.tolist()))
+
+    assert [each for part in parts for each in part] == array.view.tolist()
+    assert all(view.tolist() == then for view, then in views)
+
+
+@settings(max_examples=300)
+@given(where=filters(), kept=record_lists(), cut=st.integers(0, 12))
+def test_columns_say_what_the_filter_says(where: Filter, kept: list[Record], cut: int) -> None:
+    """Testing a filter on all records at once equals testing it on each, also while more are being added."""
+    columns = Columns(FIELDS)
+    columns.append(kept[:cut])
+    columns.append(kept[cut:])
+    seen = min(cut, len(kept))
+
+    assert [holds(where, record, FIELDS) for record in kept[:seen]] == columns.passing(where, seen).tolist()
+    assert [holds(where, record, FIELDS) for record in kept] == columns.passing(where, len(kept)).tolist()
