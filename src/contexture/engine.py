@@ -25,7 +25,7 @@ from contexture.config import Settings
 from contexture.errors import NotFound, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.pipeline.redact import redact
-from contexture.ports import Clock
+from contexture.ports import Clock, Health, MemoryService
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 
@@ -58,8 +58,18 @@ class Contexture:
         self.searcher = wiring.search(settings, store, speakers)
         self._preparer = wiring.preparer(speakers, self._redactor)
         self._clock = clock or wiring.SystemClock()
+        self.health: Health = wiring.memory_health(settings)
+        self._memory = wiring.memory_service(
+            settings, store, self._preparer, self.searcher, clock=self._clock, health=self.health
+        )
+        self.memory: MemoryService = self._memory
         self._builder = self._builder_for(settings.model)
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
+
+    @property
+    def clock(self) -> Clock:
+        """What says the time here."""
+        return self._clock
 
     @property
     def vectors(self) -> Sequence[str]:
@@ -150,6 +160,7 @@ class Contexture:
 
     async def close(self) -> None:
         """Flush and release the store."""
+        await self._memory.close()
         await self.index.close()
 
     def _builder_for(self, model: str) -> QueryContextBuilder:
@@ -179,7 +190,11 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     speakers = wiring.encoders(settings)
     store = await wiring.index(settings, speakers)
     try:
-        yield Contexture(settings, store, speakers)
+        engine = Contexture(settings, store, speakers)
+        try:
+            yield engine
+        finally:
+            await engine.close()
     finally:
         await store.close()
 

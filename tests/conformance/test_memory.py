@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
+import httpx
 import pytest
 
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.memory.http import RemoteMemory
+from contexture.config import Settings
+from contexture.conversation import Memory
+from contexture.engine import Contexture
 from contexture.memory.guarded import Guard, GuardedMemory
 from contexture.memory.service import LocalMemory
 from contexture.resilience.breaker import Breaker
 from contexture.resilience.health import HealthMonitor
-from contexture.testing.doubles import FixedClock
-from contexture.testing.memory import MemoryConformance
-from contexture.testing.workbench import workbench
+from contexture.service.app import create_app
+from contexture.testing.doubles import NOON, FixedClock
+from contexture.testing.memory import TEA, MemoryConformance, asking
+from contexture.testing.workbench import Parts, workbench
 
 
 @pytest.fixture
@@ -36,3 +46,32 @@ class TestGuardedMemory(MemoryConformance):
     def memory(self, local):
         """Behind a breaker."""
         return GuardedMemory(local, Guard(health=HealthMonitor(), breaker=Breaker("memory")))
+
+
+class TestRemoteMemory(MemoryConformance):
+    """The client and the routes together keep the contract."""
+
+    @pytest.fixture
+    async def engine(self, new_folder):
+        """An engine over doubles; its clock stands at noon."""
+        folder, speakers = new_folder(), Parts().encoders
+        store = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=speakers.vectors, threads=1))
+        engine = Contexture(Settings(home=folder, redaction="none"), store, speakers, FixedClock())
+        yield engine
+        await engine.close()
+
+    @pytest.fixture
+    async def memory(self, engine):
+        """A client of the service, without a key, as on one machine."""
+        app = create_app(engine, keys=None, settings=engine.settings)
+        remote = RemoteMemory("http://127.0.0.1", transport=httpx.ASGITransport(app=app))
+        yield remote
+        await remote.close()
+
+    async def test_expired_memories_are_gone(self, memory, scope, engine):
+        """The service's own clock decides: what has lived its time is neither found nor removed again."""
+        (written,) = await memory.remember(scope, [Memory(text=TEA, ttl_seconds=90.5)])
+        assert [written] == [each.id for each in await memory.recall(scope, asking("jasmine tea"))]
+        late = replace(asking("jasmine tea"), now=NOON + timedelta(seconds=91))
+
+        assert not await engine.memory.recall(scope, late)

@@ -20,7 +20,7 @@ from contexture.types import Scope
 T = TypeVar("T")
 Monotonic = Callable[[], float]
 
-_GAVE_UP = 1.0  # seconds after which a caller who stops waiting has found the service too slow
+_GAVE_UP = 0.25  # seconds after which a caller who stops waiting has found the service too slow
 
 
 async def _nothing() -> None:

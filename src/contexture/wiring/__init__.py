@@ -11,11 +11,15 @@ from contexture.wiring.core import (
     redactor,
     search,
 )
+from contexture.wiring.memory import local_memory, memory_health, memory_service
 
 __all__ = [
     "SystemClock",
     "encoders",
     "index",
+    "local_memory",
+    "memory_health",
+    "memory_service",
     "operator",
     "policy",
     "preparer",

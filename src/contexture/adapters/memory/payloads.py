@@ -33,11 +33,13 @@ def asker(scope: Scope) -> dict[str, str]:
 
 
 def memory_json(memory: Memory) -> dict[str, Any]:
-    """A memory as an item of a batch; what is empty is left out."""
+    """A memory as an item of a batch; what is empty is left out, but for the text and the namespace."""
     found = {name: getattr(memory, name) for name in (*_PLAIN, "idempotency_key", "metadata")}
     lists = {name: list(getattr(memory, name)) for name in _LISTS}
     time = {"timestamp": memory.time.isoformat()} if memory.time else {}
-    return {name: value for name, value in {**found, **lists, "kind": str(memory.kind), **time}.items() if _says(value)}
+    said = {**found, **lists, "kind": str(memory.kind), **time}
+    kept = {name: value for name, value in said.items() if value is not None and value not in ("", [], {})}
+    return {"text": memory.text, "namespace": memory.namespace, **kept}
 
 
 def recall_json(scope: Scope, query: Recall) -> dict[str, Any]:
@@ -87,10 +89,6 @@ def feedback_json(scope: Scope, given: Feedback) -> dict[str, Any]:
         "timestamp": given.time.isoformat(),
         **{name: value for name, value in optional.items() if value},
     }
-
-
-def _says(value: object) -> bool:
-    return value is not None and value not in ("", [], {})
 
 
 # --- what is asked of us ---

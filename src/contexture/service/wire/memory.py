@@ -1,0 +1,113 @@
+"""What the memory routes take; fields they do not know are kept as metadata, because other clients send them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from contexture.adapters.memory.payloads import memory_from, recall_from, time_in
+from contexture.config import Settings
+from contexture.conversation import Feedback, Memory, Recall
+from contexture.errors import InvalidRequest
+
+MOST = 1_000
+"""Memories that one request may bring."""
+
+Stamp = Annotated[Any, Field(description="An ISO time; one that cannot be read counts as missing.")]
+
+
+class Payload(BaseModel):
+    """What every payload may say about who asks: it must be the caller."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    tenant_id: str | None = None
+    user_id: str | None = None
+
+
+class MemoryItem(Payload):
+    """One memory to store."""
+
+    text: str
+    id: str | None = None
+    kind: str | None = None
+    type: str | None = None
+    namespace: str | None = None
+    universe: str | None = None
+    session_id: str | None = None
+    persona_id: str | None = None
+    tags: list[str] | None = None
+    importance: float | None = None
+    ttl_seconds: float | None = None
+    timestamp: Stamp = None
+    created_at: Stamp = None
+    idempotency_key: str | None = None
+    readers: list[str] | None = None
+    injected: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+
+    def memory(self, settings: Settings) -> Memory:
+        """The memory, in the namespace and universe of the service unless it names its own."""
+        return memory_from(
+            self.model_dump(exclude_none=True), namespace=settings.memory_namespace, universe=settings.memory_universe
+        )
+
+
+class BatchBody(Payload):
+    """Memories to store, all of them or none."""
+
+    memories: Annotated[list[MemoryItem], Field(max_length=MOST)]
+
+
+class RecallBody(Payload):
+    """A question to the memories."""
+
+    query: str
+    top_k: Annotated[int, Field(ge=0, le=100)] | None = None
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    session_id: str | None = None
+    persona_id: str | None = None
+    namespace: str | None = None
+    universe: str | None = None
+    sessions: list[str] | None = None
+    personas: list[str] | None = None
+    tags: list[str] | None = None
+    kinds: list[str] | None = None
+
+    def recall(self, settings: Settings, now: datetime) -> Recall:
+        """The question, with the settings where it says nothing."""
+        asked = {"top_k": settings.memory_top_k, **self.model_dump(exclude_none=True)}
+        return recall_from(
+            asked,
+            now=now,
+            namespace=settings.memory_namespace,
+            universe=settings.memory_universe,
+            threshold=settings.memory_threshold,
+        )
+
+
+class FeedbackBody(Payload):
+    """How useful one recalled memory was."""
+
+    memory_id: str | None = None
+    id: str | None = None
+    score: Annotated[float, Field(ge=-1, le=1)]
+    timestamp: Stamp = None
+    created_at: Stamp = None
+    session_id: str | None = None
+    query: str | None = None
+
+    def feedback(self, now: datetime) -> Feedback:
+        """The feedback, dated now when it has no time of its own."""
+        named = self.memory_id or self.id
+        if not named:
+            raise InvalidRequest("`memory_id` is missing")
+        return Feedback(
+            memory_id=named,
+            score=self.score,
+            time=time_in({"timestamp": self.timestamp, "created_at": self.created_at}) or now,
+            session_id=self.session_id or "",
+            query=self.query or "",
+        )
