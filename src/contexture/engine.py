@@ -17,8 +17,9 @@ from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
+from contexture.builders.explain import Explanation, explained, model_of
+from contexture.builders.kinds import rebuild_of
 from contexture.builders.query.build import QueryContext, QueryContextBuilder, candidate_of
-from contexture.builders.query.explain import Explanation, explain, model_of, recompose
 from contexture.builders.query.request import QueryRequest
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
@@ -150,13 +151,14 @@ class Contexture:
     async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
         """The capsule of a recent build and its ledger, with an entry for every candidate."""
         capsule = await self.capsule(build_id, scope=scope)
-        _, ledger = await asyncio.to_thread(recompose, capsule, counter_for(model_of(capsule)))
-        return capsule, ledger
+        built = await asyncio.to_thread(rebuild_of(capsule), capsule, counter_for(model_of(capsule)))
+        return capsule, built.ledger
 
     async def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate, and the smallest change that would have admitted it."""
         capsule = await self.capsule(build_id, scope=scope)
-        return await asyncio.to_thread(explain, capsule, candidate_id, counter_for(model_of(capsule)))
+        counter = counter_for(model_of(capsule))
+        return await asyncio.to_thread(explained, capsule, candidate_id, counter, rebuild_of(capsule))
 
     async def close(self) -> None:
         """Flush and release the store."""
@@ -171,12 +173,12 @@ class Contexture:
 def replay(data: bytes) -> tuple[Capsule, Ledger]:
     """Rebuild a capsule offline; raises `ReplayMismatch` unless the bytes are the same."""
     capsule = unpack_capsule(data)
-    composed, ledger = recompose(capsule, counter_for(model_of(capsule)))
-    if composed.messages != capsule.messages or digest(composed.messages) != capsule.digest:
+    built = rebuild_of(capsule)(capsule, counter_for(model_of(capsule)))
+    if built.messages != capsule.messages or digest(built.messages) != capsule.digest:
         raise ReplayMismatch(
-            f"the capsule says {capsule.digest[:12]}, the replay gives {digest(composed.messages)[:12]}"
+            f"the capsule says {capsule.digest[:12]}, the replay gives {digest(built.messages)[:12]}"
         )
-    return capsule, ledger
+    return capsule, built.ledger
 
 
 @asynccontextmanager

@@ -1,0 +1,29 @@
+"""Builds of turns done again, for replay and explanations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contexture.builders.explain import Change, Rebuilt, with_lost
+from contexture.builders.turn.capsule import asked_from_json, recipe_of
+from contexture.builders.turn.compose import compose
+from contexture.capsule import Capsule
+from contexture.ledger import Trace
+from contexture.ports import TokenCounter
+
+
+def rebuild(capsule: Capsule, counter: TokenCounter, change: Change | None = None) -> Rebuilt:
+    """The build in a capsule, done again, the same or with a change."""
+    made = change or Change()
+    asked = asked_from_json(capsule.request)
+    candidates = [replace(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
+    trace = Trace()
+    composed = compose(
+        replace(asked, limit=asked.limit + made.more_tokens),
+        candidates,
+        counter=counter,
+        recipe=recipe_of(capsule),
+        trace=trace,
+    )
+    ledger = with_lost(capsule, trace.finish(candidates))
+    return Rebuilt(messages=composed.messages, ledger=ledger, plenty=2 * composed.unlimited)
