@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,9 @@ from contexture.builders.explain import Explanation, explained, model_of
 from contexture.builders.kinds import rebuild_of
 from contexture.builders.query.build import QueryContext, QueryContextBuilder, candidate_of
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.turn.request import Turn
+from contexture.builders.turn.result import TurnContext
+from contexture.builders.turn.summary import StraightToMemory
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import NotFound, ReplayMismatch, SourceError
@@ -65,6 +68,7 @@ class Contexture:
         )
         self.memory: MemoryService = self._memory
         self._builder = self._builder_for(settings.model)
+        self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
 
     @property
@@ -130,11 +134,21 @@ class Contexture:
             )
         builder = self._builder if model is None else self._builder_for(model)
         built = await builder.build(request, scope=scope or self.scope, now=now)
-        try:
-            await asyncio.to_thread(self._builds.save, built.context.build_id, pack_capsule(built.capsule))
-        except SourceError as failure:
-            return _with_degradation(built, Degradation(source="builds", reason=str(failure)))
-        return built
+        lost = await self._save(built.context.build_id, built.capsule)
+        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+
+    async def build_turn(
+        self,
+        turn: Turn | Mapping[str, Any],
+        *,
+        max_prompt_tokens: int | None = None,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> TurnContext:
+        """The prompt of a chat turn, kept on disk for `explain` and `replay`; see `TurnContextBuilder`."""
+        built = await self.turns.build_for_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now)
+        lost = await self._save(built.build_id, built.capsule)
+        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
         """The capsule of a recent build.
@@ -162,8 +176,29 @@ class Contexture:
 
     async def close(self) -> None:
         """Flush and release the store."""
+        await self.turns.settle()
         await self._memory.close()
         await self.index.close()
+
+    async def _save(self, build_id: str, capsule: Capsule) -> Degradation | None:
+        """Keep a build; one that cannot be kept is still a build."""
+        try:
+            await asyncio.to_thread(self._builds.save, build_id, pack_capsule(capsule))
+        except SourceError as failure:
+            return Degradation(source="builds", reason=str(failure))
+        return None
+
+    def _turn_parts(self) -> wiring.TurnParts:
+        return wiring.TurnParts(
+            memory=self.memory,
+            health=self.health,
+            redactor=self._redactor,
+            secrets=self.secrets,
+            clock=self._clock,
+            registry=self.registry,
+            speaker=self.scope,
+            sink=StraightToMemory(self.memory),
+        )
 
     def _builder_for(self, model: str) -> QueryContextBuilder:
         settings = self.settings.model_copy(update={"model": model})
@@ -175,9 +210,7 @@ def replay(data: bytes) -> tuple[Capsule, Ledger]:
     capsule = unpack_capsule(data)
     built = rebuild_of(capsule)(capsule, counter_for(model_of(capsule)))
     if built.messages != capsule.messages or digest(built.messages) != capsule.digest:
-        raise ReplayMismatch(
-            f"the capsule says {capsule.digest[:12]}, the replay gives {digest(built.messages)[:12]}"
-        )
+        raise ReplayMismatch(f"the capsule says {capsule.digest[:12]}, the replay gives {digest(built.messages)[:12]}")
     return capsule, built.ledger
 
 
@@ -271,6 +304,5 @@ def _settings(where: Path | str | Settings | None) -> Settings:
     return Settings() if where is None else Settings(home=Path(where))
 
 
-def _with_degradation(built: QueryContext, lost: Degradation) -> QueryContext:
-    ledger = Ledger(entries=built.ledger.entries, degradations=(*built.ledger.degradations, lost))
-    return QueryContext(context=built.context, ledger=ledger, capsule=built.capsule)
+def _with(ledger: Ledger, lost: Degradation) -> Ledger:
+    return replace(ledger, degradations=(*ledger.degradations, lost))

@@ -75,7 +75,7 @@ def settings_page():
 
 def sample(home):
     """The second context of the demonstration, as a terminal of 90 columns shows it."""
-    shown = CliRunner().invoke(app, ["demo", "--home", str(home)], env={"COLUMNS": "90"}).stdout
+    shown = CliRunner().invoke(app, ["demo", "--no-serve", "--home", str(home)], env={"COLUMNS": "90"}).stdout
     second = shown.split("\n\n2. ")[1].split("\n\n3. ")[0]
     return "".join(f"{line.rstrip()}\n" for line in second.splitlines()[1:])
 

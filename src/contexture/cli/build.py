@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli.answers import as_sent, degradations_of
 from contexture.cli.common import Collection, Common, Where, command, existing, with_engine
 from contexture.cli.inputs import moment, object_on_stdin, parsed, write_bytes
 from contexture.cli.output import console, emit, note
+from contexture.cli.remote import remote
 
 if TYPE_CHECKING:
-    from contexture.builders.query.build import QueryContext
+    from contexture.cli.remote import Door
+    from contexture.config import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -42,8 +46,6 @@ def query(
 
     A request is an object with `query`, and may have `collection`, `max_tokens`, `system` and `where`.
     """
-    from contexture.builders.query.request import request_from_json
-
     clock = moment(now)
     settings = common.settings(collection=collection, model=model, max_tokens=max_tokens)
     asked: dict[str, Any] = object_on_stdin() if question is None else {"query": question}
@@ -54,34 +56,56 @@ def query(
     }
     defaults = {"collection": settings.collection, "max_tokens": settings.max_tokens}
     given = {name: value for name, value in chosen.items() if value is not None}
-    request = request_from_json({**defaults, **asked, **given})
-    built = with_engine(existing(settings), lambda engine: engine.build(request, now=clock))
-    _answer(common, built, capsule)
+    request = {**defaults, **asked, **given}
+    door = remote(settings)
+    if door is not None:
+        built = door.ask(
+            "POST", "/v1/context/query", request if model is None else {**request, "model": model}, now=clock
+        )
+        packed = _fetched(door, built["build_id"]) if capsule else b""
+    else:
+        built, packed = _here(settings, request, clock)
+    if capsule is not None:
+        write_bytes(capsule, packed)
+    _answer(common, built)
 
 
-def _answer(common: Common, built: QueryContext, file: Path | None) -> None:
-    if file is not None:
-        from contexture.capsule import pack_capsule
+def _here(settings: Settings, request: dict[str, Any], clock: datetime | None) -> tuple[dict[str, Any], bytes]:
+    from contexture.builders.query.request import request_from_json
+    from contexture.capsule import pack_capsule
+    from contexture.service.shapes import built_object
 
-        write_bytes(file, pack_capsule(built.capsule))
+    asked = request_from_json(request)
+    built = with_engine(existing(settings), lambda engine: engine.build(asked, now=clock))
+    return as_sent(built_object(built)), pack_capsule(built.capsule)
+
+
+def _fetched(door: Door, build_id: str) -> bytes:
+    """The capsule of a build that a service made, in the bytes it would have here."""
+    import msgspec
+
+    from contexture.capsule import Capsule, pack_capsule
+
+    kept = door.ask("GET", f"/v1/builds/{build_id}")
+    return pack_capsule(msgspec.json.decode(msgspec.json.encode(kept["capsule"]), type=Capsule))
+
+
+def _answer(common: Common, built: dict[str, Any]) -> None:
     if common.as_json:
-        from contexture.cli.shapes import built_object
-
-        emit(built_object(built))
+        emit(built)
     else:
         _print(built)
-        note(f"explain it: contexture explain {built.context.build_id} {common.retyped()}".rstrip())
+        note(f"explain it: contexture explain {built['build_id']} {common.retyped()}".rstrip())
 
 
-def _print(built: QueryContext) -> None:
+def _print(built: dict[str, Any]) -> None:
     from contexture.cli.tables import losses, panel
 
     out = console()
-    for message in built.context.messages:
+    for message in built["messages"]:
         out.print(panel(str(message.get("name", message["role"])), str(message["content"])))
-    counts = ", ".join(f"{name} {count}" for name, count in built.context.token_counts.items())
-    kind = "" if built.context.exact else " (estimated)"
-    limit = built.capsule.request["max_tokens"]
-    out.print(f"{built.context.build_id}: {built.context.tokens} of {limit} tokens{kind}: {counts}")
-    for line in losses(built.ledger.degradations):
+    counts = ", ".join(f"{name} {count}" for name, count in built["token_counts"].items())
+    kind = "" if built["exact"] else " (estimated)"
+    out.print(f"{built['build_id']}: {built['tokens']} of {built['max_tokens']} tokens{kind}: {counts}")
+    for line in losses(degradations_of(built)):
         out.print(line)

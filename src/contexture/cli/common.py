@@ -96,7 +96,10 @@ def existing(settings: Settings) -> Settings:
 
 def with_engine(settings: Settings, work: Callable[[Contexture], Awaitable[T]]) -> T:
     """What `work` returns, given an engine that is closed afterwards."""
+    from contexture.cli.logs import to_stderr
     from contexture.engine import open_store
+
+    to_stderr()
 
     async def run() -> T:
         async with open_store(settings) as engine:

@@ -83,22 +83,29 @@ def register(app: typer.Typer) -> None:
 def demo(
     common: Common,
     serve: Annotated[
-        bool, typer.Option("--serve/--no-serve", help="Accepted for scripts; the demonstration stops by itself.")
+        bool, typer.Option("--serve/--no-serve", help="Go on to serve it on this machine; not with --json.")
     ] = True,
 ) -> None:
-    """Show three contexts built from the sample corpus.
+    """Show three contexts built from the sample corpus, then serve it.
 
     The corpus is loaded into a store of its own, below the one in use; a second run finds it there.
     """
-    del serve
-    base = common.settings()
-    settings = base.model_copy(update={"home": base.home / "demo", "tenant": TENANT, "user": "demo", "groups": ()})
+    settings = settings_of(common.settings())
     with watched(as_json=common.as_json) as progress:
         report, shown = asyncio.run(_play(settings, progress))
     if common.as_json:
         emit(_answer(settings, report, shown))
-    else:
-        _print(settings, report, shown)
+        return
+    _print(settings, report, shown)
+    if serve:
+        from contexture.cli.serve import run
+
+        run(settings, as_json=False, members=GROUPS)
+
+
+def settings_of(base: Settings) -> Settings:
+    """The settings of the demonstration: its own store, tenant and user."""
+    return base.model_copy(update={"home": base.home / "demo", "tenant": TENANT, "user": "demo", "groups": ()})
 
 
 def corpus() -> Path:
@@ -118,16 +125,21 @@ def scope(user: str) -> Scope:
 
 async def _play(settings: Settings, progress: Progress | None) -> tuple[LoadReport, list[Shown]]:
     from contexture.engine import open_store
+
+    async with open_store(settings) as engine:
+        report = await filled(engine, progress)
+        return report, [await _shown(engine, scene, settings.collection) for scene in SCENES]
+
+
+async def filled(engine: Contexture, progress: Progress | None = None) -> LoadReport:
+    """Load the sample corpus; what is there already is left alone."""
     from contexture.ingestion.load import load
     from contexture.types import Scope
 
     # Whoever loads must be able to read what is loaded, or could not replace it later.
     loader = Scope(tenant=TENANT, user="loader", groups=tuple(group for groups in GROUPS.values() for group in groups))
-    async with open_store(settings) as engine:
-        report = await load(
-            engine, sorted(corpus().iterdir()), collection=settings.collection, scope=loader, progress=progress
-        )
-        return report, [await _shown(engine, scene, settings.collection) for scene in SCENES]
+    paths = sorted(corpus().iterdir())
+    return await load(engine, paths, collection=engine.settings.collection, scope=loader, progress=progress)
 
 
 async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
@@ -145,7 +157,7 @@ async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
 
 
 def _answer(settings: Settings, report: LoadReport, shown: list[Shown]) -> dict[str, Any]:
-    from contexture.cli.shapes import built_object, report_object
+    from contexture.service.shapes import built_object, report_object
 
     scenes = [{"query": each.scene.query, "user": each.scene.user, **built_object(each.built)} for each in shown]
     return {"home": settings.home, "loaded": report_object(report), "scenes": scenes}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
+from contexture.cli.answers import as_sent, explanation_of, ledger_of
 from contexture.cli.common import Common, command, existing, with_engine
 from contexture.cli.output import console, emit, say
+from contexture.cli.remote import remote
 
 if TYPE_CHECKING:
     from contexture.builders.query.explain import Explanation
-    from contexture.capsule import Capsule
+    from contexture.config import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -28,38 +31,49 @@ def explain(
 
     Prints the ledger of a recent build, or the smallest change that would have admitted one CANDIDATE.
     """
-    settings = existing(common.settings())
+    settings = common.settings()
     if candidate is not None:
-        found = with_engine(settings, lambda engine: engine.explain(build_id, candidate))
-        _one(common, build_id, found)
+        _one(common, _explanation(settings, build_id, candidate))
         return
-    capsule = with_engine(settings, lambda engine: engine.capsule(build_id))
-    _all(common, build_id, capsule)
-
-
-def _all(common: Common, build_id: str, capsule: Capsule) -> None:
-    from contexture.adapters.tokens.models import counter_for
-    from contexture.builders.query.explain import model_of, recompose
-
-    _, ledger = recompose(capsule, counter_for(model_of(capsule)))
+    found = _kept(settings, build_id)
     if common.as_json:
-        request = capsule.request
-        emit({"build_id": build_id, "request": request, "ledger": ledger.entries, "degradations": ledger.degradations})
+        emit(found)
         return
     from contexture.cli.tables import ledger_view
 
-    say(f"{build_id}: {capsule.request['query']!r} in {capsule.request['max_tokens']} tokens")
-    console().print(ledger_view(ledger))
+    asked = found["request"]
+    say(f"{build_id}: {asked.get('query', '')!r} in {asked.get('max_tokens')} tokens")
+    console().print(ledger_view(ledger_of(found)))
 
 
-def _one(common: Common, build_id: str, found: Explanation) -> None:
+def _kept(settings: Settings, build_id: str) -> dict[str, Any]:
+    door = remote(settings)
+    if door is not None:
+        found = door.ask("GET", f"/v1/builds/{quote(build_id, safe='')}")
+        return {name: value for name, value in found.items() if name != "capsule"}
+    from contexture.service.shapes import ledger_object
+
+    capsule, ledger = with_engine(existing(settings), lambda engine: engine.kept(build_id))
+    return as_sent(ledger_object(build_id, capsule, ledger))
+
+
+def _explanation(settings: Settings, build_id: str, candidate: str) -> dict[str, Any]:
+    door = remote(settings)
+    if door is not None:
+        return door.ask("GET", f"/v1/builds/{quote(build_id, safe='')}/explain/{quote(candidate, safe='')}")
+    from contexture.service.shapes import explanation_object
+
+    found = with_engine(existing(settings), lambda engine: engine.explain(build_id, candidate))
+    return as_sent(explanation_object(build_id, found))
+
+
+def _one(common: Common, answer: dict[str, Any]) -> None:
     if common.as_json:
-        from contexture.cli.shapes import explanation_object
-
-        emit(explanation_object(build_id, found))
+        emit(answer)
         return
     from contexture.cli.tables import ledger_table
 
+    found = explanation_of(answer)
     console().print(ledger_table([found.entry]))
     say(verdict(found))
 

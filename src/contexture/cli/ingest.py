@@ -10,6 +10,7 @@ import typer
 from contexture.cli.common import Collection, Common, command, with_engine
 from contexture.cli.output import emit, note, say
 from contexture.cli.progress import watched
+from contexture.cli.remote import remote
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -49,19 +50,25 @@ def ingest(
         raise InvalidRequest(f"there is no file or folder {str(paths[0])!r}")
     settings = common.settings(collection=collection)
     readers = tuple(acl) if acl else ("public",)
+    door = remote(settings)
     with watched(as_json=common.as_json) as progress:
-        report = with_engine(
-            settings,
-            lambda engine: load(
-                engine,
-                paths,
-                collection=settings.collection,
-                acl=readers,
-                fields=fields,
-                again=again,
-                progress=progress,
-            ),
-        )
+        if door is not None:
+            from contexture.cli.sending import send
+
+            report = send(door, paths, settings=settings, acl=readers, fields=fields, again=again, progress=progress)
+        else:
+            report = with_engine(
+                settings,
+                lambda engine: load(
+                    engine,
+                    paths,
+                    collection=settings.collection,
+                    acl=readers,
+                    fields=fields,
+                    again=again,
+                    progress=progress,
+                ),
+            )
     _answer(common, report)
     if report.failed and not report.added and not report.unchanged:
         raise typer.Exit(2)
@@ -69,7 +76,7 @@ def ingest(
 
 def _answer(common: Common, report: LoadReport) -> None:
     if common.as_json:
-        from contexture.cli.shapes import report_object
+        from contexture.service.shapes import report_object
 
         emit(report_object(report))
         return

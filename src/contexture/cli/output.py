@@ -6,8 +6,7 @@ import re
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,9 +21,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def emit(answer: object) -> None:
     """One JSON document on one line, in UTF-8 whatever the terminal speaks."""
-    import msgspec
+    from contexture.service.envelope import encoded
 
-    typer.echo(msgspec.json.encode(answer, enc_hook=str))
+    typer.echo(encoded(answer))
 
 
 def say(line: str) -> None:
@@ -56,20 +55,6 @@ def exit_code(error: Exception) -> int:
     return 3 if isinstance(error, SourceError) else 1
 
 
-def error_object(error: Exception, *, user_message: str | None = None) -> dict[str, Any]:
-    """The error in the shape of the HTTP routes."""
-    known = isinstance(error, ContextError)
-    return {
-        "error": {
-            "code": error.code if known else "INTERNAL",
-            "user_message": user_message or str(error),
-            "tech_message": f"{type(error).__name__}: {error}",
-            "retryable": error.retryable if known else False,
-        },
-        "meta": {"version": version("contexture"), "correlation_id": f"ctx-error-{secrets.token_hex(4)}"},
-    }
-
-
 @contextmanager
 def reported(*, as_json: bool) -> Generator[None]:
     """Turn what may go wrong into one line on standard error, or one object, and an exit code."""
@@ -92,6 +77,8 @@ def reported(*, as_json: bool) -> Generator[None]:
 def fail(error: Exception, *, as_json: bool) -> None:
     """Print an error in the form that was asked for."""
     if as_json:
-        emit(error_object(error))
+        from contexture.service.envelope import error_object
+
+        emit(error_object(error, f"ctx-error-{secrets.token_hex(4)}"))
     else:
         note(f"error: {' '.join(str(error).split())}")

@@ -9,6 +9,8 @@ import typer
 from contexture.cli.common import Common, command
 from contexture.cli.output import console, emit
 
+_HIDDEN = "(hidden)"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -27,6 +29,7 @@ def settings(common: Common) -> None:
     from contexture.cli.tables import table
 
     found = table("variable", "value", "default", "meaning")
+    found.columns[0].no_wrap = True
     for row in rows:
         style = "" if row["source"] == "default" else "bold"
         found.add_row(row["env"], Text(plain(_shown(row["value"])), style), _shown(row["default"]), row["description"])
@@ -44,7 +47,7 @@ def _rows(common: Common) -> list[dict[str, Any]]:
         {
             "name": name,
             "env": env,
-            "value": values[name],
+            "value": _HIDDEN if name.endswith("api_key") and values[name] else values[name],
             "default": Settings.model_construct().model_dump(mode="json")[name],
             "source": "option" if typed.get(name) else "environment" if name in set_somewhere else "default",
             "description": fields[name].description,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from contexture.ingestion.problems import Sourced
 from contexture.ingestion.read import read
-from contexture.ingestion.writer import Engine, LoadReport, Writer
+from contexture.ingestion.writer import Engine, Intake, LoadReport, Writer
 from contexture.types import PUBLIC, Collection, FieldType, Scope
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -49,7 +49,7 @@ async def load(
 
 
 async def fill(
-    writer: Writer, paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,), progress: Progress | None = None
+    writer: Intake, paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,), progress: Progress | None = None
 ) -> None:
     """Give a writer every record below `paths`, in batches."""
     total = 0 if progress is None else sum(isinstance(item, Sourced) for item in read(paths, acl=acl))

@@ -39,6 +39,15 @@ def record_of(row: Mapping[str, Any], *, acl: tuple[str, ...]) -> tuple[Record, 
     return record, warnings
 
 
+def row_of(record: Record) -> dict[str, Any]:
+    """A row that `record_of` reads as this record."""
+    texts = {name: value for name in TEXTS if (value := getattr(record, name))}
+    # The first of the time fields, because the others may be among the payload.
+    time = {TIMES[0]: record.time.isoformat()} if record.time else {}
+    place = {} if record.position is None else {"position": record.position}
+    return {**record.payload, "id": record.id, "text": record.text, "acl": list(record.acl), **texts, **time, **place}
+
+
 def _id(row: Mapping[str, Any]) -> str:
     found = _text(row, "id")
     if not found or not valid(found):

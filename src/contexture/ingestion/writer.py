@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -66,15 +67,11 @@ class LoadReport:
     warnings: list[Problem] = field(default_factory=list[Problem])
 
 
-class Writer:
-    """Writes the records of one load to one collection and keeps its report."""
+class Intake(ABC):
+    """Keeps the report of one load, and passes on each record once."""
 
-    def __init__(self, engine: Engine, collection: str, scope: Scope, *, again: bool) -> None:
+    def __init__(self) -> None:
         self.report = LoadReport()
-        self._engine = engine
-        self._collection = collection
-        self._scope = scope
-        self._again = again
         self._ids: dict[str, str] = {}
         self._seen: set[bytes] = set()
 
@@ -88,6 +85,35 @@ class Writer:
             found = replace(item, record=_cleaned(item.record))
             if self._is_new(found):
                 yield found
+
+    @abstractmethod
+    async def write(self, batch: Sequence[Sourced]) -> None:
+        """Take a batch; what becomes of it is in the report."""
+
+    def _is_new(self, found: Sourced) -> bool:
+        record = found.record
+        if record.id in self._ids:
+            where = self._ids[record.id]
+            self.report.failed.append(found.problem(f"id {record.id!r} was read before, at {where}; the first is kept"))
+            return False
+        self._ids[record.id] = f"{found.path}:{found.line}" if found.line else found.path
+        content = _content(record)
+        if record.text and content in self._seen:
+            self.report.duplicates += 1
+            return False
+        self._seen.add(content)
+        return True
+
+
+class Writer(Intake):
+    """Writes the records of one load to one collection."""
+
+    def __init__(self, engine: Engine, collection: str, scope: Scope, *, again: bool) -> None:
+        super().__init__()
+        self._engine = engine
+        self._collection = collection
+        self._scope = scope
+        self._again = again
 
     async def write(self, batch: Sequence[Sourced]) -> None:
         """Write those that are not stored already; a refused batch is tried again one by one."""
@@ -108,24 +134,11 @@ class Writer:
             self.report.failed.extend(each.problem(str(failure)) for each in batch)
 
     def _is_new(self, found: Sourced) -> bool:
-        record = found.record
-        if record.id in self._ids:
-            where = self._ids[record.id]
-            self.report.failed.append(found.problem(f"id {record.id!r} was read before, at {where}; the first is kept"))
-            return False
-        self._ids[record.id] = f"{found.path}:{found.line}" if found.line else found.path
-        content = _content(record)
-        if record.text and content in self._seen:
-            self.report.duplicates += 1
-            return False
-        self._seen.add(content)
-        self._warn_of_the_unreadable(found)
-        return True
-
-    def _warn_of_the_unreadable(self, found: Sourced) -> None:
-        if not set(found.record.acl) & set(self._scope.principals):
+        new = super()._is_new(found)
+        if new and not set(found.record.acl) & set(self._scope.principals):
             who = f"user {self._scope.user!r}"
             self.report.warnings.append(found.problem(f"{who} may not read or replace what is loaded", warning=True))
+        return new
 
     async def _changed(self, batch: Sequence[Sourced]) -> list[Sourced]:
         ids = [each.record.id for each in batch]

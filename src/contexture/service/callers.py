@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Send
@@ -146,9 +146,10 @@ def _check_claims(headers: Headers, scope: Scope) -> None:
 
 def _check_host(headers: Headers) -> None:
     """Without keys, a web page must not reach us under a name of its own that leads to this machine."""
-    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-    if not is_loopback(host):
-        raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {host!r}")
+    given = headers.get("host", "")
+    bare = given.rpartition("]")[0] if given.startswith("[") else given.partition(":")[0]
+    if not is_loopback(bare):
+        raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {given!r}")
 
 
 def _header(headers: Headers, name: str) -> str:

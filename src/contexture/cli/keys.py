@@ -1,0 +1,117 @@
+"""`contexture keys`: who may call a service."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contexture.cli.common import Common, command
+from contexture.cli.output import console, emit, note, say
+from contexture.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from contexture.adapters.keys import ApiKey, ApiKeys
+
+FILE = "keys.sqlite"
+_SPAN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Manage the keys of a service.", no_args_is_help=True, rich_markup_mode=None)
+    command(group, "add", acting=True)(add)
+    command(group, "list")(show)
+    command(group, "revoke")(revoke)
+    app.add_typer(group, name="keys")
+
+
+def add(
+    common: Common,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for; shown by `list`.")],
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="SPAN", help="Such as 12h, 30d, 8w or 1y; else never.")
+    ] = None,
+) -> None:
+    """Make a key that acts as one user of one tenant.
+
+    --tenant, --user and --group say as whom. The key is printed once and cannot be shown again.
+    """
+    from contexture.types import Scope
+
+    settings = common.settings()
+    now = datetime.now(UTC)
+    until = None if expires is None else now + span(expires)
+    scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+    made, token = _keys(settings.home).add(name, scope, now=now, expires=until)
+    if common.as_json:
+        emit({**_row(made, now), "key": token})
+        return
+    say(token)
+    note(f"it acts as user {scope.user!r} of tenant {scope.tenant!r}; keep it, it is not shown again")
+
+
+def show(common: Common) -> None:
+    """List every key; none of them can be read back."""
+    now = datetime.now(UTC)
+    rows = [_row(key, now) for key in _keys(common.settings().home).list()]
+    if common.as_json:
+        emit({"keys": rows})
+        return
+    from rich.text import Text
+
+    from contexture.cli.output import plain
+    from contexture.cli.tables import table
+
+    found = table("id", "name", "tenant", "user", "groups", "state", "expires")
+    for row in rows:
+        until = row["expires"].date().isoformat() if row["expires"] else "never"
+        cells = (row["id"], row["name"], row["tenant"], row["user"], ", ".join(row["groups"]), row["state"], until)
+        found.add_row(*(Text(plain(cell)) for cell in cells))
+    console().print(found if rows else "there are no keys")
+
+
+def revoke(
+    common: Common, key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")]
+) -> None:
+    """Let a key open nothing from now on, in a running service too."""
+    now = datetime.now(UTC)
+    # Someone who has only the key itself can revoke it too.
+    bare = key_id.split("_")[1] if key_id.startswith("ctx_") and key_id.count("_") > 1 else key_id
+    row = _row(_keys(common.settings().home).revoke(bare, now=now), now)
+    if common.as_json:
+        emit(row)
+    else:
+        say(f"{row['id']} is revoked")
+
+
+def span(text: str) -> timedelta:
+    """How long `30d` is."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(f"--expires is {text!r}; write a number and a unit, such as 12h, 30d, 8w or 1y")
+    return min(int(found[1]) * _UNITS[found[2]], timedelta(days=36_500))
+
+
+def _keys(home: Path) -> ApiKeys:
+    from contexture.adapters.keys import ApiKeys
+
+    return ApiKeys(home / FILE)
+
+
+def _row(key: ApiKey, now: datetime) -> dict[str, Any]:
+    works = key.works(now)
+    return {
+        "id": key.id,
+        "name": key.name,
+        "tenant": key.scope.tenant,
+        "user": key.scope.user,
+        "groups": key.scope.groups,
+        "created": key.created,
+        "expires": key.expires,
+        "state": "works" if works else "revoked" if key.revoked else "expired",
+    }

@@ -1,0 +1,59 @@
+"""Loads files into a store that a running service holds: read here, written there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contexture.cli.remote import Door
+from contexture.config import Settings
+from contexture.errors import ContextError
+from contexture.ingestion.load import MUCH, Progress, fill
+from contexture.ingestion.problems import Sourced
+from contexture.ingestion.rows import row_of
+from contexture.ingestion.writer import Intake, LoadReport
+from contexture.types import FieldType
+
+
+def send(
+    door: Door,
+    paths: Sequence[Path],
+    *,
+    settings: Settings,
+    acl: tuple[str, ...],
+    fields: Mapping[str, FieldType],
+    again: bool,
+    progress: Progress | None,
+) -> LoadReport:
+    """What `load` reports, for a store behind a door."""
+    common = {"collection": settings.collection, "fields": fields, "again": again}
+    door.ask("POST", "/v1/ingest/documents", {**common, "records": []})  # refused at once, not file by file
+    writer = Sender(door, common)
+    asyncio.run(fill(writer, paths, acl=acl, progress=progress))
+    if writer.report.added >= MUCH:
+        door.ask("POST", "/v1/ingest/documents", {**common, "records": [], "optimize": True})
+    return writer.report
+
+
+class Sender(Intake):
+    """Sends batches; what the service says about a record is reported at the record's place in its file."""
+
+    def __init__(self, door: Door, common: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._door = door
+        self._common = common
+
+    async def write(self, batch: Sequence[Sourced]) -> None:
+        """Send one batch; one that cannot be sent is reported, and the rest goes on."""
+        rows = [row_of(each.record) for each in batch]
+        try:
+            found = self._door.ask("POST", "/v1/ingest/documents", {**self._common, "records": rows})
+        except ContextError as failure:
+            self.report.failed.extend(each.problem(str(failure)) for each in batch)
+            return
+        self.report.added += found["added"]
+        self.report.unchanged += found["unchanged"]
+        for kept, said in ((self.report.failed, found["failed"]), (self.report.warnings, found["warnings"])):
+            kept.extend(batch[int(each["line"]) - 1].problem(str(each["message"])) for each in said)

@@ -1,0 +1,48 @@
+"""A service over doubles, asked without a socket: the application, the engine and the index are the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx
+
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.keys import ApiKeys
+from contexture.config import Settings
+from contexture.engine import Contexture
+from contexture.service.app import create_app
+from contexture.testing.doubles import FixedClock
+from contexture.testing.workbench import Parts
+
+
+@asynccontextmanager
+async def small_engine(settings: Settings) -> AsyncGenerator[Contexture]:
+    """An engine over small embedders and a clock that stands still, in the folder that the settings name."""
+    speakers = Parts().encoders
+    store = await EmbeddedIndex.open(settings.home, EmbeddedOptions(vectors=speakers.vectors, threads=1))
+    engine = Contexture(settings, store, speakers, FixedClock())
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+@asynccontextmanager
+async def service_client(
+    engine: Contexture,
+    *,
+    keys: ApiKeys | None = None,
+    token: str = "",
+    members: Mapping[str, tuple[str, ...]] | None = None,
+    url: str = "http://127.0.0.1",
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of a service over the engine; an error that nobody foresaw is answered, as a server would answer it.
+
+    async with service_client(engine) as client:
+        answer = await client.post("/v1/search", json={"query": "pump"})
+    """
+    app = create_app(engine, keys=keys, settings=engine.settings, token=token, members=members, clock=FixedClock())
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+        yield client
