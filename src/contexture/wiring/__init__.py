@@ -12,9 +12,11 @@ from contexture.wiring.core import (
     search,
 )
 from contexture.wiring.memory import local_memory, memory_health, memory_service
+from contexture.wiring.turn import TurnParts, turn_builder
 
 __all__ = [
     "SystemClock",
+    "TurnParts",
     "encoders",
     "index",
     "local_memory",
@@ -27,4 +29,5 @@ __all__ = [
     "redactor",
     "search",
     "secrets",
+    "turn_builder",
 ]

@@ -57,6 +57,7 @@ class TurnContextBuilder:
 
     `health_provider` says how the memory service is doing; a recall that fails while it says NORMAL calls
     `on_degraded` with the seconds to be careful for. Whatever memory does, a turn is built within `deadline`.
+    `speaker` is who asks where neither the call nor the turn says so.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
@@ -75,6 +76,7 @@ class TurnContextBuilder:
         operator: Callable[[], Operator] = Placeholders,
         deadline: float = 10.0,
         model: str = "",
+        speaker: Scope | None = None,
     ) -> None:
         self._memory = memory
         self._counter = counter_of(token_counter)
@@ -89,6 +91,7 @@ class TurnContextBuilder:
         self._recipe = recipe or TurnRecipe()
         self._operator = operator
         self._deadline = deadline
+        self._speaker = speaker or Scope.local()
         self._model = model or (self._counter.encoding if self._counter.exact else "")
 
     async def build_for_turn(
@@ -131,7 +134,7 @@ class TurnContextBuilder:
         state, operator, mask = self._health(), self._operator(), self._mask()
         return _Build(
             turn=sent,
-            scope=scope_of(sent, scope),
+            scope=scope_of(sent, scope, self._speaker),
             limit=limit_of(limit) if limit is not None else sent.max_prompt_tokens or self._recipe.max_tokens,
             state=state,
             now=now or self._clock.now(),

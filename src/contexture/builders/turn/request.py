@@ -13,7 +13,6 @@ from contexture.pipeline.packers import Packer
 from contexture.types import Message, Scope
 
 MOST_TOKENS = 100_000_000
-LOCAL = "local"
 _NAMES = ("tenant_id", "session_id", "persona_id", "user_id", "system_prompt")
 FIELDS = (*_NAMES, "user_message", "history", "max_prompt_tokens")
 
@@ -113,10 +112,11 @@ def limit_of(value: object) -> int:
     return value
 
 
-def scope_of(turn: Turn, scope: Scope | None) -> Scope:
-    """Who asks: `scope`, which the turn may not contradict, or whom the turn names."""
+def scope_of(turn: Turn, scope: Scope | None, default: Scope) -> Scope:
+    """Who asks: `scope`, which the turn may not contradict, or whom the turn names, or `default`."""
     if scope is None:
-        return Scope(tenant=turn.tenant_id or LOCAL, user=turn.user_id or LOCAL)
+        named = Scope(tenant=turn.tenant_id or default.tenant, user=turn.user_id or default.user)
+        return default if (named.tenant, named.user) == (default.tenant, default.user) else named
     if turn.tenant_id and turn.tenant_id != scope.tenant:
         raise NotPermitted(f"you may not act for tenant {turn.tenant_id!r}")
     if turn.user_id and turn.user_id != scope.user:

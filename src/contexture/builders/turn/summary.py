@@ -16,7 +16,7 @@ from contexture.builders.turn.request import Turn
 from contexture.conversation import Memory
 from contexture.errors import ContextError, SourceError
 from contexture.pipeline.fence import DATA_NOTICE, fence
-from contexture.ports import ChatModel
+from contexture.ports import ChatModel, MemoryService
 from contexture.types import Message, Scope
 
 LONGEST = 1_024
@@ -39,6 +39,17 @@ class SummarySink(Protocol):
     async def put(self, scope: Scope, *memories: Memory) -> None:
         """Take them; a memory whose idempotency key is known already is not taken twice."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class StraightToMemory:
+    """A sink without a safety net: what memory does not take at once is lost."""
+
+    memory: MemoryService
+
+    async def put(self, scope: Scope, *memories: Memory) -> None:
+        """Remember them."""
+        await self.memory.remember(scope, memories)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
