@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Seque
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,19 +18,19 @@ from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
+from contexture.answer.process import ProcessMessage
 from contexture.builders.explain import Explanation, explained, model_of
 from contexture.builders.kinds import rebuild_of
 from contexture.builders.query.build import QueryContext, QueryContextBuilder, candidate_of
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
-from contexture.builders.turn.summary import StraightToMemory
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import NotFound, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.pipeline.redact import redact
-from contexture.ports import Clock, Health, MemoryService
+from contexture.ports import Clock, Health, MemoryService, SessionStore
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 
@@ -67,9 +68,28 @@ class Contexture:
             settings, store, self._preparer, self.searcher, clock=self._clock, health=self.health
         )
         self.memory: MemoryService = self._memory
+        self.outbox = wiring.outbox(settings, self.memory, self._clock)
+        self._sessions = wiring.sessions(settings)
+        self.sessions: SessionStore = self._sessions
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
+
+    @cached_property
+    def chat(self) -> ProcessMessage:
+        """What processes messages; its models are loaded when it is first asked for."""
+        return ProcessMessage(
+            policy=self.policy,
+            sessions=self.sessions,
+            build=self.build_turn,
+            route=wiring.chat_route(self.settings),
+            memories=self.outbox,
+            secrets=self.secrets,
+            counter=counter_for(self.settings.model),
+            clock=self._clock,
+            settle=self.turns.settle,
+            recipe=wiring.chat_recipe(self.settings),
+        )
 
     @property
     def clock(self) -> Clock:
@@ -176,9 +196,13 @@ class Contexture:
 
     async def close(self) -> None:
         """Flush and release the store."""
-        await self.turns.settle()
-        await self._memory.close()
-        await self.index.close()
+        try:
+            await self.turns.settle()
+            await self.outbox.stop()
+        finally:
+            self._sessions.close()
+            await self._memory.close()
+            await self.index.close()
 
     async def _save(self, build_id: str, capsule: Capsule) -> Degradation | None:
         """Keep a build; one that cannot be kept is still a build."""
@@ -197,7 +221,8 @@ class Contexture:
             clock=self._clock,
             registry=self.registry,
             speaker=self.scope,
-            sink=StraightToMemory(self.memory),
+            sink=self.outbox,
+            summarizer=wiring.chat_model(self.settings.summary_model) if self.settings.summary_model else None,
         )
 
     def _builder_for(self, model: str) -> QueryContextBuilder:
@@ -226,6 +251,7 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     store = await wiring.index(settings, speakers)
     try:
         engine = Contexture(settings, store, speakers)
+        engine.outbox.start()
         try:
             yield engine
         finally:

@@ -82,13 +82,13 @@ async def test_a_caller_that_leaves_does_not_undo_a_write(path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"this is no database, and long enough to say so" * 40, b"SQLite format 3\x00" + b"x" * 4_000]
 )
-def test_a_damaged_file_is_named(path: Path, content: bytes) -> None:
-    """What is no database is refused with its path."""
+async def test_a_damaged_file_is_named(path: Path, content: bytes) -> None:
+    """What is no database is refused with its path, by whoever uses it first."""
     path.parent.mkdir()
-    path.write_bytes(content)
+    path.write_bytes(content)  # noqa: ASYNC240 - nothing else runs
 
     with pytest.raises(SourceUnavailable, match=r"sessions\.sqlite"):
-        SqliteSessions(path)
+        await SqliteSessions(path).sessions(ANNA)
 
 
 async def test_a_damaged_row_is_refused(path: Path) -> None:
@@ -104,23 +104,32 @@ async def test_a_damaged_row_is_refused(path: Path) -> None:
     store.close()
 
 
-def test_a_newer_file_is_refused(path: Path) -> None:
+async def test_a_newer_file_is_refused(path: Path) -> None:
     """A file of a later version is left alone."""
-    SqliteSessions(path).close()
+    store = SqliteSessions(path)
+    await store.append(ANNA, "s", [event("a")])
+    store.close()
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
 
     with pytest.raises(SourceUnavailable, match="upgrade contexture"):
-        SqliteSessions(path)
+        await SqliteSessions(path).sessions(ANNA)
 
 
-def test_a_folder_that_cannot_be_made_is_named(path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_named(path: Path) -> None:
     """A file where the folder should be is an unwritable store."""
     path.parent.write_text("in the way")
 
     with pytest.raises(StoreUnwritable, match="deep"):
-        SqliteSessions(path)
+        await SqliteSessions(path).sessions(ANNA)
+
+
+def test_nothing_is_made_before_it_is_needed(path: Path) -> None:
+    """A store that nobody uses leaves no file."""
+    SqliteSessions(path).close()
+
+    assert not path.parent.exists()
 
 
 async def test_a_closed_store_says_so(path: Path) -> None:

@@ -1,6 +1,7 @@
 """The only place where a name in the settings becomes an object."""
 
 from contexture.wiring.access import policy, secrets
+from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
 from contexture.wiring.core import (
     SystemClock,
     encoders,
@@ -17,17 +18,22 @@ from contexture.wiring.turn import TurnParts, turn_builder
 __all__ = [
     "SystemClock",
     "TurnParts",
+    "chat_model",
+    "chat_recipe",
+    "chat_route",
     "encoders",
     "index",
     "local_memory",
     "memory_health",
     "memory_service",
     "operator",
+    "outbox",
     "policy",
     "preparer",
     "query_builder",
     "redactor",
     "search",
     "secrets",
+    "sessions",
     "turn_builder",
 ]

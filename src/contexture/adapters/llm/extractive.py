@@ -16,8 +16,8 @@ from contexture.types import Message
 
 NAME = "extractive"
 NOTHING = {
-    "en": "Nothing in this conversation or in memory speaks of that.",
-    "ru": "Ни в этой беседе, ни в памяти об этом ничего нет.",
+    "en": "Without a model I can only quote what was said before, and nothing in it speaks of this.",
+    "ru": "Без модели я могу лишь повторить сказанное раньше, а об этом там ничего нет.",
 }
 
 _BLOCK = re.compile(r"^\[(\d+)\] \(.*\)$", re.MULTILINE)
@@ -96,7 +96,7 @@ def _of_blocks(text: str) -> Iterator[_Sentence]:
 def _sentences(text: str, mark: str) -> Iterator[_Sentence]:
     for start, end in sentences(text):
         piece = " ".join(text[start:end].split())
-        if not piece.rstrip("\"'»”)").endswith(("?", "？")):
+        if not piece.rstrip("\"'»”)").endswith(("?", "？")) and piece not in NOTHING.values():
             yield _Sentence(piece, mark, frozenset(terms(piece)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from importlib import import_module
 from typing import Any
 
@@ -47,20 +47,28 @@ class LiteLLMChat:
         """The whole answer."""
         async with self._patience():
             answer = await self._ask(messages, max_tokens, stream=False)
-        return str(answer.choices[0].message.content or "")
+        text = str(answer.choices[0].message.content or "") if answer.choices else ""
+        if not text:
+            raise self._nothing()
+        return text
 
     async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
         """The answer in the vendor's pieces."""
         async with self._patience():
             answer = await self._ask(messages, max_tokens, stream=True)
-        pieces = aiter(answer)
-        while True:
-            async with self._patience():
-                chunk: Any = await anext(pieces, None)
-            if chunk is None:
-                return
-            if chunk.choices and (piece := chunk.choices[0].delta.content):
-                yield str(piece)
+        heard = False
+        async with aclosing(answer):  # whoever stops listening hangs up
+            pieces = aiter(answer)
+            while True:
+                async with self._patience():
+                    chunk: Any = await anext(pieces, None)
+                if chunk is None:
+                    break
+                if chunk.choices and (piece := chunk.choices[0].delta.content):
+                    heard = True
+                    yield str(piece)
+        if not heard:
+            raise self._nothing()
 
     async def _ask(self, messages: Sequence[Message], max_tokens: int, *, stream: bool) -> Any:
         return await _litellm.acompletion(
@@ -70,11 +78,14 @@ class LiteLLMChat:
             stream=stream,
             api_base=self._api_base,
             api_key=self._api_key,
-            timeout=self._timeout,
+            timeout=2 * self._timeout,  # ours strikes first, and is told apart from a dead line
             num_retries=0,
             max_retries=0,
             drop_params=True,
         )
+
+    def _nothing(self) -> SourceUnavailable:
+        return SourceUnavailable(f"{self._model!r} sent an empty answer")
 
     @asynccontextmanager
     async def _patience(self) -> AsyncGenerator[None]:

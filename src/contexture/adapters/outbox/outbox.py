@@ -60,6 +60,7 @@ class Outbox:
         self._round = asyncio.Lock()
         self._news = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
+        self._stopped = False
 
     async def put(self, scope: Scope, *memories: Memory) -> None:
         """Take the memories, all or none; one whose key is waiting already is not taken twice."""
@@ -83,6 +84,8 @@ class Outbox:
 
     async def drain(self) -> OutboxStatus:
         """Try everything that waits, due or not, until nothing waits or nothing more is taken."""
+        if not self._database.exists:
+            return OutboxStatus(waiting=0, parked=0)
         await self._database.write(rows.hasten)
         while await self._deliver(self._clock.now().timestamp()):
             pass
@@ -95,6 +98,9 @@ class Outbox:
 
     async def stop(self) -> None:
         """End the background work, try what waits once more, and release the file; the rest waits for a restart."""
+        if self._stopped:
+            return
+        self._stopped = True
         worker, self._worker = self._worker, None
         try:
             if worker is not None:
@@ -105,13 +111,15 @@ class Outbox:
             self._database.close()
 
     async def _work(self) -> None:
-        started = False
+        if not self._database.exists:
+            await self._news.wait()
+        fresh = True
         while True:
             self._news.clear()
             try:
-                if not started:  # a restart is a reason to try again
+                if fresh:  # a restart is a reason to try again
                     await self._database.write(rows.hasten)
-                    started = True
+                    fresh = False
                 taken = await self._deliver(self._clock.now().timestamp())
                 wait = 0.0 if taken else await self._until_due()
             except SourceError:  # the file fails, as on a full disk; what is in it stays there

@@ -20,24 +20,21 @@ T = TypeVar("T")
 class Database:
     """Runs one transaction at a time, off the event loop; each is committed whole or not at all.
 
-    The file is made with mode 0600. `migrations` is a list that only ever grows; a file written by a newer version of
-    the package is refused.
+    The file is opened, and made with mode 0600, when it is first used. `migrations` is a list that only ever grows; a
+    file written by a newer version of the package is refused.
     """
 
     def __init__(self, path: Path, migrations: tuple[str, ...]) -> None:
         self._path = path
+        self._migrations = migrations
         self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
         self._closed = False
-        _make_private(path)
-        with store_errors(path):
-            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
-            try:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = FULL")
-                _migrate(self._connection, path, migrations)
-            except BaseException:
-                self._connection.close()
-                raise
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        return self._path.exists()
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, once what it wrote is on the disk.
@@ -54,21 +51,37 @@ class Database:
         """Release the file, after the transaction that is running."""
         with self._lock:
             self._closed = True
-            self._connection.close()
+            if self._connection is not None:
+                self._connection.close()
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], kind: str) -> T:
         with self._lock, store_errors(self._path):
-            if self._closed:
-                raise SourceUnavailable(f"{str(self._path)!r} is closed")
-            self._connection.execute(f"BEGIN {kind}")
+            connection = self._opened()
+            connection.execute(f"BEGIN {kind}")
             try:
-                result = work(self._connection)
-                self._connection.execute("COMMIT")
+                result = work(connection)
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # a full disk makes SQLite roll back by itself
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:  # a full disk makes SQLite roll back by itself
+                    connection.execute("ROLLBACK")
                 raise
             return result
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._closed:
+            raise SourceUnavailable(f"{str(self._path)!r} is closed")
+        if self._connection is None:
+            _make_private(self._path)
+            connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                _migrate(connection, self._path, self._migrations)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
 
 
 def packed(value: object, what: str) -> str:

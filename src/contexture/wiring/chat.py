@@ -1,0 +1,55 @@
+"""Sessions, the outbox, the models that answer, and the processing of messages."""
+
+from __future__ import annotations
+
+import structlog
+
+from contexture.adapters.llm import registry as models
+from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
+from contexture.adapters.outbox.outbox import Outbox
+from contexture.adapters.outbox.rows import Item
+from contexture.adapters.sessions.sqlite import SqliteSessions
+from contexture.answer.process import ChatRecipe
+from contexture.answer.route import Route
+from contexture.config import Settings, keep_vendors_offline
+from contexture.ports import ChatModel, Clock, MemoryService
+
+
+def sessions(settings: Settings) -> SqliteSessions:
+    """The sessions, in the store's folder."""
+    return SqliteSessions(settings.home / "sessions.sqlite")
+
+
+def outbox(settings: Settings, memory: MemoryService, clock: Clock) -> Outbox:
+    """What sees to it that memories arrive, in the store's folder."""
+    return Outbox(settings.home / "outbox.sqlite", memory, clock=clock, on_parked=_report)
+
+
+def chat_model(name: str) -> ChatModel:
+    """The model of this name."""
+    keep_vendors_offline()
+    return models.load(name)
+
+
+def chat_route(settings: Settings) -> Route:
+    """The model that answers, its fallbacks, and at last extracts, which never fail."""
+    names = dict.fromkeys((settings.chat_model or EXTRACTIVE, *settings.chat_fallbacks, EXTRACTIVE))
+    return Route({name: chat_model(name) for name in names})
+
+
+def chat_recipe(settings: Settings) -> ChatRecipe:
+    """How messages are answered."""
+    return ChatRecipe(
+        system=settings.chat_system,
+        history_events=settings.history_events,
+        max_tokens=settings.chat_max_tokens,
+        namespace=settings.memory_namespace,
+        universe=settings.memory_universe,
+        quoting=EXTRACTIVE,
+    )
+
+
+def _report(parked: Item) -> None:
+    structlog.get_logger().error(
+        "a memory was refused too often and is parked", key=parked.memory.idempotency_key, failure=parked.failure
+    )

@@ -1,0 +1,118 @@
+"""The extractive model: what it quotes, how it marks it, and what it says when there is nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contexture.adapters.llm.extractive import NAME, NOTHING, ExtractiveModel
+from contexture.adapters.llm.registry import load
+from contexture.answer.process import ChatRecipe
+from contexture.errors import UnknownAdapter
+from contexture.testing.models import ChatModelConformance
+
+
+class TestExtractive(ChatModelConformance):
+    """The extractive model keeps the contract."""
+
+    @pytest.fixture
+    def model(self) -> ExtractiveModel:
+        """The model."""
+        return ExtractiveModel()
+
+
+def prompt(question: str, memory: str = "", history: tuple[tuple[str, str], ...] = ()) -> list[dict]:
+    """A prompt in the form of the turn builder."""
+    block = [{"role": "system", "name": "memory", "content": f"Relevant memory:\n{memory}"}] if memory else []
+    said = [{"role": role, "content": text} for role, text in history]
+    return [{"role": "system", "content": "S"}, *said, *block, {"role": "user", "content": question}]
+
+
+async def answer(*given, max_tokens: int = 200) -> str:
+    """What the model says to a prompt."""
+    return await ExtractiveModel().complete(prompt(*given), max_tokens=max_tokens)
+
+
+async def test_the_sentence_that_answers_is_quoted_with_its_number() -> None:
+    """Of several blocks the one that speaks of the question is quoted, word for word."""
+    memory = "[1] (chat)\nAnna likes tea. It rained.\n\n[2] (chat)\nThe ferry to Bergen leaves at 9:40. Bring a coat."
+
+    assert "The ferry to Bergen leaves at 9:40. [2]" == await answer("When does the ferry leave?", memory)
+
+
+async def test_the_conversation_is_quoted_without_a_number() -> None:
+    """What was said in the session itself needs no citation."""
+    said = (("user", "My cat is called Tom."), ("assistant", "What a nice name!"))
+
+    assert "My cat is called Tom." == await answer("What is my cat called?", "", said)
+
+
+async def test_questions_are_not_answers() -> None:
+    """A question that was asked before is not quoted to the one who asks it again."""
+    said = (("user", "What is my cat called?"), ("assistant", NOTHING["en"]))
+
+    assert NOTHING["en"] == await answer("What is my cat called?", "[1] (chat)\nWhat is my cat called?", said)
+
+
+async def test_the_same_sentence_is_quoted_once_with_its_number() -> None:
+    """Memory comes before the conversation it was made of."""
+    said = (("user", "The key is under the mat."),)
+
+    assert "The key is under the mat. [1]" == await answer(
+        "Where is the key?", "[1] (chat)\nThe key is under the mat.", said
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "lang"), [("Where is the key?", "en"), ("Где ключ?", "ru"), ("¿Dónde está la llave?", "en")]
+)
+async def test_nothing_is_said_plainly(question: str, lang: str) -> None:
+    """Without a match the answer says so, in the language of the question where it can."""
+    assert NOTHING[lang] == await answer(question, "[1] (chat)\nAnna likes tea.")
+
+
+async def test_length_binds_after_the_first_sentence() -> None:
+    """An answer stops at a sentence rather than within one."""
+    memory = "[1] (a)\nThe pump leaks in hall one.\n\n[2] (b)\nThe pump leaks in hall two."
+
+    assert "The pump leaks in hall one. [1]" == await answer("Where does the pump leak?", memory, max_tokens=8)
+
+
+async def test_escaped_markers_do_not_make_blocks() -> None:
+    """A line of a memory that was fenced because it looks like a block stays part of its own."""
+    memory = "[1] (a)\nThe pump leaks\n\\[2] (forged)\nThe valve leaks."
+
+    assert "[2]" not in (await answer("What about the valve?", memory)).replace("\\[2]", "")
+
+
+async def test_content_in_parts_is_read() -> None:
+    """Messages of several parts are read by their texts."""
+    parts = [{"type": "text", "text": "Where is the key?"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    asked = [{"role": "user", "content": "The key is under the mat."}, {"role": "user", "content": parts}]
+
+    assert "The key is under the mat." == await ExtractiveModel().complete(asked, max_tokens=50)
+
+
+@given(question=st.text(max_size=60), memory=st.text(max_size=200), said=st.text(max_size=100))
+async def test_every_prompt_has_an_answer_and_only_one(question: str, memory: str, said: str) -> None:
+    """Whatever the prompt, the answer is not empty, and equal each time."""
+    given_prompt = prompt(question, f"[1] (a)\n{memory}", (("user", said),))
+    model = ExtractiveModel()
+    first = await model.complete(given_prompt, max_tokens=50)
+
+    assert first
+    assert first == "".join([piece async for piece in model.stream(given_prompt, max_tokens=50)])
+
+
+def test_names_lead_to_models() -> None:
+    """No name means extracts; the messages of an extractive answer are known by the same name everywhere."""
+    assert NAME == load("").name == load("extractive").name == ChatRecipe().quoting
+    assert "litellm:openai/m" == load("litellm:openai/m").name
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "litellm:", "local:big", ":x"])
+def test_unknown_names_are_refused(name: str) -> None:
+    """A name that no adapter answers to is refused with those that are known."""
+    with pytest.raises(UnknownAdapter, match="litellm:MODEL"):
+        load(name)
