@@ -1,4 +1,4 @@
-"""`contexture build query`: a context for a question."""
+"""`contexture build`: the group, and `query`, a context for a question."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contexture.cli.answers import as_sent, degradations_of
+from contexture.cli.build_turn import turn
+from contexture.cli.capsules import fetched
 from contexture.cli.common import Collection, Common, Where, command, existing, with_engine
 from contexture.cli.inputs import moment, object_on_stdin, parsed, write_bytes
 from contexture.cli.output import console, emit, note
 from contexture.cli.remote import remote
 
 if TYPE_CHECKING:
-    from contexture.cli.remote import Door
     from contexture.config import Settings
 
 
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
     """Add the group and its kinds of build."""
     kinds = typer.Typer(help="Build a context.", no_args_is_help=True, rich_markup_mode=None)
     command(kinds, "query", acting=True)(query)
+    command(kinds, "turn", acting=True)(turn)
     app.add_typer(kinds, name="build")
 
 
@@ -62,7 +64,7 @@ def query(
         built = door.ask(
             "POST", "/v1/context/query", request if model is None else {**request, "model": model}, now=clock
         )
-        packed = _fetched(door, built["build_id"]) if capsule else b""
+        packed = fetched(door, built["build_id"]) if capsule else b""
     else:
         built, packed = _here(settings, request, clock)
     if capsule is not None:
@@ -78,16 +80,6 @@ def _here(settings: Settings, request: dict[str, Any], clock: datetime | None) -
     asked = request_from_json(request)
     built = with_engine(existing(settings), lambda engine: engine.build(asked, now=clock))
     return as_sent(built_object(built)), pack_capsule(built.capsule)
-
-
-def _fetched(door: Door, build_id: str) -> bytes:
-    """The capsule of a build that a service made, in the bytes it would have here."""
-    import msgspec
-
-    from contexture.capsule import Capsule, pack_capsule
-
-    kept = door.ask("GET", f"/v1/builds/{build_id}")
-    return pack_capsule(msgspec.json.decode(msgspec.json.encode(kept["capsule"]), type=Capsule))
 
 
 def _answer(common: Common, built: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from contexture.cli.output import console, emit, say
 from contexture.cli.remote import remote
 
 if TYPE_CHECKING:
-    from contexture.builders.query.explain import Explanation
+    from contexture.builders.explain import Explanation
     from contexture.config import Settings
 
 
@@ -42,7 +42,11 @@ def explain(
     from contexture.cli.tables import ledger_view
 
     asked = found["request"]
-    say(f"{build_id}: {asked.get('query', '')!r} in {asked.get('max_tokens')} tokens")
+    question, limit = (
+        asked.get("query", asked.get("user_message")),
+        asked.get("max_tokens", asked.get("max_prompt_tokens")),
+    )
+    say(f"{build_id}: {question!r} in {limit} tokens")
     console().print(ledger_view(ledger_of(found)))
 
 
