@@ -4,28 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.text.simhash import shingles
 from contexture.text.terms import words
 from contexture.types import Record
 
 QUOTED = 0.9
-"""Share of a text's three-word runs that must stand in the memories shown to it for it to say nothing new."""
+"""Share of a text's words that must stand in runs of the memories shown to it for it to say nothing new."""
+
+_RUN = 3
+_TURNS = frozenset("no not never none t без не нет ни никогда".split())  # one such word makes another statement
 
 
 def repeats(text: str, shown: Sequence[Record]) -> str | None:
     """The id of the memory that `text` only repeats, out of those it was written with; None when it says more.
 
-    A text repeats them when it stands in one of them word for word, or when nearly all of its three-word
-    runs do, in one or spread over several; the one that holds most of it is then named.
+    A word is repeated when it belongs to a run of three that stands in one of the memories, or when the whole
+    text does. Nearly all words must be, over all memories together, and no negation and no number may be new.
+    The memory that holds most of the text is the one it repeats.
     """
     spoken = words(text)
-    runs = shingles(text)
-    best, held, covered = "", 0, frozenset[int]()
-    for record in shown:
-        if f" {' '.join(spoken)} " in f" {' '.join(words(record.text))} ":
-            return record.id
-        common = runs & shingles(record.text)
-        covered |= common
-        if len(common) > held:
-            best, held = record.id, len(common)
-    return best if runs and len(covered) >= QUOTED * len(runs) else None
+    if not spoken:
+        return None
+    places = {record.id: _repeated(spoken, words(record.text)) for record in shown}
+    known = set[int]().union(*places.values())
+    fresh = [word for at, word in enumerate(spoken) if at not in known]
+    if len(known) < QUOTED * len(spoken) or any(word in _TURNS or word.isdigit() for word in fresh):
+        return None
+    return max(places, key=lambda record_id: len(places[record_id]))
+
+
+def _repeated(spoken: Sequence[str], heard: Sequence[str]) -> set[int]:
+    """The places of words that are spoken in the company in which they were heard."""
+    size = min(_RUN, len(spoken))
+    runs = {tuple(heard[at : at + size]) for at in range(len(heard) - size + 1)}
+    starts = [at for at in range(len(spoken) - size + 1) if tuple(spoken[at : at + size]) in runs]
+    return {at + step for at in starts for step in range(size)}

@@ -155,7 +155,8 @@ def answer_from(answer: object, query: Recall) -> tuple[Recalled, ...]:
     `candidates` or `results` is read. Anything that is not what it should be makes the whole answer a failure
     of the service: half an answer looks like a whole one.
     """
-    items = _member(answer, "candidates") or _member(answer, "results")
+    named = (_member(answer, name) for name in ("candidates", "results"))
+    items = next((found for found in named if found is not None), None)
     if items is None:
         raise broken("neither `candidates` nor `results` is a list")
     found = {each.id: each for each in map(_recalled, items)}

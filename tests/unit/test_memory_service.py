@@ -1,0 +1,284 @@
+"""The memory service in process: what it asks the index, what it stores, what moves its ranking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from contexture.conversation import Feedback, Memory, MemoryKind, Recall
+from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
+from contexture.memory.loops import repeats
+from contexture.memory.records import MEMORIES
+from contexture.memory.relevance import HINTS
+from contexture.memory.service import LocalMemory
+from contexture.retrieval.prepare import Preparer
+from contexture.retrieval.search import HybridSearch
+from contexture.testing.doubles import NOON, FailingEmbedder, FixedClock, WordCounter
+from contexture.testing.memory import RecordingIndex, asking
+from contexture.testing.workbench import HIDDEN, Parts, workbench
+from contexture.types import PUBLIC, And, AnyOf, Equals, Not, Range, Record, Scope
+
+ANNA = Scope(tenant="acme", user="anna")
+NAME = MEMORIES.name
+
+
+class Bench:
+    """A memory service over a store that notes what it is asked."""
+
+    def __init__(self, bench, parts):
+        self.index = RecordingIndex(bench.index)
+        self.clock = FixedClock()
+        self.memory = self.service(parts)
+
+    def service(self, parts, clock=None):
+        """Another service over the same store."""
+        preparer = Preparer(encoders=parts.encoders, counters=[WordCounter()], redactor=parts.redactor, target=60)
+        search = HybridSearch(index=self.index, encoders=parts.encoders)
+        return LocalMemory(
+            index=self.index,
+            preparer=preparer,
+            search=search,
+            clock=clock or FixedClock(),
+            counters=[WordCounter()],
+        )
+
+
+@pytest.fixture
+async def bench(new_folder):
+    """A service over doubles."""
+    parts = Parts()
+    async with workbench(new_folder(), parts) as inner:
+        yield Bench(inner, parts)
+
+
+@pytest.fixture
+def memory(bench):
+    """The service itself."""
+    return bench.memory
+
+
+async def texts(memory, query, scope=ANNA):
+    """What is recalled, best first."""
+    return [found.text for found in await memory.recall(scope, query)]
+
+
+async def test_tenant_and_filters_are_in_the_query_itself(bench):
+    """The index is asked for this tenant, namespace and universe and what is not expired; nothing is sifted later."""
+    query = Recall(query="tea", now=NOON + timedelta(seconds=30), namespace="wm", sessions=("s",), personas=("p",),
+                   tags=("t",), kinds=(MemoryKind.SEMANTIC,))  # fmt: skip
+    await bench.memory.recall(ANNA, query)
+    ((scope, asked),) = bench.index.searches
+
+    assert scope == ANNA
+    assert asked.collection == "memories"
+    assert asked.where == And(
+        (
+            Equals("namespace", "wm"),
+            Equals("universe", ""),
+            Not(Range(field="expires", lte=NOON)),
+            AnyOf("session", ("s",)),
+            AnyOf("persona", ("p",)),
+            AnyOf("tags", ("t",)),
+            AnyOf("kind", ("semantic",)),
+        )
+    )
+
+
+async def test_every_call_to_the_index_carries_the_scope(bench):
+    """Writing, recalling, rating and forgetting all name who asks."""
+    (written,) = await bench.memory.remember(ANNA, [Memory(text="tea", id="m")])
+    await bench.memory.recall(ANNA, asking("tea"))
+    await bench.memory.feedback(ANNA, Feedback(memory_id=written, score=1, time=NOON))
+    await bench.memory.forget(ANNA, [written])
+    index = bench.index
+
+    assert {ANNA} == {scope for scope, _ in (*index.searches, *index.reads, *index.writes)}
+
+
+async def test_facts_about_the_whole_text_are_stored_with_it(memory):
+    """Sentences, redactions, tokens and hash of a memory of several passages are computed when it is written."""
+    text = f"The harbour opens at six. The word is {HIDDEN} today. " * 3
+    await memory.remember(ANNA, [Memory(text=text)])
+    (found,) = await memory.recall(ANNA, asking("when does the harbour open"))
+
+    assert text.strip().startswith(found.text[slice(*found.sentences[0])])
+    assert [HIDDEN] * 3 == [found.text[span.start : span.end] for span in found.redactions]
+    assert found.rules == "words-1"
+    assert found.tokens == {"words": len(text.split())}
+    assert found.simhash
+    assert len(found.pieces) > 1
+    assert all(found.text[piece.start : piece.end] for piece in found.pieces)
+    assert [piece.score for piece in found.pieces] == sorted((p.score for p in found.pieces), reverse=True)
+
+
+async def test_signals_add_up_to_the_score(memory):
+    """The score is the relevance plus what each hint adds."""
+    await memory.remember(ANNA, [Memory(text="tea", importance=1.0, session_id="s", persona_id="p")])
+    (found,) = await memory.recall(ANNA, replace(asking("tea in the garden"), session_id="s", persona_id="p"))
+
+    hints = {name: found.signals[name] for name in HINTS}
+    assert hints == {"importance": 0.05, "feedback": 0.0, "session": 0.03, "persona": 0.02}
+    assert found.score == pytest.approx(found.signals["relevance"] + 0.1)
+
+
+async def test_importance_orders_what_is_equally_relevant(memory):
+    """Of two alike, the important one comes first, by a tenth at most."""
+    await memory.remember(ANNA, [Memory(text="tea", id="a", importance=0), Memory(text="tea", id="b", importance=1)])
+    first, second = await memory.recall(ANNA, asking("tea and cake"))
+
+    assert (first.id, second.id) == ("b", "a")
+    assert first.score - second.score == pytest.approx(0.1)
+
+
+async def test_feedback_is_averaged_per_reader_and_then_over_readers(memory):
+    """One reader's hundred complaints weigh as much as another's single praise."""
+    (written,) = await memory.remember(ANNA, [Memory(text="tea", readers=(PUBLIC,))])
+    boris = Scope(tenant="acme", user="boris")
+    for second in range(4):
+        given = Feedback(memory_id=written, score=-1, time=NOON + timedelta(seconds=second))
+        await memory.feedback(ANNA, given)
+    await memory.feedback(boris, Feedback(memory_id=written, score=1, time=NOON))
+    (found,) = await memory.recall(ANNA, asking("tea"))
+
+    assert found.signals["feedback"] == 0
+
+
+async def test_the_same_feedback_sent_twice_counts_once(bench):
+    """A retry changes nothing and writes nothing."""
+    (written,) = await bench.memory.remember(ANNA, [Memory(text="tea")])
+    given = Feedback(memory_id=written, score=0.5, time=NOON)
+    await bench.memory.feedback(ANNA, given)
+    writes = len(bench.index.writes)
+    await bench.memory.feedback(ANNA, given)
+
+    assert len(bench.index.writes) == writes
+
+
+async def test_who_gave_feedback_is_told_to_nobody(memory):
+    """Readers see the effect, never the opinions."""
+    (written,) = await memory.remember(ANNA, [Memory(text="tea", readers=(PUBLIC,))])
+    await memory.feedback(ANNA, Feedback(memory_id=written, score=1, time=NOON))
+    (found,) = await memory.recall(Scope(tenant="acme", user="boris"), asking("tea"))
+
+    assert "anna" not in repr(found)
+
+
+async def test_writing_the_same_memory_again_writes_nothing(bench):
+    """An id with the same content is left alone; with other content it is replaced and keeps its feedback."""
+    once = Memory(text="tea", id="m", time=NOON)
+    await bench.memory.remember(ANNA, [once])
+    await bench.memory.feedback(ANNA, Feedback(memory_id="m", score=1, time=NOON))
+    writes = len(bench.index.writes)
+    await bench.memory.remember(ANNA, [once])
+    assert len(bench.index.writes) == writes
+
+    await bench.memory.remember(ANNA, [replace(once, text="green tea")])
+    (found,) = await bench.memory.recall(ANNA, asking("tea"))
+    assert (found.text, found.signals["feedback"]) == ("green tea", 0.05)
+
+
+async def test_an_id_of_somebody_else_is_refused(memory):
+    """Nobody can replace a memory they may not read."""
+    await memory.remember(ANNA, [Memory(text="tea", id="m")])
+
+    with pytest.raises(NotPermitted):
+        await memory.remember(Scope(tenant="acme", user="boris"), [Memory(text="mine now", id="m")])
+
+
+async def test_a_key_used_by_two_users_keeps_their_memories_apart(memory):
+    """Private memories with one key are two; public ones are one."""
+    boris = Scope(tenant="acme", user="boris")
+    private = Memory(text="tea", idempotency_key="k")
+    public = Memory(text="tea", idempotency_key="p", readers=(PUBLIC,))
+
+    assert await memory.remember(ANNA, [private]) != await memory.remember(boris, [private])
+    assert await memory.remember(ANNA, [public]) == await memory.remember(boris, [public])
+
+
+async def test_expired_memories_are_purged_for_real(bench):
+    """A purge removes what has lived its time, with its key, counts it, and leaves the rest."""
+    await bench.memory.remember(
+        ANNA,
+        [
+            Memory(text="tea one", id="one", ttl_seconds=60, idempotency_key="k"),
+            Memory(text="tea two", id="two", ttl_seconds=600),
+            Memory(text="tea three", id="three"),
+        ],
+    )
+    later = bench.service(Parts(), FixedClock(NOON + timedelta(seconds=60)))
+
+    assert await later.purge(ANNA) == 1
+    assert ["three", "two"] == [record.id for record in await bench.index.scroll(ANNA, NAME)]
+    assert await later.purge(ANNA) == 0
+
+
+async def test_an_expired_memory_cannot_be_rated_or_counted(bench):
+    """To its readers it is gone before it is purged."""
+    await bench.memory.remember(ANNA, [Memory(text="tea", id="m", ttl_seconds=60)])
+    later = bench.service(Parts(), FixedClock(NOON + timedelta(seconds=61)))
+
+    with pytest.raises(NotFound):
+        await later.feedback(ANNA, Feedback(memory_id="m", score=1, time=NOON))
+    assert await later.forget(ANNA, ["m"]) == 0
+
+
+async def test_an_alias_of_a_key_is_no_memory(bench):
+    """Nothing that only leads to a memory can be rated or counted."""
+    await bench.memory.remember(ANNA, [Memory(text="tea", id="m", idempotency_key="k")])
+    (alias,) = {record.id for record in await bench.index.scroll(ANNA, NAME)} - {"m"}
+
+    with pytest.raises(NotFound):
+        await bench.memory.feedback(ANNA, Feedback(memory_id=alias, score=1, time=NOON))
+    assert await bench.memory.forget(ANNA, [alias]) == 0
+
+
+async def test_without_its_embedder_it_answers_by_words(bench):
+    """Words that match are found; when none do, the service says that it failed instead of finding nothing."""
+    await bench.memory.remember(ANNA, [Memory(text="jasmine tea")])
+    blind = bench.service(Parts(english=FailingEmbedder(16, "hash-en"), foreign=FailingEmbedder(12, "hash-any")))
+
+    assert ["jasmine tea"] == await texts(blind, asking("jasmine tea"))
+    with pytest.raises(SourceUnavailable, match="by meaning"):
+        await blind.recall(ANNA, asking("harbour"))
+
+
+@pytest.mark.parametrize("change", [{"top_k": -1}, {"top_k": 101}, {"threshold": 1.01}, {"threshold": float("nan")}])
+async def test_impossible_questions_are_refused(memory, change):
+    """The field is named."""
+    with pytest.raises(InvalidRequest, match=next(iter(change))):
+        await memory.recall(ANNA, replace(asking("tea"), **change))
+
+
+async def test_a_text_put_together_from_memories_says_nothing_new(bench):
+    """An answer made of two memories that it was shown is one of them, and nothing is written for it."""
+    one, two = "Anna moved to Lisbon in March last year", "Boris keeps three bees and two goats"
+    ids = await bench.memory.remember(ANNA, [Memory(text=one), Memory(text=two)])
+    writes = len(bench.index.writes)
+
+    assert [ids[0]] == list(await bench.memory.remember(ANNA, [Memory(text=f"{one}. {two}.", injected=tuple(ids))]))
+    assert len(bench.index.writes) == writes
+
+
+LONG = "In the morning Anna drinks jasmine tea on the balcony and reads the paper until the ferry leaves the harbour"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LONG.replace("drinks", "never drinks"),
+        LONG.replace("until the", "until 9 the"),
+        f"{LONG} and then walks to the old lighthouse",
+        "tea and paper",
+    ],
+)
+def test_a_text_that_says_more_is_new(text):
+    """A negation, a number, or a few more words are something new, however much is repeated."""
+    assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) is None
+
+
+@pytest.mark.parametrize("text", [LONG.upper(), f"Well: {LONG}!", "jasmine tea on the balcony", "tea"])
+def test_a_text_that_repeats_is_known(text):
+    """Case, punctuation and a word of greeting add nothing; a quotation is no news, and neither is a single word."""
+    assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) == "m"
