@@ -7,9 +7,10 @@ if TYPE_CHECKING:
     from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
     from contexture.config import Settings
-    from contexture.engine import Contexture, SearchResult, SyncContexture, open_sync, replay
+    from contexture.engine import Contexture, SearchResult, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
     from contexture.errors import ContextError, RequestError, SourceError
+    from contexture.sync import SyncContexture, open_sync
     from contexture.types import (
         And,
         AnyOf,
@@ -68,9 +69,9 @@ _HOMES = {
     "SearchResult": "contexture.engine",
     "Settings": "contexture.config",
     "SourceError": "contexture.errors",
-    "SyncContexture": "contexture.engine",
+    "SyncContexture": "contexture.sync",
     "open": "contexture.engine",
-    "open_sync": "contexture.engine",
+    "open_sync": "contexture.sync",
     "replay": "contexture.engine",
 }
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -33,8 +32,6 @@ from contexture.pipeline.redact import redact
 from contexture.ports import Clock, Health, MemoryService, SessionStore
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Candidate, Collection, Filter, Record, Scope
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,70 +255,6 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
             await engine.close()
     finally:
         await store.close()
-
-
-class SyncContexture:
-    """The same engine for code without an event loop: each call waits for its answer."""
-
-    def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine = engine
-        self._loop = loop
-
-    def create(self, collection: Collection) -> None:
-        """Make a collection, or add filter fields to it."""
-        self._wait(self._engine.create(collection))
-
-    def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Write records."""
-        return self._wait(self._engine.add(records, collection=collection, scope=scope))
-
-    def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Remove records."""
-        return self._wait(self._engine.delete(ids, collection=collection, scope=scope))
-
-    def search(
-        self,
-        question: str,
-        *,
-        collection: str | None = None,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        pool: int | None = None,
-    ) -> SearchResult:
-        """Passages that match, best first."""
-        return self._wait(self._engine.search(question, collection=collection, scope=scope, where=where, pool=pool))
-
-    def build(
-        self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
-    ) -> QueryContext:
-        """A context for a question."""
-        return self._wait(self._engine.build(request, scope=scope, now=now))
-
-    def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
-        """What became of one candidate."""
-        return self._wait(self._engine.explain(build_id, candidate_id, scope=scope))
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-
-@contextmanager
-def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncContexture]:
-    """`open`, for code without an event loop."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="contexture", daemon=True)
-    thread.start()
-    opened = open_store(where)
-    try:
-        engine = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result()
-        try:
-            yield SyncContexture(engine, loop)
-        finally:
-            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def _settings(where: Path | str | Settings | None) -> Settings:

@@ -1,0 +1,128 @@
+"""The engine for code without an event loop: it runs in a thread, and each call waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from contexture.answer.exchange import ChatRequest, Step
+from contexture.builders.explain import Explanation
+from contexture.builders.query.build import QueryContext
+from contexture.builders.query.request import QueryRequest
+from contexture.capsule import Capsule
+from contexture.config import Settings
+from contexture.engine import Contexture, SearchResult, open_store
+from contexture.ledger import Ledger
+from contexture.types import Collection, Filter, Record, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+T = TypeVar("T")
+
+_PATIENCE = 30.0  # seconds: an answer that never began has no end to wait for
+
+
+class SyncContexture:
+    """The same engine for code without an event loop: each call waits for its answer."""
+
+    def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine = engine
+        self._loop = loop
+
+    def create(self, collection: Collection) -> None:
+        """Make a collection, or add filter fields to it."""
+        self._wait(self._engine.create(collection))
+
+    def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
+        """Write records."""
+        return self._wait(self._engine.add(records, collection=collection, scope=scope))
+
+    def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
+        """Remove records."""
+        return self._wait(self._engine.delete(ids, collection=collection, scope=scope))
+
+    def search(
+        self,
+        question: str,
+        *,
+        collection: str | None = None,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        pool: int | None = None,
+    ) -> SearchResult:
+        """Passages that match, best first."""
+        return self._wait(self._engine.search(question, collection=collection, scope=scope, where=where, pool=pool))
+
+    def build(
+        self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> QueryContext:
+        """A context for a question."""
+        return self._wait(self._engine.build(request, scope=scope, now=now))
+
+    def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
+        """What became of one candidate."""
+        return self._wait(self._engine.explain(build_id, candidate_id, scope=scope))
+
+    def chat(
+        self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> Generator[Step]:
+        """A message and its answer, step by step; whoever stops listening stops the answer."""
+        asked = ChatRequest(message=request) if isinstance(request, str) else request
+        return _steps(self._engine.chat.stream(asked, scope=scope or self._engine.scope, now=now), self._loop)
+
+    def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
+        """The capsule and the ledger of a recent build."""
+        return self._wait(self._engine.kept(build_id, scope=scope))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+@contextmanager
+def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncContexture]:
+    """`open`, for code without an event loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="contexture", daemon=True)
+    thread.start()
+    opened = open_store(where)
+    try:
+        engine = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result()
+        try:
+            yield SyncContexture(engine, loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _steps(steps: AsyncIterator[Step], loop: asyncio.AbstractEventLoop) -> Generator[Step]:
+    """The steps of an iterator that runs in a loop elsewhere."""
+    queue: SimpleQueue[Step | None] = SimpleQueue()
+    ended = threading.Event()
+
+    async def pump() -> None:
+        try:
+            async with aclosing(cast("AsyncGenerator[Step]", steps)) as open_steps:
+                async for step in open_steps:
+                    queue.put(step)
+        finally:
+            ended.set()
+            queue.put(None)
+
+    work = asyncio.run_coroutine_threadsafe(pump(), loop)
+    try:
+        while (step := queue.get()) is not None:
+            yield step
+        work.result()
+    finally:
+        work.cancel()
+        ended.wait(_PATIENCE)  # what was said so far is kept before anyone goes on
