@@ -9,7 +9,21 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from contexture.cli import build, demo, doctor, evaluate, explain, ingest, keys, replay, search, serve, settings, tokens
+from contexture.cli import (
+    build,
+    chat,
+    demo,
+    doctor,
+    evaluate,
+    explain,
+    ingest,
+    keys,
+    replay,
+    search,
+    serve,
+    settings,
+    tokens,
+)
 from contexture.cli.common import Home
 from contexture.cli.output import exit_code, fail
 from contexture.errors import InvalidRequest
@@ -74,5 +88,5 @@ def main(
     ctx.obj = home
 
 
-for group in (demo, serve, keys, ingest, search, build, explain, replay, tokens, evaluate, doctor, settings):
+for group in (demo, serve, keys, ingest, search, build, chat, explain, replay, tokens, evaluate, doctor, settings):
     group.register(app)
