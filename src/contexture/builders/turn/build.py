@@ -19,7 +19,7 @@ from contexture.builders.turn.render import cited, system_of
 from contexture.builders.turn.request import Asked, Line, Turn, TurnRecipe, limit_of, scope_of, turn_of
 from contexture.builders.turn.result import Snippet, TurnContext
 from contexture.builders.turn.snippets import candidate_id, candidates_of
-from contexture.builders.turn.summary import LONGEST, Summaries, Trim, extractive, key_of
+from contexture.builders.turn.summary import Summaries, Trim, key_of
 from contexture.capsule import Capsule
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
@@ -231,16 +231,16 @@ class TurnContextBuilder:
             return None
 
     def _summarise(self, build: _Build, asked: Asked, composed: Composed) -> None:
-        """Hand on what was trimmed: all of it while an extract holds it, then what the last step took."""
-        removed, kept = asked.lines[: composed.cut.start], asked.lines[composed.cut.start :]
+        """Hand on what was trimmed, without what earlier trims of this conversation have told already."""
+        removed, kept = asked.lines[: composed.start], asked.lines[composed.start :]
         if self._summaries is None or not removed:
             return
-        messages = tuple(line.message for line in removed)
-        if len(extractive(messages)) >= LONGEST - 1 and composed.cut.before < composed.cut.start:
-            messages = messages[composed.cut.before :]
+        upto = kept[0].at if kept else len(build.turn.history)
+        told = self._summaries.told(build.scope, build.turn)
         trim = Trim(
-            removed=messages,
-            key=key_of(build.scope, build.turn, kept[0].at if kept else len(build.turn.history)),
+            removed=tuple(line.message for line in removed if line.at >= told or told > upto),
+            upto=upto,
+            key=key_of(build.scope, build.turn, upto),
             trimmed_from=len(build.turn.history),
             trimmed_to=len(kept),
             now=build.now,
@@ -262,7 +262,7 @@ class TurnContextBuilder:
         self._metrics.inc_snippets(stage="final", count=len(composed.shown))
 
     def _result(self, build: _Build, asked: Asked, composed: Composed, ledger: Ledger, capsule: Capsule) -> TurnContext:
-        lines: Sequence[Line] = asked.lines[composed.cut.start :]
+        lines: Sequence[Line] = asked.lines[composed.start :]
         snippets = tuple(_snippet(build, candidate, form) for candidate, form in composed.shown)
         return TurnContext(
             build_id=f"ctx-{capsule.seal[:12]}",
@@ -310,7 +310,7 @@ def _debug(asked: Asked, composed: Composed, snippets: Sequence[Snippet], histor
         "snippet_count": len(snippets),
         "snippet_tokens": composed.token_counts["snippets"],
         "history_count": history,
-        "trimmed_count": asked.older + composed.cut.start,
+        "trimmed_count": asked.older + composed.start,
         "total_tokens": composed.tokens,
         "max_prompt_tokens": asked.limit,
     }

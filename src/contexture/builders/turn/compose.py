@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from contexture.builders.turn.history import Cut, cut, newest_exchange
+from contexture.builders.turn.history import cut, newest_exchange
 from contexture.builders.turn.messages import words_of
 from contexture.builders.turn.render import Shown, messages
 from contexture.builders.turn.request import Asked, Line, TurnRecipe
@@ -26,24 +26,28 @@ Timed = Callable[[str], AbstractContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composed:
-    """A prompt with what is shown in it, what it would have cost without a limit, and what the packer saw."""
+    """A prompt and what it was made of.
+
+    History is kept from line `start` on; `unlimited` is what everything would have cost without a limit, and `items`
+    are what the packer saw.
+    """
 
     messages: tuple[Message, ...]
     tokens: int
     unlimited: int
     token_counts: Mapping[str, int]
     shown: tuple[Shown, ...]
-    cut: Cut
+    start: int
     items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Budgeted:
-    """What the limit leaves: the memories, the place where history is cut, and what the prompt then costs."""
+    """What the limit leaves: the memories, the line from which history is kept, and what the prompt then costs."""
 
     tokens: int
     shown: tuple[Shown, ...]
-    cut: Cut
+    start: int
     items: tuple[Item, ...]
     forms: Forms
 
@@ -68,7 +72,7 @@ def compose(
         costs = [counter.count_messages([line.message]) - counter.count_messages([]) for line in asked.lines]
         chosen = _budgeted(asked, kept, costs, counter, recipe)
     with timed("prompt"):
-        history = [line.message for line in asked.lines[chosen.cut.start :]]
+        history = [line.message for line in asked.lines[chosen.start :]]
         prompt = messages(asked.system, history, chosen.shown, asked.user)
     _judge(asked.lines, costs, kept, chosen, trace)
     validate(
@@ -82,9 +86,9 @@ def compose(
         messages=prompt,
         tokens=chosen.tokens,
         unlimited=fixed + sum(costs) + sum(item.options[0].tokens for item in chosen.items),
-        token_counts=_parts(asked, costs[chosen.cut.start :], fixed, chosen.tokens, counter),
+        token_counts=_parts(asked, costs[chosen.start :], fixed, chosen.tokens, counter),
         shown=chosen.shown,
-        cut=chosen.cut,
+        start=chosen.start,
         items=chosen.items,
     )
 
@@ -117,20 +121,20 @@ def _budgeted(
 
     fitted = fit(items, asked.limit - reserve, PACKERS[recipe.packer], count)
     memories = shown(fitted.packing.chosen)
-    place = cut(asked.lines, costs, asked.limit - fitted.tokens, int(recipe.history_step * asked.limit))
-    place, tokens = _settled(asked, memories, place, counter)
-    return _Budgeted(tokens=tokens, shown=memories, cut=place, items=tuple(items), forms=forms)
+    start = cut(asked.lines, costs, asked.limit - fitted.tokens, int(recipe.history_step * asked.limit))
+    start, tokens = _settled(asked, memories, start, counter)
+    return _Budgeted(tokens=tokens, shown=memories, start=start, items=tuple(items), forms=forms)
 
 
-def _settled(asked: Asked, memories: Sequence[Shown], place: Cut, counter: TokenCounter) -> tuple[Cut, int]:
+def _settled(asked: Asked, memories: Sequence[Shown], start: int, counter: TokenCounter) -> tuple[int, int]:
     """The cut, moved on until the prompt counted as a whole fits: a whole may cost more than its parts."""
     while True:
-        history = [line.message for line in asked.lines[place.start :]]
+        history = [line.message for line in asked.lines[start:]]
         tokens = counter.count_messages(messages(asked.system, history, memories, asked.user))
         if tokens <= asked.limit or not history:
-            return place, tokens
-        later = (at for at in range(place.start + 1, len(asked.lines)) if asked.lines[at].opens)
-        place = Cut(next(later, len(asked.lines)), place.before)
+            return start, tokens
+        later = (at for at in range(start + 1, len(asked.lines)) if asked.lines[at].opens)
+        start = next(later, len(asked.lines))
 
 
 def _judge(
@@ -145,7 +149,7 @@ def _judge(
             trace.keep(candidate, tokens=form.tokens, form=form.form)
     for number, (line, cost) in enumerate(zip(lines, costs, strict=True)):
         message = line_candidate(line.at, str(line.message["role"]))
-        if number < chosen.cut.start:
+        if number < chosen.start:
             trace.drop(message, Reason.OVER_BUDGET, tokens=cost)
         else:
             trace.keep(message, tokens=cost)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from contexture.builders.turn.request import Line
@@ -12,14 +11,6 @@ from contexture.types import Message
 
 _LEAST_BLOCK = 64
 _MESSAGE_TOKENS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """History is kept from line `start` on; `before` is where the step before would have cut."""
-
-    start: int
-    before: int
 
 
 def first_read(count: int, limit: int) -> int:
@@ -57,8 +48,8 @@ def newest_exchange(lines: Sequence[Line]) -> int:
     return (spoken or openers or [len(lines)])[-1]
 
 
-def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> Cut:
-    """The newest lines that fit in `room` tokens: a contiguous end of the history, calls with their results.
+def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> int:
+    """Where the newest lines begin that fit in `room` tokens; calls are never parted from their results.
 
     When something must go, whole steps of `step` tokens go, counted from the oldest line, so that the next
     turns are cut at the same place until another step is needed; unless that would leave less than half of the
@@ -67,20 +58,14 @@ def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> Cu
     gone = [0, *accumulate(costs)]
     excess = gone[-1] - room
     if excess <= 0:
-        return Cut(0, 0)
+        return 0
     openings = [number for number, line in enumerate(lines) if line.opens] + [len(lines)]
 
     def first(tokens: int) -> int:
         return next(number for number in openings if gone[number] >= tokens or number == len(lines))
 
-    least = first(excess)
-    if step < 1:
-        return Cut(least, 0)
-    steps = math.ceil(excess / step)
-    start = first(steps * step)
-    if 2 * (gone[-1] - gone[start]) < room:
-        start = least
-    return Cut(start, min(start, first((steps - 1) * step)) if steps > 1 else 0)
+    stepped = first(math.ceil(excess / step) * step) if step > 0 else len(lines)
+    return stepped if 2 * (gone[-1] - gone[stepped]) >= room > 0 else first(excess)
 
 
 def _results(given: Sequence[tuple[int, Message]]) -> tuple[dict[int, list[int]], set[int]]:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from contexture.errors import ContextError, SourceError
 from contexture.pipeline.fence import DATA_NOTICE, fence
 from contexture.ports import ChatModel, MemoryService
 from contexture.types import Message, Scope
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 LONGEST = 1_024
 TYPE = "session_summary"
@@ -54,9 +57,13 @@ class StraightToMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trim:
-    """Messages that were trimmed away, redacted, and the key under which the same trim is known again."""
+    """Messages that were trimmed away, redacted, and the key under which the same trim is known again.
+
+    `upto` is how many of the oldest messages the prompt leaves out, those that earlier trims told included.
+    """
 
     removed: tuple[Message, ...]
+    upto: int
     key: str
     trimmed_from: int
     trimmed_to: int
@@ -125,19 +132,24 @@ class Summaries:
         self._place = (namespace, universe)
         self._on_lost = on_lost
         self._known: dict[tuple[Scope, str], None] = {}
+        self._told: dict[tuple[Scope, str], tuple[int, str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hand_on(self, scope: Scope, trim: Trim) -> bool:
         """Start storing a summary; False when this trim has been handed on already, or says nothing."""
         if (scope, trim.key) in self._known or not extractive(trim.removed):
             return False
-        self._known[scope, trim.key] = None
-        if len(self._known) > _REMEMBERED:
-            self._known.pop(next(iter(self._known)))
+        _note(self._known, (scope, trim.key), None)
+        _note(self._told, (scope, trim.session_id), (trim.upto, trim.key))
         task = asyncio.create_task(self._store(scope, trim), name="contexture-summary")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
+
+    def told(self, scope: Scope, turn: Turn) -> int:
+        """How many of the oldest messages of this history the last summary of the conversation went up to."""
+        upto, key = self._told.get((scope, turn.session_id), (0, ""))
+        return upto if 0 < upto <= len(turn.history) and key_of(scope, turn, upto) == key else 0
 
     async def settle(self) -> None:
         """Wait until everything handed on has arrived at the sink."""
@@ -149,6 +161,7 @@ class Summaries:
             await self._sink.put(scope, memory_of(trim, await self._text(trim.removed), *self._place))
         except ContextError as failure:
             self._known.pop((scope, trim.key), None)
+            self._told.pop((scope, trim.session_id), None)
             self._on_lost(failure)
 
     async def _text(self, removed: Sequence[Message]) -> str:
@@ -168,3 +181,11 @@ def _request(removed: Sequence[Message]) -> list[Message]:
         {"role": "system", "content": f"{_TASK} {DATA_NOTICE}"},
         {"role": "user", "content": f"[1] (conversation)\n{fence(lines[-_SOURCE:])}"},
     ]
+
+
+def _note(kept: dict[K, V], key: K, value: V) -> None:
+    """Keep the newest entries only."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _REMEMBERED:
+        kept.pop(next(iter(kept)))
