@@ -112,7 +112,7 @@ def _parameters(weights: Path, folder: Path) -> Any:
     found.offline = True
     found.ui = False
     # The engine insists on listening somewhere: a socket only this user can reach, behind a key nobody has.
-    found.hostnames = [str(folder / "socket")]
+    found.hostnames = [str(folder / "llm.sock")]  # the ending makes it a socket
     found.api_keys = [secrets.token_hex(32)]
     found.n_threads_http = 1
     return found
