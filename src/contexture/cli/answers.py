@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contexture.builders.query.explain import Explanation
+    from contexture.builders.explain import Explanation
     from contexture.ledger import Degradation, Ledger
 
 
@@ -41,7 +41,7 @@ def explanation_of(answer: dict[str, Any]) -> Explanation:
     """The explanation in an answer."""
     import msgspec
 
-    from contexture.builders.query.explain import Explanation
+    from contexture.builders.explain import Explanation
     from contexture.ledger import Entry
 
     entry = msgspec.convert(answer["candidate"], Entry)

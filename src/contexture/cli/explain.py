@@ -11,6 +11,7 @@ from contexture.cli.answers import as_sent, explanation_of, ledger_of
 from contexture.cli.common import Common, command, existing, with_engine
 from contexture.cli.output import console, emit, say
 from contexture.cli.remote import remote
+from contexture.errors import NotFound
 
 if TYPE_CHECKING:
     from contexture.builders.explain import Explanation
@@ -53,7 +54,7 @@ def explain(
 def _kept(settings: Settings, build_id: str) -> dict[str, Any]:
     door = remote(settings)
     if door is not None:
-        found = door.ask("GET", f"/v1/builds/{quote(build_id, safe='')}")
+        found = door.ask("GET", _path(build_id))
         return {name: value for name, value in found.items() if name != "capsule"}
     from contexture.service.shapes import ledger_object
 
@@ -64,11 +65,18 @@ def _kept(settings: Settings, build_id: str) -> dict[str, Any]:
 def _explanation(settings: Settings, build_id: str, candidate: str) -> dict[str, Any]:
     door = remote(settings)
     if door is not None:
-        return door.ask("GET", f"/v1/builds/{quote(build_id, safe='')}/explain/{quote(candidate, safe='')}")
+        return door.ask("GET", f"{_path(build_id)}/explain/{quote(candidate, safe='')}")
     from contexture.service.shapes import explanation_object
 
     found = with_engine(existing(settings), lambda engine: engine.explain(build_id, candidate))
     return as_sent(explanation_object(build_id, found))
+
+
+def _path(build_id: str) -> str:
+    """Where a build is; an id that would be another path is no id."""
+    if not build_id or "/" in build_id:
+        raise NotFound(f"no build {build_id!r} is kept here")
+    return f"/v1/builds/{quote(build_id, safe='')}"
 
 
 def _one(common: Common, answer: dict[str, Any]) -> None:

@@ -99,13 +99,13 @@ def error_of(body: bytes) -> ContextError:
     """The error that an answer in our shape says; anything else is not our service."""
     try:
         told = msgspec.json.decode(body)["error"]
-        message, name = str(told["user_message"]), str(told["tech_message"]).partition(":")[0]
-        kind = _KINDS.get(str(told["code"]), ContractError)
+        code, message, tech = str(told["code"]), str(told["user_message"]), str(told["tech_message"])
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         return SourceUnavailable("the answer is not one of a Contexture service; check CONTEXTURE_URL")
-    closer = getattr(errors, name, None)
-    plain = isinstance(closer, type) and issubclass(closer, kind) and closer.__init__ is Exception.__init__
-    return cast("type[ContextError]", closer)(message) if plain else kind(message)
+    closer = getattr(errors, tech.partition(":")[0], None)
+    if isinstance(closer, type) and issubclass(closer, ContextError) and closer.__init__ is Exception.__init__:
+        return closer(message)
+    return _KINDS.get(code, ContractError)(message)
 
 
 def _presented(settings: Settings) -> dict[str, str]:

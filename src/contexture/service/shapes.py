@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
-from contexture.builders.query.explain import Explanation
 from contexture.capsule import Capsule
 from contexture.engine import SearchResult
 from contexture.ingestion.problems import Problem

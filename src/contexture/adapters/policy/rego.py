@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,10 +19,12 @@ try:
 except ImportError as missing:
     raise ImportError('policies need regopy: pip install "contexture[rego]"') from missing
 
-_QUERY = "found := data.contexture"
+_ALLOW, _REASON = "found := data.contexture.allow", "found := data.contexture.reason"
+_PROBE: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
+_PACKAGE = re.compile(r"^\s*package\s+contexture\s*(#.*)?$", re.MULTILINE)
 _SHOWN = 500  # characters of a compiler's message
 
-Stamp: TypeAlias = "tuple[tuple[str, int, int], ...]"
+Stamp: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
 
 
 class _Interpreter(Protocol):
@@ -30,7 +34,7 @@ class _Interpreter(Protocol):
 
     def add_module(self, name: str, source: str) -> None: ...
     def build(self, query: str) -> object: ...
-    def set_input(self, value: object) -> None: ...
+    def set_input_term(self, term: str) -> None: ...
     def query_bundle(self, bundle: object) -> Any: ...
 
 
@@ -48,7 +52,7 @@ class RegoPolicy:
         self._folder = folder
         self._timeout = timeout
         self._stamp = _stamp(folder)
-        self._rules = _compiled(folder, self._stamp)
+        self._rules: _Rules | InvalidRequest = _compiled(folder, self._stamp)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
@@ -66,28 +70,31 @@ class RegoPolicy:
         except TimeoutError:
             return _denied(f"the policy did not decide within {self._timeout:g} seconds")
 
-    def close(self) -> None:
-        """Let go of the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _decide(self, asked: dict[str, Json]) -> Decision:
+    def _decide(self, asked: Mapping[str, Json]) -> Decision:
         try:
-            found = self._current().ask(asked)
+            rules = self._current()
+            allowed = rules.allowed(asked)
+            if allowed is True:
+                return Decision(allowed=True)
+            said = rules.reason()
         except InvalidRequest as failure:
             return _denied(str(failure))
-        allowed, reason = found.get("allow"), found.get("reason")
-        said = reason if isinstance(reason, str) else ""
-        if isinstance(allowed, bool):
-            return Decision(allowed=True, reason=said) if allowed else _denied(said or f"denied: {asked['action']}")
+        if allowed is False:
+            return _denied(said or f"the policy denies {asked['action']!r}")
         wrong = "does not say" if allowed is None else "says neither true nor false"
-        return _denied(f"the policy {wrong} whether {asked['action']!r} is allowed")
+        return _denied(said or f"the policy {wrong} whether {asked['action']!r} is allowed")
 
     def _current(self) -> _Rules:
-        """The rules as the files say them now."""
+        """The rules as the files say them now; what does not compile is not tried again until a file changes."""
         stamp = _stamp(self._folder)
         if stamp != self._stamp:
-            self._rules = _compiled(self._folder, stamp)
             self._stamp = stamp
+            try:
+                self._rules = _compiled(self._folder, stamp)
+            except InvalidRequest as failure:
+                self._rules = failure
+        if isinstance(self._rules, InvalidRequest):
+            raise self._rules
         return self._rules
 
 
@@ -96,44 +103,62 @@ class _Rules:
 
     def __init__(self, interpreter: _Interpreter) -> None:
         self._interpreter = interpreter
-        self._bundle = interpreter.build(_QUERY)
+        self._allow = interpreter.build(_ALLOW)
+        self._reason = interpreter.build(_REASON)
 
-    def ask(self, asked: dict[str, Json]) -> dict[str, Any]:
-        """What the package `contexture` holds for this input; nothing when that is undefined."""
+    def allowed(self, asked: Mapping[str, Json]) -> object:
+        """What `allow` is for this input; None when that is undefined."""
         try:
-            self._interpreter.set_input(asked)
-            output = self._interpreter.query_bundle(self._bundle)
-            if not output.ok():
-                raise InvalidRequest(f"the policy failed: {_short(str(output))}")
-            found: object = output.results[0].bindings.get("found") if output.results else None
+            # `set_input` ends a text at a NUL and reads backslashes in it; a term in JSON keeps every character. It
+            # must not be ASCII: escaped letters would not equal the same letters in a policy.
+            self._interpreter.set_input_term(json.dumps(asked, ensure_ascii=False))
         except (_regopy.RegoError, ValueError, TypeError) as failure:
+            raise InvalidRequest(f"the policy cannot be asked: {_short(str(failure))}") from failure
+        return self._found(self._allow)
+
+    def reason(self) -> str:
+        """Why, for the input of the last question; empty when the policy does not say."""
+        found = self._found(self._reason)
+        return found if isinstance(found, str) else ""
+
+    def _found(self, bundle: object) -> object:
+        try:
+            output = self._interpreter.query_bundle(bundle)
+        except (_regopy.RegoError, ValueError) as failure:
             raise InvalidRequest(f"the policy failed: {_short(str(failure))}") from failure
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if not output.ok():
+            raise InvalidRequest(f"the policy failed: {_short(str(output))}")
+        return output.results[0].bindings.get("found") if output.results else None
 
 
 def _compiled(folder: Path, stamp: Stamp) -> _Rules:
     interpreter = cast("_Interpreter", _regopy.Interpreter())
     interpreter.log_level = cast("Any", _regopy).LogLevel.NONE  # it would print what we raise
+    sources: list[str] = []
     for name, *_ in stamp:
+        path = str(folder / name)
         try:
-            interpreter.add_module(name, (folder / name).read_text("utf-8"))
+            sources.append((folder / name).read_text("utf-8"))
+            interpreter.add_module(name, sources[-1])
         except (OSError, UnicodeDecodeError) as failure:
-            raise InvalidRequest(f"the policy {str(folder / name)!r} cannot be read: {failure}") from failure
+            raise InvalidRequest(f"the policy {path!r} cannot be read: {failure}") from failure
         except _regopy.RegoError as failure:
-            raise InvalidRequest(
-                f"the policy {str(folder / name)!r} does not compile: {_short(str(failure))}"
-            ) from failure
+            raise InvalidRequest(f"the policy {path!r} does not compile: {_short(str(failure))}") from failure
+    if not any(_PACKAGE.search(source) for source in sources):
+        raise InvalidRequest(f"no policy in {str(folder)!r} is of `package contexture`, so nothing could be allowed")
     try:
-        return _Rules(interpreter)
-    except _regopy.RegoError as failure:
-        raise InvalidRequest(f"the policies in {str(folder)!r} do not compile: {_short(str(failure))}") from failure
+        rules = _Rules(interpreter)
+        rules.allowed(_PROBE)  # a call of a function that does not exist is found only when it is made
+    except (_regopy.RegoError, InvalidRequest) as failure:
+        raise InvalidRequest(f"the policies in {str(folder)!r} do not work: {_short(str(failure))}") from failure
+    return rules
 
 
 def _stamp(folder: Path) -> Stamp:
-    """The files with their sizes and times; it changes when one of them does."""
+    """The files with their sizes, times and numbers; it changes when one of them does."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".rego")
-        found = tuple((path.name, (info := path.stat()).st_size, info.st_mtime_ns) for path in files)
+        found = tuple((path.name, (info := path.stat()).st_size, info.st_mtime_ns, info.st_ino) for path in files)
     except OSError as failure:
         raise InvalidRequest(f"the policy folder {str(folder)!r} cannot be read: {failure.strerror}") from failure
     if not found:

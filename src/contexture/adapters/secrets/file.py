@@ -11,6 +11,7 @@ import structlog
 from contexture.errors import InvalidRequest
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
+_QUOTED = re.compile(r"""(?:'(?P<bare>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)")\s*(?:#.*)?""")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _OTHERS = 0o077
 
@@ -65,14 +66,11 @@ def _parsed(text: str, path: Path) -> dict[str, str]:
 
 def _value(text: str) -> str | None:
     """What stands behind the equals sign; None when a quote is not closed or something follows it."""
-    quote = text[:1]
-    if quote not in {"'", '"'}:
+    if text[:1] not in {"'", '"'}:
         return text.split(" #", 1)[0].rstrip()
-    quoted = re.fullmatch(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"", re.sub(r"\s+#.*$", "", text)) or re.match(
-        r"(?:'([^']*)'|\"((?:[^\"\\]|\\.)*)\")\s*(?:#.*)?$", text
-    )
+    quoted = _QUOTED.fullmatch(text)
     if quoted is None:
         return None
-    if quoted[1] is not None:
-        return quoted[1]
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), quoted[2])
+    if quoted["bare"] is not None:
+        return quoted["bare"]
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), quoted["escaped"])

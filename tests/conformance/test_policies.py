@@ -1,0 +1,32 @@
+"""The policies that ship keep the contract of a policy."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("regopy", reason="policies need the extra `rego`")
+
+from contexture.adapters.policy.rego import RegoPolicy
+from contexture.testing.policy import PolicyConformance
+
+RULES = """package contexture
+import rego.v1
+
+allow if {
+    input.tenant == "acme"
+    input.user == "anna"
+    input.action == "search"
+}
+
+reason := "not here" if input.action == "delete"
+"""
+
+
+class TestRego(PolicyConformance):
+    """Rego in process."""
+
+    @pytest.fixture
+    def policy(self, tmp_path):
+        """The rules of the contract, in a folder."""
+        (tmp_path / "rules.rego").write_text(RULES)
+        return RegoPolicy(tmp_path, timeout=30)

@@ -1,0 +1,137 @@
+"""Health, readiness, metrics, and what a policy says to each route."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+import structlog
+
+from contexture import Settings
+from contexture.conversation import Decision
+from contexture.errors import SourceUnavailable
+from contexture.service.app import create_app
+from contexture.testing.service import service_client, small_engine
+
+
+class Refusing:
+    """A policy that denies everything and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def decide(self, scope, action, resource):
+        """Denied."""
+        self.asked.append((scope.user, action, dict(resource)))
+        return Decision(allowed=False, reason="closed on Sundays")
+
+
+async def test_readiness_comes_with_the_warm_up(engine):
+    """503 before the index and the embedders have answered once, 200 after."""
+    app = create_app(engine, keys=None, settings=engine.settings)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        before = await client.get("/ready")
+        async with app.router.lifespan_context(app):
+            while not app.state.readiness.done:  # noqa: ASYNC110 - as those do who watch over a service
+                await asyncio.sleep(0)
+            after = await client.get("/ready")
+
+    assert (503, False) == (before.status_code, before.json()["ready"])
+    assert (200, {"ready": True, "steps": {"index": "done", "embedders": "done"}}) == (after.status_code, after.json())
+
+
+async def test_a_part_that_cannot_be_warmed_is_named(engine, monkeypatch):
+    """Readiness never comes, the reason is shown, and health says which component is down."""
+
+    async def broken():
+        raise SourceUnavailable("the weights are gone")
+
+    monkeypatch.setattr(engine, "warm_embedders", broken)
+    app = create_app(engine, keys=None, settings=engine.settings)
+    await app.state.readiness.warm()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        ready, health = await client.get("/ready"), await client.get("/health")
+
+    assert "failed: the weights are gone" == ready.json()["steps"]["embedders"]
+    assert (200, "down", "down") == (
+        health.status_code,
+        health.json()["status"],
+        health.json()["components"]["embedders"]["state"],
+    )
+
+
+async def test_health_names_every_component(client, engine):
+    """Each has a state of the same three; the worst is the whole's."""
+    engine.health.failed()
+    found = (await client.get("/health")).json()
+
+    assert {"store", "memory", "embedders", "policy"} == found["components"].keys()
+    assert "degraded" == found["components"]["memory"]["state"]
+    assert "normal" == found["components"]["store"]["state"]
+
+
+async def test_a_closed_store_is_down(settings):
+    """Without the store nothing works, and health says so with 503."""
+    async with small_engine(settings) as engine, service_client(engine) as client:
+        await engine.index.close()
+        found = await client.get("/health")
+
+    assert (503, "down") == (found.status_code, found.json()["components"]["store"]["state"])
+
+
+async def test_requests_are_counted_by_route_and_not_by_path(client):
+    """Labels are few, whatever callers ask for."""
+    for path in ("/v1/builds/ctx-1", "/v1/builds/ctx-2", "/wp-admin", "/etc"):
+        await client.get(path)
+    shown = (await client.get("/metrics")).text
+
+    assert 'contexture_http_requests_total{method="GET",route="/v1/builds/{build_id}",status="404"} 2.0' in shown
+    assert 'contexture_http_requests_total{method="GET",route="unmatched",status="404"} 2.0' in shown
+    assert "wp-admin" not in shown
+
+
+async def test_two_services_measure_apart(engine):
+    """Each application has a registry of its own."""
+    async with service_client(engine) as one, service_client(engine) as other:
+        await one.get("/nowhere")
+
+        assert "unmatched" in (await one.get("/metrics")).text
+        assert "unmatched" not in (await other.get("/metrics")).text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "action"),
+    [
+        ("POST", "/v1/search", {"query": "pump"}, "search"),
+        ("POST", "/v1/context/query", {"query": "pump"}, "context.build"),
+        ("POST", "/v1/ingest/documents", {"records": [{"id": "x", "text": "y"}]}, "ingest"),
+        ("DELETE", "/v1/ingest/documents", {"ids": ["pump"]}, "delete"),
+    ],
+)
+async def test_a_denied_action_does_nothing(engine, method, path, body, action):
+    """The policy is asked with who and what; its reason reaches the caller, and nothing was done."""
+    engine.policy = Refusing()
+    async with service_client(engine) as client:
+        answer = await client.request(method, path, json=body)
+
+    assert (403, "closed on Sundays") == (answer.status_code, answer.json()["error"]["user_message"])
+    assert [("anna", action)] == [each[:2] for each in engine.policy.asked]
+    assert ["pump"] == [record.id for record in await engine.index.get(engine.scope, "documents", ["pump", "x"])]
+
+
+async def test_the_log_says_when_there_is_no_policy(settings, tmp_path):
+    """Whoever starts a service without one is told; with one the log is silent about it."""
+    pytest.importorskip("regopy", reason="policies need the extra `rego`")
+    (tmp_path / "rules.rego").write_text("package contexture\nallow := true")
+    said = []
+    for chosen in (settings, Settings(home=settings.home, policy_folder=tmp_path)):
+        async with small_engine(chosen) as engine:
+            app = create_app(engine, keys=None, settings=chosen)
+            with structlog.testing.capture_logs() as logged:
+                async with app.router.lifespan_context(app):
+                    pass
+        said.append([each["event"] for each in logged if "policy" in each["event"]])
+
+    assert [["no policy is configured: everything inside a caller's scope is allowed"], []] == said

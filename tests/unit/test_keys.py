@@ -1,0 +1,122 @@
+"""API keys: bound, hashed, expiring, revocable."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contexture.adapters.keys import ApiKeys
+from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
+from contexture.testing.doubles import NOON
+from contexture.types import Scope
+
+ANNA = Scope(tenant="acme", user="anna", groups=("sales", "Продажи"))
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """Keys in an empty folder."""
+    found = ApiKeys(tmp_path / "home" / "keys.sqlite")
+    yield found
+    found.close()
+
+
+def test_a_key_leads_to_its_owner(keys):
+    """What was printed once finds the tenant, user and groups it was made for."""
+    made, token = keys.add("laptop", ANNA, now=NOON)
+
+    assert token.startswith(f"ctx_{made.id}_")
+    assert made == keys.find(token, now=NOON)
+    assert ANNA == made.scope
+
+
+def test_nothing_on_disk_opens_anything(keys, tmp_path):
+    """The secret stands in none of the files, and they are their owner's alone."""
+    _, token = keys.add("laptop", ANNA, now=NOON)
+    files = list((tmp_path / "home").iterdir())
+
+    assert all(token.rpartition("_")[2].encode() not in path.read_bytes() for path in files)
+    assert {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in files}
+
+
+@pytest.mark.parametrize("after", [timedelta(0), timedelta(seconds=-1), timedelta(days=400)])
+def test_a_key_works_until_it_expires(keys, after):
+    """The moment of expiry is the first at which it does not work."""
+    end = NOON + timedelta(days=30)
+    _, token = keys.add("short", ANNA, now=NOON, expires=end)
+
+    assert (after < timedelta(0)) is (keys.find(token, now=end + after) is not None)
+
+
+def test_a_key_that_is_expired_at_birth_is_refused(keys):
+    """It could only be a mistake."""
+    with pytest.raises(InvalidRequest, match="opens nothing"):
+        keys.add("late", ANNA, now=NOON, expires=NOON)
+
+
+def test_another_process_revokes(keys, tmp_path):
+    """A second connection, as the command line has one, takes effect at the next look."""
+    made, token = keys.add("laptop", ANNA, now=NOON)
+    other = ApiKeys(tmp_path / "home" / "keys.sqlite")
+    revoked = other.revoke(made.id, now=NOON)
+    again = other.revoke(made.id, now=NOON + timedelta(days=1))
+    other.close()
+
+    assert keys.find(token, now=NOON) is None
+    assert NOON == revoked.revoked == again.revoked
+    assert [revoked] == keys.list()
+
+
+def test_an_unknown_key_cannot_be_revoked(keys):
+    """A slip in the id must not look like success."""
+    with pytest.raises(NotFound, match="no key 'none'"):
+        keys.revoke("none", now=NOON)
+
+
+def test_a_revoked_key_still_counts_as_one(keys):
+    """Revoking the last key must not open the door to everyone."""
+    before = keys.empty()
+    made, _ = keys.add("laptop", ANNA, now=NOON)
+    keys.revoke(made.id, now=NOON)
+
+    assert (True, False) == (before, keys.empty())
+
+
+def test_keys_do_not_open_each_other(keys):
+    """The id of one key with the secret of another is no key."""
+    (one, first), (_, second) = keys.add("a", ANNA, now=NOON), keys.add("b", ANNA, now=NOON)
+
+    assert keys.find(f"ctx_{one.id}_{second.rpartition('_')[2]}", now=NOON) is None
+    assert keys.find(first, now=NOON) == one
+
+
+@given(presented=st.text(max_size=80) | st.from_regex(r"ctx_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", fullmatch=True))
+def test_whatever_else_is_presented_is_no_key(tmp_path_factory, presented):
+    """No text that was not printed by `add` finds anything, and none fails."""
+    keys = ApiKeys(tmp_path_factory.mktemp("keys") / "keys.sqlite")
+    keys.add("laptop", ANNA, now=NOON)
+    found = keys.find(presented, now=NOON)
+    keys.close()
+
+    assert found is None
+
+
+def test_a_file_that_is_no_database_is_a_clear_error(tmp_path):
+    """The path is named."""
+    (tmp_path / "keys.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 9)
+    with pytest.raises(StoreUnwritable, match=r"keys\.sqlite"):
+        ApiKeys(tmp_path / "keys.sqlite")
+
+
+def test_a_database_that_breaks_later_is_a_clear_error(keys, tmp_path):
+    """A table that was taken away is a failure of the store, not a key that is unknown."""
+    _, token = keys.add("laptop", ANNA, now=NOON)
+    with sqlite3.connect(tmp_path / "home" / "keys.sqlite") as other:
+        other.execute("drop table keys")
+    with pytest.raises(StoreUnwritable, match="cannot be read or written"):
+        keys.find(token, now=NOON)
