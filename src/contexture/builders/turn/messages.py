@@ -109,8 +109,9 @@ def _object(value: object, at: str) -> Mapping[str, Any]:
 
 
 def _jsonable(value: dict[str, Any], at: str) -> dict[str, Any]:
+    """The object with its fields in order of their names, in which a capsule writes them: parts are counted as JSON."""
     try:
-        return json.loads(mended(json.dumps(value, ensure_ascii=False, allow_nan=False)))
+        return json.loads(mended(json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)))
     except (TypeError, ValueError, RecursionError) as failure:
         raise InvalidRequest(f"{at} cannot be written as JSON: {failure}") from failure
 
