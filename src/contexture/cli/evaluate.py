@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from contexture.cli.common import Common, command
+from contexture.cli.holding import Held, Holding
 from contexture.cli.inputs import folder, numbers
 from contexture.cli.output import console, emit
 from contexture.cli.progress import watched
@@ -42,10 +43,13 @@ def budget(
     tokens: Annotated[
         str, typer.Option("--tokens", metavar="N,N,...", help="Token budgets to build with.")
     ] = "500,1000,2000,4000",
+    held: Held = Holding.DOCUMENTS,
 ) -> None:
     """Packing: how much of the gold records is in contexts of given sizes."""
-    from contexture.evaluation.budget import evaluate
+    from contexture.evaluation import budget as documents
+    from contexture.evaluation import memories
 
+    evaluate = memories.evaluate if held is Holding.MEMORIES else documents.evaluate
     settings, where, sizes = common.settings(), folder(directory), numbers(tokens, "--tokens")
     with watched(as_json=common.as_json) as progress:
         _answer(common, asyncio.run(evaluate(where, tokens=sizes, settings=settings, progress=progress)))

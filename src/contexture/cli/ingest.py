@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contexture.cli.common import Collection, Common, command, with_engine
+from contexture.cli.holding import Held, Holding, remember
 from contexture.cli.output import emit, note, say
 from contexture.cli.progress import watched
 from contexture.cli.remote import remote
@@ -31,13 +32,16 @@ def ingest(
     collection: Collection = None,
     acl: Annotated[
         list[str] | None,
-        typer.Option("--acl", metavar="PRINCIPAL", help="Who may read, such as user:anna; else public."),
+        typer.Option(
+            "--acl", metavar="PRINCIPAL", help="Who may read, such as user:anna; else public, or for memories you."
+        ),
     ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option("--field", metavar="NAME=TYPE", help="A field filters may use: keyword, number, time or flag."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Write records that have not changed too.")] = False,
+    held: Held = Holding.DOCUMENTS,
 ) -> None:
     """Load JSONL, Markdown and text files.
 
@@ -52,7 +56,9 @@ def ingest(
     readers = tuple(acl) if acl else ("public",)
     door = remote(settings)
     with watched(as_json=common.as_json) as progress:
-        if door is not None:
+        if held is Holding.MEMORIES:
+            report = remember(settings, paths, readers=tuple(acl or ()), door=door, progress=progress)
+        elif door is not None:
             from contexture.cli.sending import send
 
             report = send(door, paths, settings=settings, acl=readers, fields=fields, again=again, progress=progress)

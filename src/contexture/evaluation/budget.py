@@ -10,7 +10,7 @@ from contexture.config import Settings
 from contexture.evaluation.bench import COLLECTION, Progress, loaded, silent
 from contexture.evaluation.datasets import Question, corpus, questions
 from contexture.evaluation.metrics import Offsets, length, mean, merged
-from contexture.types import BuiltContext, Equals
+from contexture.types import Citation, Equals
 
 
 async def evaluate(
@@ -30,25 +30,27 @@ async def evaluate(
                     query=question.text, collection=COLLECTION, max_tokens=budget, system="", where=where
                 )
                 built = await engine.build(request)
-                rows[budget].append(_row(question, built.context, sizes))
+                rows[budget].append(row(question, built.context.citations, built.context.tokens, sizes))
             show("build", number, len(asked))
-    return {str(budget): _means(found) for budget, found in rows.items()}
+    return {str(budget): means(found) for budget, found in rows.items()}
 
 
-def _row(question: Question, context: BuiltContext, sizes: Mapping[str, int]) -> dict[str, float]:
+def row(question: Question, citations: Sequence[Citation], tokens: int, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The measures of one context."""
     shown: dict[str, list[Offsets]] = {}
-    for citation in context.citations:
+    for citation in citations:
         shown.setdefault(citation.record_id, []).append((citation.start, citation.end))
     gold_text = sum(length(merged(spans)) for record, spans in shown.items() if record in question.gold)
-    relevant = [citation.record_id in question.gold for citation in context.citations]
+    relevant = [citation.record_id in question.gold for citation in citations]
     return {
         "gold_hit": float(question.gold <= shown.keys()),
         "gold_text": gold_text / max(1, sum(sizes.get(record, 0) for record in question.gold)),
         "precision": mean([float(hit) for hit in relevant]),
-        "tokens": context.tokens,
+        "tokens": tokens,
     }
 
 
-def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The measures of many contexts, averaged."""
     names = ("gold_hit", "gold_text", "precision", "tokens")
     return {**{name: mean([row[name] for row in rows]) for name in names}, "queries": len(rows)}
