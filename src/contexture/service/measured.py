@@ -1,14 +1,16 @@
-"""Counts and times requests by route; paths that callers make up share one label."""
+"""Counts, times and logs requests by route; paths that callers make up share one label."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _NOWHERE = "unmatched"
+_WATCHED = frozenset({"/health", "/ready", "/metrics"})  # asked every few seconds, and nothing to learn from
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -45,9 +47,15 @@ class Measured:
         try:
             await self._app(scope, receive, noted)
         finally:
-            method, route = _method(scope), _route(scope)
-            self._requests.labels(method, route, status).inc()
-            self._seconds.labels(method, route).observe(time.perf_counter() - start)
+            self._note(_method(scope), _route(scope), status, time.perf_counter() - start)
+
+    def _note(self, method: str, route: str, status: str, seconds: float) -> None:
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(method, route).observe(seconds)
+        if route not in _WATCHED:
+            structlog.get_logger().info(
+                "request", method=method, route=route, status=int(status), ms=round(seconds * 1_000, 1)
+            )
 
 
 def _method(scope: Scope) -> str:
