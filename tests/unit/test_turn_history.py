@@ -33,7 +33,12 @@ def test_with_steps_the_same_cut_holds_for_several_turns():
 
 def test_a_step_that_would_empty_the_room_is_not_taken():
     """Rather than leave more than half of the room unused, the cut takes only what it must."""
-    assert 7 == cut(lines(chat(5)), [10] * 10, 30, 90)
+    assert 6 == cut(lines(chat(5)), [10] * 10, 45, 90)
+
+
+def test_a_step_never_takes_of_the_newest_exchange():
+    """A step that reaches into the last question and its answer ends before them."""
+    assert 8 == cut(lines(chat(5)), [10] * 10, 30, 90)
 
 
 def test_calls_and_results_are_never_parted():

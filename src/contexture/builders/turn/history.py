@@ -52,8 +52,8 @@ def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> in
     """Where the newest lines begin that fit in `room` tokens; calls are never parted from their results.
 
     When something must go, whole steps of `step` tokens go, counted from the oldest line, so that the next
-    turns are cut at the same place until another step is needed; unless that would leave less than half of the
-    room in use. Equal input gives an equal cut: nothing is remembered between turns.
+    turns are cut at the same place until another step is needed; but a step neither takes of the newest exchange
+    nor leaves less than half of the room in use. Equal input gives an equal cut: nothing is remembered between turns.
     """
     gone = [0, *accumulate(costs)]
     excess = gone[-1] - room
@@ -64,8 +64,9 @@ def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> in
     def first(tokens: int) -> int:
         return next(number for number in openings if gone[number] >= tokens or number == len(lines))
 
-    stepped = first(math.ceil(excess / step) * step) if step > 0 else len(lines)
-    return stepped if 2 * (gone[-1] - gone[stepped]) >= room > 0 else first(excess)
+    least = first(excess)
+    stepped = min(first(math.ceil(excess / step) * step), newest_exchange(lines)) if step > 0 else least
+    return stepped if stepped > least and 2 * (gone[-1] - gone[stepped]) >= room else least
 
 
 def _results(given: Sequence[tuple[int, Message]]) -> tuple[dict[int, list[int]], set[int]]:
