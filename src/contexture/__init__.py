@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contexture.answer.exchange import ChatRequest, ChatResult
     from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
     from contexture.config import Settings
@@ -34,6 +35,8 @@ __all__ = [
     "AnyOf",
     "Budget",
     "BuiltContext",
+    "ChatRequest",
+    "ChatResult",
     "Citation",
     "Collection",
     "Contains",
@@ -61,6 +64,8 @@ __all__ = [
 
 # Names are imported when they are used, so that `contexture --help` loads neither models nor the index.
 _HOMES = {
+    "ChatRequest": "contexture.answer.exchange",
+    "ChatResult": "contexture.answer.exchange",
     "ContextError": "contexture.errors",
     "Contexture": "contexture.engine",
     "QueryContext": "contexture.builders.query.build",
