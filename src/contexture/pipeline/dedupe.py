@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.rank import ranked
-from contexture.text.simhash import shingles, simhash
+from contexture.text.simhash import Shingle, shingles, simhash
 from contexture.types import Candidate
 
 _BITS = 64
@@ -46,7 +46,7 @@ def near_duplicates(candidates: Sequence[Candidate], trace: Trace, *, threshold:
     order = ranked(candidates)
     close = _close(order, reach(threshold))
     first: dict[str, int] = {}
-    sets: dict[int, frozenset[int]] = {}
+    sets: dict[int, frozenset[Shingle]] = {}
     keeper: dict[int, int] = {}  # dropped position to the kept one that it repeats
     for at, candidate in enumerate(order):
         twin = first.setdefault(candidate.text, at)
@@ -60,10 +60,11 @@ def near_duplicates(candidates: Sequence[Candidate], trace: Trace, *, threshold:
     return [candidate for candidate in candidates if id(candidate) not in gone]
 
 
-def jaccard(left: frozenset[int], right: frozenset[int]) -> float:
+def jaccard(left: frozenset[Shingle], right: frozenset[Shingle]) -> float:
     """Shared shingles over all shingles; 0 when there are none."""
-    union = len(left | right)
-    return len(left & right) / union if union else 0.0
+    shared = len(left & right)
+    union = len(left) + len(right) - shared
+    return shared / union if union else 0.0
 
 
 def reach(threshold: float) -> int:
@@ -81,7 +82,7 @@ def _match(
     better: Sequence[int],
     dropped: Container[int],
     order: Sequence[Candidate],
-    sets: dict[int, frozenset[int]],
+    sets: dict[int, frozenset[Shingle]],
     threshold: float,
 ) -> int | None:
     """The best-ranked kept candidate that the one `at` nearly repeats."""

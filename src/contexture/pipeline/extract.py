@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from contexture.ports import TokenCounter
@@ -61,9 +62,15 @@ def sentence_scores(pieces: Sequence[str], query: str) -> list[float]:
     A small bonus that shrinks with the position decides between pieces that match equally.
     """
     counts = [Counter(terms(piece)) for piece in pieces]
-    wanted = {term: _rarity(term, counts) for term in sorted(set(terms(query)))}
+    wanted = {term: _rarity(term, counts) for term in _asked(query)}
     average = sum(count.total() for count in counts) / len(counts) if counts else 0.0
     return [_bm25(count, wanted, average) + _LEAD / (1 + at) for at, count in enumerate(counts)]
+
+
+@lru_cache(maxsize=64)
+def _asked(query: str) -> tuple[int, ...]:
+    """The terms of a question; kept, because many texts are measured against the same one."""
+    return tuple(sorted(set(terms(query))))
 
 
 def _rarity(term: int, counts: Sequence[Counter[int]]) -> float:

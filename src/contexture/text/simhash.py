@@ -1,14 +1,20 @@
-"""A 64-bit hash that stays close for texts that are close, and the shingles that settle doubts."""
+"""A 64-bit hash that stays close for texts that are close, and the shingles that settle doubts.
+
+The hash is made once, when a text is stored, of its words; shingles are made while someone waits, so they are plainer.
+"""
 
 from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from contexture.text.terms import words
+
+Shingle: TypeAlias = tuple[str, ...]
 
 _SHINGLE = 3
 _BITS = np.arange(64, dtype=np.uint64)
@@ -17,9 +23,12 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _HALF = np.uint64(31)
 
 
-def shingles(text: str) -> frozenset[int]:
-    """Ids of every run of three words; a shorter text is one shingle."""
-    return frozenset(_shingles(text).tolist())
+def shingles(text: str) -> frozenset[Shingle]:
+    """Every run of three words, split at white space and without case; a shorter text is one shingle."""
+    tokens = text.casefold().split()
+    if len(tokens) < _SHINGLE:
+        return frozenset([tuple(tokens)] if tokens else ())
+    return frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
 
 
 def simhash(text: str) -> int:

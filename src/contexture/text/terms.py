@@ -27,6 +27,8 @@ _MAX_WORD = 64
 _STOP = STOPWORDS["en"] | STOPWORDS["ru"]
 _CJK = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f"
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
+_TOKEN_ASCII = re.compile(r"[a-z0-9]+")
+_CAMEL_ASCII = re.compile(r"[a-z][A-Z]")
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019\u02bc](?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z\u0430-\u044f])(?=[A-Z\u0410-\u042f])")
 _CAMEL_WORD = re.compile(r"\b[^\W\d_]+[a-z\u0430-\u044f][A-Z\u0410-\u042f][^\W\d_]*\b")
@@ -48,6 +50,10 @@ def words(text: str) -> list[str]:
 
     A name written together (`AdamSmith`) gives its parts as well, so either spelling finds it.
     """
+    if text.isascii():
+        parted = _CAMEL_WORD.sub(_with_parts, text) if _CAMEL_ASCII.search(text) else text
+        plain = _APOSTROPHE.sub(" ", parted) if "'" in parted else parted
+        return _TOKEN_ASCII.findall(plain.lower())
     folded = unicodedata.normalize("NFKC", text)
     parted = _CAMEL_WORD.sub(_with_parts, folded)
     return _TOKEN.findall(_APOSTROPHE.sub(" ", parted.lower().replace("ё", "е")))

@@ -22,6 +22,8 @@ LEXICAL = "lexical"
 
 _ACCESS = "access"
 _FEW = 16
+_SCAN_KB = 10_000
+_EFFORT = 2  # passages looked at in the graph for each one that is asked for
 _SCHEMA = {
     FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
     FieldType.NUMBER: qe.PayloadSchemaType.Float,
@@ -116,7 +118,7 @@ class Engine:
             return self._shard.count(qe.CountRequest(exact=True))
 
     def _best(self, query: qe.Query, where: qe.Filter | None, k: int) -> dict[int, float]:
-        params = qe.SearchParams(exact=False)
+        params = qe.SearchParams(exact=False, hnsw_ef=_EFFORT * k)
         limit = k + 1
         while True:
             with engine_errors("search"):
@@ -162,7 +164,7 @@ class Engine:
         return shard
 
     def _config(self) -> qe.EdgeConfig:
-        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=10_000)
+        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=_SCAN_KB)
         return qe.EdgeConfig(
             vectors={
                 name: qe.EdgeVectorParams(

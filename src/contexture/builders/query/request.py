@@ -41,7 +41,7 @@ class QueryRecipe:
     floor: float = 0.0
     near_duplicate: float = 0.85
     sharpness: float = 4.0
-    extracts: int = 8
+    extracts: int = 3
 
 
 def request_to_json(request: QueryRequest) -> dict[str, Any]:

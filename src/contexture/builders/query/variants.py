@@ -65,7 +65,8 @@ def _extract(candidate: Candidate, whole: Variant, query: str, counter: TokenCou
     if not found.text or found.text == candidate.text:
         return []
     text = fence(found.text)
-    tokens = whole.tokens - counter.count(whole.text) + counter.count(text)
+    shown = candidate.tokens.get(counter.encoding) if whole.text == candidate.text else None
+    tokens = whole.tokens - (counter.count(whole.text) if shown is None else shown) + counter.count(text)
     if tokens >= whole.tokens:
         return []
     # The best sentences carry more than their share of what the passage is worth.
