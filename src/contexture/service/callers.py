@@ -78,7 +78,7 @@ class Callers:
         tenant = _header(headers, TENANT) or named[0] or self._settings.tenant
         user = _header(headers, USER) or named[1] or self._settings.user
         if GROUPS in headers:
-            groups = tuple(unquote(name.strip()) for name in headers[GROUPS].split(",") if name.strip())
+            groups = _groups(headers)
         elif (tenant, user) == (self._settings.tenant, self._settings.user):
             groups = self._settings.groups or self._members.get(user, ())
         else:
@@ -139,8 +139,7 @@ def _presented(headers: Headers) -> str:
 def _check_claims(headers: Headers, scope: Scope) -> None:
     """Refuse headers that name anyone but the key's owner: to ignore them would answer another question."""
     own(scope, tenant_id=_header(headers, TENANT), user_id=_header(headers, USER))
-    claimed = {unquote(name.strip()) for name in headers.get(GROUPS, "").split(",") if name.strip()}
-    if foreign := sorted(claimed - set(scope.groups)):
+    if foreign := sorted(set(_groups(headers)) - set(scope.groups)):
         raise NotPermitted(f"you may not act for group {foreign[0]!r}")
 
 
@@ -152,11 +151,19 @@ def _check_host(headers: Headers) -> None:
         raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {given!r}")
 
 
+def _groups(headers: Headers) -> tuple[str, ...]:
+    return tuple(unquote(name.strip()) for name in _once(headers, GROUPS).split(",") if name.strip())
+
+
 def _header(headers: Headers, name: str) -> str:
+    return unquote(_once(headers, name).strip())
+
+
+def _once(headers: Headers, name: str) -> str:
     given = headers.getlist(name)
     if len(given) > 1:
         raise InvalidRequest(f"the header {name} was sent {len(given)} times")
-    return unquote(given[0].strip()) if given else ""
+    return given[0] if given else ""
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

@@ -20,6 +20,7 @@ from contexture.engine import Contexture
 from contexture.errors import NotPermitted, SourceUnavailable
 from contexture.service.app import create_app
 from contexture.service.callers import is_loopback
+from contexture.service.protocol import Protocol
 
 _GRACE = 10  # seconds that requests under way may take to end
 
@@ -75,6 +76,7 @@ async def serve(
 
     While it runs, `serve.json` beside the store says where. `started` is told the address once it can be reached.
     """
+    _ = engine.chat  # a model that cannot be loaded is told now, not to the first who asks it
     token = secrets.token_urlsafe(32)
     app = create_app(engine, keys=keys, settings=settings, token=token, members=members)
     server = _Server(_config(app))
@@ -95,7 +97,12 @@ class _Server(uvicorn.Server):
 
 def _config(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
+        app,
+        http=Protocol,
+        log_level="error",  # requests that cannot be read are no news
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
     )
 
 

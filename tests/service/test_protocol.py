@@ -1,0 +1,131 @@
+"""Bytes on a real socket: what is not HTTP, what pretends to be two requests, and a stop with work under way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from contextlib import asynccontextmanager
+
+import pytest
+
+from contexture.adapters.keys import ApiKeys
+from contexture.service.serving import listening, serve, url_of
+
+SEARCH = b'{"query": "pump"}'
+HEAD = b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+SMUGGLED = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+STATUS = re.compile(rb"HTTP/1\.1 \d{3} ")
+BROKEN = {
+    "garbage": b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+    "no version": b"GET /health\r\n\r\n",
+    "no host": b"GET /health HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil\r\n\r\n",
+    "two lengths": HEAD + b"Content-Length: 17\r\nContent-Length: 0\r\n\r\n" + SEARCH,
+    "a length that is none": HEAD + b"Content-Length: +17\r\n\r\n" + SEARCH,
+    "a line folded": HEAD + b"X-Contexture-User:\r\n anna\x00\r\n\r\n",
+    "a NUL": HEAD + b"X-Contexture-User: anna\x00\r\n\r\n",
+    "a space before the colon": HEAD + b"Content-Length : 17\r\n\r\n" + SEARCH,
+    "an unknown encoding": HEAD + b"Transfer-Encoding: zip\r\n\r\n" + SEARCH,
+    "a bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n" + SEARCH,
+    "a head without end": HEAD + b"X-Long: " + b"a" * 100_000,
+}
+
+
+@asynccontextmanager
+async def served(engine):
+    """A service in this process; gives its port, and the task that ends when it has stopped."""
+    keys = ApiKeys(engine.settings.home / "keys.sqlite")
+    bound, up = listening("127.0.0.1", 0), asyncio.Event()
+    running = asyncio.create_task(
+        serve(engine, settings=engine.settings, keys=keys, bound=bound, started=lambda _: up.set())
+    )
+    await up.wait()
+    try:
+        yield int(url_of(bound).rpartition(":")[2]), running
+    finally:
+        if not running.done():
+            os.kill(os.getpid(), signal.SIGTERM)
+        await running
+        keys.close()
+
+
+async def said(port, sent):
+    """Everything that is answered to these bytes until the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    found = await reader.read()
+    writer.close()
+    return found
+
+
+async def test_what_cannot_be_read_is_refused_in_our_shape(engine):
+    """One answer, one closed connection, and the service goes on."""
+    async with served(engine) as (port, _):
+        answers = {name: await said(port, sent + SMUGGLED) for name, sent in BROKEN.items()}
+        fine = await said(port, SMUGGLED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+
+    for name, answer in answers.items():
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert len(STATUS.findall(answer)) == 1, name
+        assert head.startswith(b"HTTP/1.1 4"), (name, head)
+        assert "VALIDATION_FAILED" == json.loads(body)["error"]["code"], name
+    assert fine.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_length_and_chunks_together_are_one_request(engine):
+    """What follows the chunks is never taken for a request that some proxy has not seen."""
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(SEARCH), SEARCH)
+    both = HEAD + b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" % len(SEARCH)
+    async with served(engine) as (port, _):
+        answer = await said(port, both + chunked + SMUGGLED)
+
+    assert 1 == len(STATUS.findall(answer))
+
+
+async def test_a_request_under_way_is_finished_before_the_end(engine, monkeypatch):
+    """SIGTERM waits for the answer, takes no further connection, and takes back the announcement."""
+    begun, go, search = asyncio.Event(), asyncio.Event(), engine.search
+
+    async def slow(*words, **options):
+        begun.set()
+        await go.wait()
+        return await search(*words, **options)
+
+    monkeypatch.setattr(engine, "search", slow)
+    async with served(engine) as (port, running):
+        asked = asyncio.create_task(said(port, HEAD + b"Content-Length: %d\r\n\r\n" % len(SEARCH) + SEARCH))
+        await begun.wait()
+        announced = (engine.settings.home / "serve.json").exists()
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionError:
+                break
+            writer.close()
+        waiting = not running.done()
+        go.set()
+        answer = await asked
+        await running
+
+    assert (True, True) == (announced, waiting)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert not (engine.settings.home / "serve.json").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_addresses_can_be_typed(host):
+    """The address that is shown leads to the socket."""
+    with listening(host, 0) as bound:
+        port = bound.getsockname()[1]
+
+        assert url_of(bound) in {f"http://127.0.0.1:{port}", f"http://[::1]:{port}"}
+
+
+def test_a_socket_on_every_interface_is_shown_as_loopback():
+    """Nobody can type 0.0.0.0 into a browser with any hope."""
+    with listening("0.0.0.0", 0) as bound:  # noqa: S104 - the case
+        assert f"http://127.0.0.1:{bound.getsockname()[1]}" == url_of(bound)
