@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from contexture.adapters.sessions.sqlite import SqliteSessions
 from contexture.answer.exchange import ChatRequest, ChatResult, Delta, Started
 from contexture.answer.process import ChatRecipe, ProcessMessage
 from contexture.answer.route import Route
-from contexture.conversation import Decision, Event, MemoryKind, Recalled
+from contexture.conversation import Decision, Event, Memory, MemoryKind, Recalled
 from contexture.errors import BudgetTooSmall, NotPermitted, SourceUnavailable, StoreUnwritable
 from contexture.pipeline.mask import mask
 from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, WordCounter
@@ -288,6 +288,28 @@ async def test_a_cancelled_caller_aborts_the_answer(desk: Desk) -> None:
         await task
 
     assert ("", "aborted") == _end(await desk.events())
+
+
+async def test_a_caller_that_leaves_at_the_end_loses_nothing(desk: Desk) -> None:
+    """Once the model has answered, events and memories are kept together, whoever still waits for them."""
+    answered = asyncio.Event()
+
+    class Slow:
+        async def put(self, scope: Scope, *memories: Memory) -> None:
+            answered.set()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await desk.kept.put(scope, *memories)
+
+    process = replace(desk.process(ScriptedChatModel(["fine"])), memories=Slow())
+    task = asyncio.create_task(process.run(to("Hello"), scope=ANNA))
+    await answered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert ("fine", "complete") == _end(await desk.events())
+    assert ["Hello", "fine"] == [memory.text for _, memory in desk.kept.kept]
 
 
 async def test_a_stream_is_context_pieces_result(desk: Desk) -> None:

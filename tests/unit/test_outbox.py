@@ -38,7 +38,7 @@ class Service:
 
     down: ContextError | None = None
     poison: str = ""
-    failure: ContextError = field(default_factory=lambda: InvalidRequest("cannot be read"))
+    failure: Exception = field(default_factory=lambda: InvalidRequest("cannot be read"))
     kept: dict[str, tuple[Scope, Memory]] = field(default_factory=dict)
     calls: int = 0
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -145,8 +145,12 @@ async def test_an_outbox_resumes_after_a_restart(path: Path) -> None:
     assert ["one"] == service.texts
 
 
-@pytest.mark.parametrize("failure", [InvalidRequest("cannot be read"), SourceUnavailable("500")], ids=["4xx", "5xx"])
-async def test_poison_is_parked_and_reported_and_holds_up_nobody(path: Path, failure: ContextError) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [InvalidRequest("cannot be read"), SourceUnavailable("500"), KeyError("a bug")],
+    ids=["refused", "failed", "broken"],
+)
+async def test_poison_is_parked_and_reported_and_holds_up_nobody(path: Path, failure: Exception) -> None:
     """An item the service refuses while it takes others is given up on after so many blames, and kept."""
     reported = []
     service = Service(poison="bad", failure=failure)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from contexture.answer import route
@@ -28,6 +28,8 @@ from contexture.retrieval.prepare import mended
 from contexture.types import Scope
 
 ACTION = "message.process"
+
+T = TypeVar("T")
 
 
 class BuildTurn(Protocol):
@@ -96,7 +98,7 @@ class ProcessMessage:
                 piece = await route.complete(models, turn.context.messages, self._longest(request), trace)
                 reply.model = piece.model
                 reply.pieces.append(Mask(self.secrets.known()).mask(piece.text))
-            return await self._closed(turn, reply, trace)
+            return await _to_the_end(self._closed(turn, reply, trace))
 
     async def stream(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> AsyncIterator[Step]:
         """`Started`, then the answer in pieces as they come, then the result.
@@ -114,7 +116,7 @@ class ProcessMessage:
                 async with aclosing(self._pieces(models, turn, reply, trace)) as pieces:
                     async for shown in pieces:
                         yield Delta(shown)
-            yield await self._closed(turn, reply, trace)
+            yield await _to_the_end(self._closed(turn, reply, trace))
 
     # --- before ---
 
@@ -190,8 +192,7 @@ class ProcessMessage:
             await self._append(turn, reply, self._outcome(turn, reply, trace, Status.FAILED, failure))
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            # Whoever went away does not cut the keeping short.
-            await asyncio.shield(self._append(turn, reply, self._outcome(turn, reply, trace, Status.ABORTED)))
+            await _to_the_end(self._append(turn, reply, self._outcome(turn, reply, trace, Status.ABORTED)))
             raise
 
     async def _closed(self, turn: OpenTurn, reply: Reply, trace: Trace) -> ChatResult:
@@ -237,3 +238,13 @@ def _language(events: Sequence[Event]) -> str:
     """The language that a session has handed on so far."""
     said = (event.metadata.get(LANGUAGE) for event in reversed(events))
     return next((lang for lang in said if isinstance(lang, str)), "")
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns; whoever goes away meanwhile does not cut it short, and leaves only when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from contexture.adapters.outbox.rows import Item
-from contexture.errors import ContextError, SourceError
+from contexture.errors import ContextError, ContractError, SourceError
 from contexture.ports import MemoryService
 from contexture.types import Scope
 
@@ -51,9 +52,7 @@ def _portions(items: Sequence[Item], batch: int) -> list[list[Item]]:
 
 
 async def _together(memory: MemoryService, items: list[Item], outcome: Round) -> bool:
-    try:
-        await memory.remember(items[0].scope, [item.memory for item in items])
-    except ContextError:
+    if await _refusal(memory, items) is not None:
         return False
     outcome.taken.extend(items)
     return True
@@ -63,10 +62,23 @@ async def _one_by_one(memory: MemoryService, items: list[Item], outcome: Round) 
     for item in items:
         if outcome.outage:
             outcome.untried.append(item)
-            continue
-        try:
-            await memory.remember(item.scope, [item.memory])
-        except ContextError as failure:
+        elif (failure := await _refusal(memory, [item])) is not None:
             outcome.failed.append((item, failure))
         else:
             outcome.taken.append(item)
+
+
+async def _refusal(memory: MemoryService, items: list[Item]) -> ContextError | None:
+    """Why the items, which are of one scope, were not taken; None when they were.
+
+    A service that breaks its contract is a refusal too: one item it stumbles over must not end all deliveries.
+    """
+    work = memory.remember(items[0].scope, [item.memory for item in items])
+    (found,) = await asyncio.gather(work, return_exceptions=True)
+    if isinstance(found, ContextError):
+        return found
+    if isinstance(found, Exception):
+        return ContractError(f"the memory service raised {type(found).__name__}: {found}")
+    if isinstance(found, BaseException):
+        raise found
+    return None
