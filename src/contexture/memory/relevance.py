@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from contexture.conversation import Piece, Recall
 from contexture.retrieval.search import BM25, SEMANTIC, Found
@@ -57,7 +58,7 @@ def opinion(record: Record) -> float:
 
 
 def _signals(found: Found, asked: frozenset[int]) -> dict[str, float]:
-    shared = asked & set(terms(found.hit.text)) if found.signals[BM25] > 0 else ()
+    shared = asked & _terms_in(found.hit.text) if found.signals[BM25] > 0 else ()
     coverage = len(shared) / len(asked) if asked else 0.0
     either = 1 - (1 - found.signals.get(SEMANTIC, 0.0)) * (1 - coverage)
     relevance = _HYBRID_SHARE * min(found.score, _MOST) + (1 - _HYBRID_SHARE) * either
@@ -87,6 +88,12 @@ def _hints(record: Record, query: Recall) -> dict[str, float]:
         "persona": float(bool(query.persona_id) and record.payload.get("persona") == query.persona_id),
     }
     return {name: most * strength[name] for name, most in HINTS.items()}
+
+
+@lru_cache(maxsize=4_096)
+def _terms_in(text: str) -> frozenset[int]:
+    """The terms of a passage; a conversation meets the same ones turn after turn."""
+    return frozenset(terms(text))
 
 
 def _order(passage: tuple[float, Found, Mapping[str, float]]) -> tuple[float, int]:

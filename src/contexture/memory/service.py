@@ -24,8 +24,8 @@ MOST = 100
 """Memories that one recall may ask for."""
 
 _NAME = MEMORIES.name
-_POOL_LEAST = 50
-_PASSAGES = 6  # looked at for each memory wanted: a long one has several that match
+_PASSAGES = 4  # looked at for each memory wanted: a long one has several that match
+_TOP_K = 8  # fewer are not worth a smaller search
 _SWEEP = 500
 
 
@@ -74,7 +74,7 @@ class LocalMemory:
             return ()
         await self._ready()
         trace = Trace()
-        pool = max(_POOL_LEAST, _PASSAGES * query.top_k)
+        pool = _PASSAGES * max(query.top_k, _TOP_K)
         found = await self._search.search(scope, _NAME, query.query, where=_where(query), pool=pool, trace=trace)
         fitting = [each for each in found if alive(each.hit.record, query.now)]
         best = [memory for memory in rated(fitting, query) if memory.score >= query.threshold][: query.top_k]
