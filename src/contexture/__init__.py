@@ -7,6 +7,9 @@ if TYPE_CHECKING:
     from contexture.answer.exchange import ChatRequest, ChatResult
     from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
+    from contexture.builders.turn.build import TurnContextBuilder
+    from contexture.builders.turn.request import Turn
+    from contexture.builders.turn.result import TurnContext
     from contexture.config import Settings
     from contexture.engine import Contexture, SearchResult, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
@@ -57,6 +60,9 @@ __all__ = [
     "Settings",
     "SourceError",
     "SyncContexture",
+    "Turn",
+    "TurnContext",
+    "TurnContextBuilder",
     "open",
     "open_sync",
     "replay",
@@ -75,6 +81,9 @@ _HOMES = {
     "Settings": "contexture.config",
     "SourceError": "contexture.errors",
     "SyncContexture": "contexture.sync",
+    "Turn": "contexture.builders.turn.request",
+    "TurnContext": "contexture.builders.turn.result",
+    "TurnContextBuilder": "contexture.builders.turn.build",
     "open": "contexture.engine",
     "open_sync": "contexture.sync",
     "replay": "contexture.engine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,8 @@ from contexture.answer.exchange import ChatRequest, Step
 from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.turn.request import Turn
+from contexture.builders.turn.result import TurnContext
 from contexture.capsule import Capsule
 from contexture.config import Settings
 from contexture.engine import Contexture, SearchResult, open_store
@@ -65,6 +67,17 @@ class SyncContexture:
     ) -> QueryContext:
         """A context for a question."""
         return self._wait(self._engine.build(request, scope=scope, now=now))
+
+    def build_turn(
+        self,
+        turn: Turn | Mapping[str, Any],
+        *,
+        max_prompt_tokens: int | None = None,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> TurnContext:
+        """The prompt of a chat turn."""
+        return self._wait(self._engine.build_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now))
 
     def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate."""
