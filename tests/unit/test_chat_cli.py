@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import contexture
 from contexture.cli import chat as chatting
 from contexture.cli.chat import Talk
 from contexture.cli.main import app
@@ -96,6 +97,30 @@ class Scripted:
     def why(self, build_id: str) -> dict:
         """An empty ledger of this build."""
         return {"build_id": build_id, "ledger": [], "degradations": [{"source": build_id, "reason": "asked"}]}
+
+
+def test_a_real_conversation_explains_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`/why` shows the memory that the last answer was built from."""
+    typed = iter(["The lighthouse is red.", "What colour is the lighthouse?", "/why", "/exit"])
+    monkeypatch.setattr(chatting, "_piped", lambda: None)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    result = run(home)
+
+    assert 0 == result.exit_code
+    assert "The lighthouse is red." in result.stdout
+    assert "mem-" in result.stdout
+
+
+def test_whoever_stops_listening_stops_the_answer(home: Path) -> None:
+    """Without an event loop, closing the steps keeps what was shown as aborted."""
+    with contexture.open_sync(home) as ctx:
+        steps = ctx.chat(contexture.ChatRequest(message="Hello there", session_id="left"))
+        next(steps)
+        steps.close()
+        found = ctx._wait(ctx._engine.sessions.list_events(ctx._engine.scope, "left"))
+
+    assert ["user", "assistant"] == [event.message["role"] for event in found]
+    assert found[1].metadata["status"] in {"aborted", "complete"}  # it may have been faster than we
 
 
 def converse(monkeypatch: pytest.MonkeyPatch, partner: Scripted, *lines: str | BaseException) -> None:

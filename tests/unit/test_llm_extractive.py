@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,4 +117,16 @@ def test_names_lead_to_models() -> None:
 def test_unknown_names_are_refused(name: str) -> None:
     """A name that no adapter answers to is refused with those that are known."""
     with pytest.raises(UnknownAdapter, match="litellm:MODEL"):
+        load(name)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "name", "extra"), [("xllamacpp", "local", "local"), ("litellm", "litellm:m", "litellm")]
+)
+def test_a_missing_extra_says_what_to_type(monkeypatch: pytest.MonkeyPatch, vendor: str, name: str, extra: str) -> None:
+    """A model whose package is not installed is refused with the command that installs it."""
+    monkeypatch.setitem(sys.modules, vendor, None)
+    monkeypatch.delitem(sys.modules, f"contexture.adapters.llm.{extra}", raising=False)
+
+    with pytest.raises(ImportError, match=rf'pip install "contexture\[{extra}\]"'):
         load(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 
 from contexture.adapters.outbox.outbox import Outbox, OutboxOptions
 from contexture.conversation import Memory
-from contexture.errors import ContextError, InvalidRequest, SourceUnavailable
+from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreUnwritable
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from contexture.wiring import SystemClock
@@ -245,3 +246,39 @@ async def test_what_cannot_be_stored_is_refused(path: Path, bad: Memory) -> None
         await box.put(ANNA, memory("good"), bad)
     assert 0 == (await box.status()).waiting
     await box.stop()
+
+
+async def test_a_damaged_item_is_named(path: Path) -> None:
+    """A row that cannot be read is an error that says which, and is left where it is."""
+    box = opened(path, Service())
+    await box.put(ANNA, memory("one"))
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE items SET memory = '{'")
+    other.close()
+
+    with pytest.raises(SourceUnavailable, match="item 1 of the outbox is damaged"):
+        await box.drain()
+    assert 1 == (await box.status()).waiting
+    with pytest.raises(SourceUnavailable):
+        await box.stop()
+
+
+async def test_the_worker_outlives_a_file_that_fails(path: Path) -> None:
+    """When the file cannot be read for a while, deliveries go on afterwards."""
+    service = Service()
+    box = opened(path, service, clock=SystemClock(), options=OutboxOptions(longest_wait=0.001))
+    await box.put(ANNA, memory("one"))
+    read, failing = box._database.read, asyncio.Event()
+
+    async def fails(work):
+        failing.set()
+        raise StoreUnwritable("disk full")
+
+    box._database.read = fails
+    box.start()
+    await failing.wait()
+    box._database.read = read
+    await service.heard.wait()
+    await box.stop()
+
+    assert ["one"] == service.texts

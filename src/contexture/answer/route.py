@@ -29,11 +29,6 @@ class Route:
     def __init__(self, models: Mapping[str, ChatModel]) -> None:
         self._models = dict(models)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names, in order."""
-        return tuple(self._models)
-
     def starting_with(self, name: str | None) -> Sequence[ChatModel]:
         """The models to try: the named one before the others; a name that is not configured is refused."""
         if name is None:
