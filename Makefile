@@ -19,7 +19,7 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)  ## make .venv with every pinned dependency
 
-run: $(READY)  ## show the main job on the embedded default; SERVE=0 stops after it
+run: $(READY)  ## show the main job on the embedded default, then serve it; SERVE=0 stops before that
 	$(BIN)/contexture demo $(if $(filter 0,$(SERVE)),--no-serve)
 
 lint: $(READY)  ## ruff, pyright strict, import-linter

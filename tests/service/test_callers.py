@@ -183,3 +183,25 @@ async def test_health_readiness_and_metrics_need_no_key(engine, keys, anna):
 def test_loopback_is_told_apart(host, here):
     """Only addresses of this machine are loopback."""
     assert here is is_loopback(host)
+
+
+@pytest.mark.parametrize("claim", [{"tenant_id": "other"}, {"user_id": "boris"}])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/context/turn", {"user_message": "pump?", "session_id": "s"}),
+        ("/v1/chat", {"message": "pump?", "session_id": "s"}),
+        ("/memory/remember", {"text": "the pump leaks"}),
+        ("/memory/recall", {"query": "pump"}),
+        ("/recall", {"query": "pump"}),
+        ("/context/evaluate", {"query": "pump"}),
+    ],
+)
+async def test_a_key_cannot_claim_more_by_a_body(engine, keys, anna, path, body, claim):
+    """A body that names another tenant or user is refused on every route that has such a field."""
+    async with service_client(engine, keys=keys) as client:
+        own = await client.post(path, json=body, headers=anna[1])
+        answer = await client.post(path, json={**body, **claim}, headers=anna[1])
+
+    assert own.status_code < 300, own.text
+    assert (403, "FORBIDDEN") == (answer.status_code, answer.json()["error"]["code"])

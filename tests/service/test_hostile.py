@@ -21,6 +21,12 @@ ROUTES = [
     ("POST", "/v1/context/query"),
     ("POST", "/v1/ingest/documents"),
     ("DELETE", "/v1/ingest/documents"),
+    ("POST", "/v1/context/turn"),
+    ("POST", "/v1/chat"),
+    ("POST", "/memory/remember"),
+    ("POST", "/memory/remember/batch"),
+    ("POST", "/memory/recall"),
+    ("POST", "/context/feedback"),
 ]
 BODIES = {
     "nothing": b"",
@@ -214,11 +220,15 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = "query limit where collection max_tokens system model records ids acl fields again optimize".split()
+FIELDS = (
+    "query limit where collection max_tokens system model records ids acl fields again optimize tenant_id user_id "
+    "session_id user_message history system_prompt max_prompt_tokens message stream value text content payload items "
+    "memories metadata tags ttl_seconds importance timestamp readers top_k threshold namespace memory_id score utility"
+).split()
 
 
-@given(body=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5), route=st.sampled_from(ROUTES))
-@hypothesis_settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=7), route=st.sampled_from(ROUTES))
+@hypothesis_settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_json_is_answered(client, body, route):
     """Fields that exist with values of any kind never end in a failure of ours."""
     check(await client.request(*route, content=json.dumps(body).encode(), headers=JSON))
