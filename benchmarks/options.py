@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.steps import STEPS
 
-STORES = ("index", "build", "cache")
+STORES = ("index", "build", "turn", "cache")
 NAMES = (*STORES, *STEPS)
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

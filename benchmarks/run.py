@@ -18,6 +18,7 @@ from benchmarks.steps import STEPS
 from benchmarks.store import EXACT, Models, filled, opened
 from benchmarks.targets import growth
 from benchmarks.timing import Numbers, Progress
+from benchmarks.turn import turns
 from rich.console import Console
 
 from contexture.adapters.index.embedded import EmbeddedOptions
@@ -52,6 +53,8 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
         numbers = asyncio.run(filled(folder, models, size, progress))
         if "build" in chosen.only:
             numbers |= asyncio.run(building(folder, models, chosen.questions, progress))
+        if "turn" in chosen.only:
+            numbers |= asyncio.run(turns(Path(scratch) / "memories", models, size, chosen.questions, progress))
         if chosen.profile:
             console.print(_profile(folder, models, chosen.questions), markup=False, highlight=False, soft_wrap=True)
         once: Numbers = {}

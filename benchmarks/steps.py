@@ -10,6 +10,7 @@ from benchmarks.embedding import embedding
 from benchmarks.micro import dedupe, fencing, packing
 from benchmarks.timing import Numbers
 from benchmarks.tokens import token_counting
+from benchmarks.turn import shared_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ STEPS = {
     "dedupe": Step(dedupe, {"dedupe_100_worst_p95_ms": r"dedupe_100_.*_p95_ms"}),
     "fencing": Step(fencing, {"fence_10k_worst_p95_ms": r"fence_.*_p95_ms"}),
     "tokens": Step(token_counting, {"tokens_10k_worst_us": r"(o200k|cl100k)_base_.*_10k_us"}),
+    "prefix": Step(
+        shared_prefix,
+        {name: name for name in ("turn_shared_prefix_share", "turn_shared_prefix_long_answers_share")},
+    ),
     "embedding": Step(
         embedding,
         {

@@ -45,6 +45,11 @@ SIZED = {
     "build_embedding_shipped_p95_ms": Target(30),
     "build_store_down_p95_ms": Target(2),
     "build_within_budget_share": Target(1, at_least=True),
+    "turn_p95_ms": Target(15),
+    "turn_embedding_minilm_p95_ms": Target(30),
+    "turn_embedding_shipped_p95_ms": Target(30),
+    "turn_down_p95_ms": Target(2),
+    "turn_within_budget_share": Target(1, at_least=True),
 }
 """For stores of up to 100,000 records."""
 
@@ -53,6 +58,7 @@ LARGEST = 100_000
 GENERAL: Mapping[str, Target] = {
     "growth_search_p95_ratio": Target(3),
     "cache_hits_writes_to_same_tenant_share": Target(0.8, at_least=True),
+    "turn_shared_prefix_share": Target(0.7, at_least=True),
     "pack_200_worst_p95_ms": Target(5),
     "pack_200_worst_gap": Target(0.01),
     "dedupe_100_worst_p95_ms": Target(1),

@@ -69,7 +69,8 @@ def compose(
     with timed("ranking"):
         kept = _eligible(candidates, asked, recipe, trace)
     with timed("tokenisation"):
-        costs = [counter.count_messages([line.message]) - counter.count_messages([]) for line in asked.lines]
+        empty = counter.count_messages([])
+        costs = [counter.count_messages([line.message]) - empty for line in asked.lines]
         chosen = _budgeted(asked, kept, costs, counter, recipe)
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
