@@ -99,7 +99,7 @@ async def test_many_turns_at_once_do_not_mix(engine: Contexture) -> None:
 
 
 async def test_no_summary_is_lost(engine: Contexture) -> None:
-    """Every session whose history was trimmed has a summary in memory, once for each trim, after all is delivered."""
+    """Each of twenty sessions that were trimmed at once has a summary in memory, and none is there twice."""
     sessions = [f"s{number}" for number in range(20)]
 
     async def converse(session: str) -> None:
