@@ -152,3 +152,15 @@ async def test_the_metrics_of_turns_are_served(client):
     assert "context_builder_prompt_total 1.0" in found
     assert 'thinking_retrieval_seconds_count{state="normal"} 1.0' in found
     assert "acme" not in found
+
+
+async def test_a_summary_of_what_was_cut_is_recalled_by_a_later_turn(client, engine):
+    """What no longer fits is remembered, and comes back when it is asked for."""
+    told = [{"role": "user", "content": "My boat is called Heron and it is painted green."}, *chat(60)]
+    await client.post("/v1/context/turn", json={**TURN, "history": told})
+    await engine.turns.settle()
+    await engine.outbox.drain()
+
+    later = await client.post("/v1/context/turn", json={**TURN, "user_message": "What is my boat called?"})
+
+    assert "Heron" in str([snippet["text"] for snippet in later.json()["snippets"]])

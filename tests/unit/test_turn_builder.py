@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from contexture.builders.explain import explained
 from contexture.builders.kinds import rebuild_of
+from contexture.builders.turn.clean import RememberedScans
+from contexture.builders.turn.counting import CountedBy
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.conversation import HealthState, Piece, Recalled
@@ -448,3 +451,69 @@ async def test_a_plain_function_counts_contents():
 
     assert (3, 2) == (built.token_counts["user"], built.token_counts["history"])
     assert not built.exact
+
+
+class Superadditive(WordCounter):
+    """A counter for which a whole costs more than its parts."""
+
+    def count_messages(self, messages):
+        """Every pair of neighbours costs three more."""
+        return super().count_messages(messages) + 3 * max(0, len(messages) - 1)
+
+
+@pytest.mark.parametrize("limit", range(60, 200, 20))
+async def test_the_whole_is_counted_not_the_sum_of_its_parts(limit):
+    """Whatever the counter makes of joined messages, the prompt fits, and more history goes if it must."""
+    counter = Superadditive()
+
+    built = (
+        await TurnBench(counter=counter, recipe=TurnRecipe(history_step=0.0))
+        .builder()
+        .build_for_turn({**TURN, "history": chat(8, words=5)}, max_prompt_tokens=limit)
+    )
+
+    assert counter.count_messages(built.messages) == built.tokens <= limit
+
+
+def test_a_function_finds_prefixes_by_halving():
+    """The prefix of a counted text is the longest that counts within the limit."""
+    counter = CountedBy(len)
+
+    assert ("abc", "ab", "") == (counter.prefix("abc", 3), counter.prefix("abc", 2), counter.prefix("abc", 0))
+
+
+def test_remembered_scans_forget_the_oldest():
+    """No more than the given number of texts is remembered."""
+
+    class Counting(WordRedactor):
+        scanned: ClassVar[list[str]] = []
+
+        def scan(self, text, lang):
+            Counting.scanned.append(text)
+            return super().scan(text, lang)
+
+    scans = RememberedScans(Counting((HIDDEN,)), size=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        scans.scan(text, "")
+
+    assert ["a", "b", "c", "b"] == Counting.scanned
+
+
+async def test_a_builder_without_summaries_has_nothing_to_settle():
+    """Trimming without a sink is only trimming."""
+    builder = TurnBench().builder()
+    built = await builder.build_for_turn({**TURN, "history": chat(40)}, max_prompt_tokens=600)
+    await builder.settle()
+
+    assert built.debug["trimmed_count"] > 0
+
+
+async def test_a_memory_is_called_by_its_source_or_its_type_when_it_has_no_label():
+    """The label is the first of label, source and type that can be shown."""
+    plain = Recalled(id="a", text="alpha", score=0.9, type="fact")
+    sourced = replace(plain, id="b", text="beta", metadata={"source": "desk"})
+    blank = replace(plain, id="c", text="gamma", type="[]")
+
+    built = await TurnBench(memory=ScriptedMemory(recalls=[plain, sourced, blank])).builder().build_for_turn(TURN)
+
+    assert ["fact", "desk", "memory"] == [each.label for each in built.snippets]

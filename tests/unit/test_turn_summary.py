@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from contexture.builders.turn.summary import LONGEST, StraightToMemory, Summaries, extractive
@@ -142,3 +144,24 @@ async def test_a_sink_may_be_memory_itself():
     await trimmed(builder)
 
     assert ["session_summary"] == [each.type for each in memory.remembered]
+
+
+async def test_two_hundred_turns_at_once_do_not_mix():
+    """Every turn has its own session's history and one summary of it, none lost and none twice."""
+    sink = KeptSummaries()
+    builder = bench(sink).builder()
+
+    def turn(at):
+        history = [{**message, "content": f"{message['content']} s{at}."} for message in chat(8)]
+        return {**TURN, "session_id": f"s-{at}", "user_message": f"Turn {at}", "history": history}
+
+    built = await asyncio.gather(*(builder.build_for_turn(turn(at), max_prompt_tokens=600) for at in range(200)))
+    await builder.settle()
+
+    assert all(
+        each.debug["session_id"] == f"s-{at}" and all(m["content"].endswith(f" s{at}.") for m in each.history)
+        for at, each in enumerate(built)
+    )
+    assert {f"s-{at}" for at in range(200)} == {memory.session_id for _, memory in sink.kept}
+    assert 200 == len(sink.kept)
+    assert all(f" s{memory.session_id.removeprefix('s-')}." in memory.text for _, memory in sink.kept)

@@ -15,9 +15,9 @@ from contexture.builders.turn.history import first_read, lines_of
 from contexture.builders.turn.messages import words_of
 from contexture.builders.turn.metrics import Metrics, NoMetrics
 from contexture.builders.turn.phases import Phases
-from contexture.builders.turn.render import cited, system_of
+from contexture.builders.turn.render import system_of
 from contexture.builders.turn.request import Asked, Line, Turn, TurnRecipe, limit_of, scope_of, turn_of
-from contexture.builders.turn.result import Snippet, TurnContext
+from contexture.builders.turn.result import TurnContext, debug_of, snippet_of
 from contexture.builders.turn.snippets import candidate_id, candidates_of
 from contexture.builders.turn.summary import Summaries, Trim, key_of
 from contexture.capsule import Capsule
@@ -30,7 +30,7 @@ from contexture.pipeline.operators import Operator, Placeholders
 from contexture.pipeline.redact import redact
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
 from contexture.retrieval.prepare import mended
-from contexture.types import Candidate, Message, Scope, Variant
+from contexture.types import Candidate, Message, Scope
 
 MEMORY = "memory"
 
@@ -197,9 +197,8 @@ class TurnContextBuilder:
         """History, then the user's message: values are numbered in the order in which later turns meet them again."""
         turn, first = build.turn, first_read(len(build.turn.history), build.limit)
         if first:
-            oldest = line_candidate(0, "history")
-            bulk = Candidate(id=f"history[0:{first}]", key=oldest.key, text="", section=oldest.section)
-            build.trace.drop(bulk, Reason.OVER_BUDGET, note=f"{first} messages before those that may fit")
+            unread = Candidate(id=f"history[0:{first}]", key="history", text="", section="history")
+            build.trace.drop(unread, Reason.OVER_BUDGET, note=f"{first} messages before those that may fit")
         readable = [(at, clean) for at in range(first, len(turn.history)) if (clean := self._line(build, at))]
         lines, incomplete = lines_of(readable)
         for at in incomplete:
@@ -263,14 +262,17 @@ class TurnContextBuilder:
 
     def _result(self, build: _Build, asked: Asked, composed: Composed, ledger: Ledger, capsule: Capsule) -> TurnContext:
         lines: Sequence[Line] = asked.lines[composed.start :]
-        snippets = tuple(_snippet(build, candidate, form) for candidate, form in composed.shown)
+        snippets = tuple(
+            snippet_of(build.recalled[candidate.id], candidate, form, build.cleaner)
+            for candidate, form in composed.shown
+        )
         return TurnContext(
             build_id=f"ctx-{capsule.seal[:12]}",
             system_prompt=asked.system,
             messages=composed.messages,
             tokens=composed.tokens,
             token_counts=composed.token_counts,
-            debug=_debug(asked, composed, snippets, len(lines)),
+            debug=debug_of(asked, composed, snippets, len(lines)),
             snippets=snippets,
             history=tuple(line.message for line in lines),
             encoding=self._counter.encoding,
@@ -279,38 +281,3 @@ class TurnContextBuilder:
             capsule=capsule,
             timings=build.phases.seconds,
         )
-
-
-def _snippet(build: _Build, candidate: Candidate, form: Variant) -> Snippet:
-    found = build.recalled[candidate.id]
-    try:
-        metadata: Mapping[str, Any] = build.cleaner.value(found.metadata)
-    except RedactionFailed:
-        metadata = {}
-    return Snippet(
-        id=found.id,
-        text=form.text,
-        score=candidate.score,
-        base_score=candidate.signals["relevance"],
-        recency=candidate.signals["recency"],
-        label=candidate.label,
-        form=form.form,
-        tokens=form.tokens,
-        time=candidate.time,
-        metadata=metadata,
-        citations=cited(candidate, form),
-    )
-
-
-def _debug(asked: Asked, composed: Composed, snippets: Sequence[Snippet], history: int) -> dict[str, Any]:
-    return {
-        "somabrain_state": asked.state.value,
-        "snippet_ids": [snippet.id for snippet in snippets],
-        **asked.names,
-        "snippet_count": len(snippets),
-        "snippet_tokens": composed.token_counts["snippets"],
-        "history_count": history,
-        "trimmed_count": asked.older + composed.start,
-        "total_tokens": composed.tokens,
-        "max_prompt_tokens": asked.limit,
-    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec.structs import replace as changed
+
 from contexture.builders.explain import Change, Rebuilt, with_lost
 from contexture.builders.turn.capsule import asked_from_json, recipe_of
 from contexture.builders.turn.compose import compose
@@ -16,7 +18,7 @@ def rebuild(capsule: Capsule, counter: TokenCounter, change: Change | None = Non
     """The build in a capsule, done again, the same or with a change."""
     made = change or Change()
     asked = asked_from_json(capsule.request)
-    candidates = [replace(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
+    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
     trace = Trace()
     composed = compose(
         replace(asked, limit=asked.limit + made.more_tokens),

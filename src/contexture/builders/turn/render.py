@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from contexture.builders.turn.messages import Content
 from contexture.pipeline.fence import DATA_NOTICE, label
