@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from benchmarks.corpus import ELSEWHERE, SCOPE, Owned, questions, records
 from benchmarks.index import find
 from benchmarks.store import EXACT, Models, Writer, opened, searcher
 from benchmarks.timing import Numbers, Progress
+from msgspec.structs import replace
 
 QUESTIONS = 1_000
 EXPONENT = 1.1

@@ -7,11 +7,12 @@ the topic. One record in ten is Russian, one in twenty belongs to another tenant
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from benchmarks.lexicon import TOPICS, WORDS, Lexicon, Places, lexicon
+from msgspec.structs import replace
 
 from contexture.types import PUBLIC, FieldType, Record, Scope
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from benchmarks.footprint import disk_megabytes, reader_megabytes
 from benchmarks.parts import shares
 from benchmarks.store import EXACT, GRAPH, NAME, Models, Pay, Writer, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, clocked, each, summary
+from msgspec.structs import replace
 
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.ledger import Trace

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from contexture.errors import BrokenPromise
 from contexture.types import Candidate, Form
@@ -34,8 +36,7 @@ class Reason(StrEnum):
     INCOMPLETE = "incomplete"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """How one candidate ended: `tokens` is what it costs in the prompt, or would have cost."""
 
     id: str

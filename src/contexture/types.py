@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec import field as field_of
 
 from contexture.errors import InvalidRequest
 
@@ -62,8 +64,7 @@ class Scope:
         return (f"user:{self.user}", *(f"group:{name}" for name in self.groups), PUBLIC)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """A stored thing: memory, article, page, block.
 
     `acl` lists the principals that may read it (`user:anna`, `group:sales`, `public` for
@@ -81,7 +82,7 @@ class Record:
     time: datetime | None = None
     session: str = ""
     position: int | None = None
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    payload: Mapping[str, Any] = field_of(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and isinstance(self.text, str) and isinstance(self.title, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
@@ -94,8 +95,7 @@ class Record:
         return content_hash(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Characters `start` to `end` (exclusive) of a text, found to be `label`."""
 
     start: int
@@ -104,8 +104,7 @@ class Span:
     score: float = 1.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Passage:
+class Passage(Struct, frozen=True, kw_only=True, eq=False):
     """A searchable piece of a record with everything computed once, at ingestion.
 
     `start` and `end` are offsets in the record's text; `sentences` and `redactions` are offsets
@@ -232,8 +231,7 @@ class Query:
     pool: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True, eq=False):
     """One passage found, with its raw scores per channel (`bm25`, or a vector's name).
 
     `ranks` holds only the channels that returned the passage among their best; `scores` holds
@@ -255,8 +253,7 @@ class Hit:
 # --- candidates --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Citation:
+class Citation(Struct, frozen=True, kw_only=True):
     """Where a piece of prompt came from, resolvable back to the stored record."""
 
     collection: str
@@ -277,8 +274,7 @@ class Form(StrEnum):
     TITLE = "title"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True, kw_only=True):
     """One way to show a candidate: its text, what it costs, what it is worth."""
 
     form: Form
@@ -288,8 +284,7 @@ class Variant:
     spans: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A piece that may enter this prompt, with its signals and score.
 
     `key` is what makes two candidates the same thing (usually the record id). Offsets in
@@ -310,14 +305,14 @@ class Candidate:
     source: str = ""
     time: datetime | None = None
     score: float = 0.0
-    signals: Mapping[str, float] = field(default_factory=dict[str, float])
+    signals: Mapping[str, float] = field_of(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()
     origins: tuple[tuple[int, int], ...] = ()
     weights: tuple[float, ...] = ()
     redactions: tuple[Span, ...] | None = None
     title_redactions: tuple[Span, ...] | None = None
     redacted: bool = False
-    tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    tokens: Mapping[str, int] = field_of(default_factory=dict[str, int])
     simhash: int = 0
     citation: Citation | None = None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.build import QueryContext
@@ -255,7 +256,7 @@ async def test_the_score_that_explain_names_does_admit(world: World, store: Inde
     for entry in [entry for entry in built.ledger.entries if entry.state is State.DROPPED][:2]:
         needed = explain(built.capsule, entry.id, COUNTER).score_needed
         if needed is not None:
-            better = [replace(each, score=needed) if each.id == entry.id else each for each in built.capsule.candidates]
+            better = [changed(each, score=needed) if each.id == entry.id else each for each in built.capsule.candidates]
             _, ledger = recompose(replace(built.capsule, candidates=tuple(better)), COUNTER)
             changed = ledger.find(entry.id)
             assert needed > entry.score

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as changed
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.config import Settings
@@ -246,7 +247,7 @@ async def test_a_large_load_is_tidied_up(engine, tmp_path, monkeypatch):
 def test_long_records_make_short_batches():
     """A batch ends when it has enough records or enough characters."""
     short = Sourced(record=Record(id="s", text="x", acl=()), path="p")
-    long = replace(short, record=replace(short.record, text="x" * 100_000))
+    long = replace(short, record=changed(short.record, text="x" * 100_000))
 
     assert [1, 3, 2] == [len(batch) for batch in batches([long, short, short, long, short, short])]
     assert [2, 1] == [len(batch) for batch in batches([short, short, short], size=2)]

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace as changed
 
 from contexture.errors import ContextError, RedactionFailed, RequestError
 from contexture.ingestion.problems import Item, Problem, Sourced
@@ -149,7 +150,7 @@ class Writer(Intake):
 def _cleaned(record: Record) -> Record:
     """The record as the store will give it back."""
     text, title = mended(record.text), mended(record.title)
-    return replace(record, text=text, title=title, lang=record.lang or detect(text or title))
+    return changed(record, text=text, title=title, lang=record.lang or detect(text or title))
 
 
 def _content(record: Record) -> bytes:
@@ -161,7 +162,7 @@ def _content(record: Record) -> bytes:
 def _same(stored: Record | None, record: Record) -> bool:
     if stored is None or not _together(stored.time, record.time):
         return False
-    return replace(stored, time=record.time, acl=record.acl) == record and set(stored.acl) == set(record.acl)
+    return changed(stored, time=record.time, acl=record.acl) == record and set(stored.acl) == set(record.acl)
 
 
 def _together(one: datetime | None, other: datetime | None) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as changed
+
 from contexture.conversation import Recalled
 from contexture.memory.records import kind_of, metadata_of
 from contexture.memory.relevance import Rated
@@ -26,7 +28,7 @@ def with_facts(item: Prepared, counters: Sequence[TokenCounter]) -> Prepared:
         "tokens": {counter.encoding: counter.count(text) for counter in counters},
         "simhash": f"{simhash(text):x}",  # a whole number beyond 63 bits has no place in every store
     }
-    return replace(item, record=replace(item.record, payload={**item.record.payload, "facts": facts}))
+    return replace(item, record=changed(item.record, payload={**item.record.payload, "facts": facts}))
 
 
 def with_stored_facts(found: Rated, record: Record) -> Recalled:

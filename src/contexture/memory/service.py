@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import InvalidRequest, NotFound, SourceUnavailable

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from contexture.errors import RedactionFailed
 from contexture.ledger import Reason, Trace

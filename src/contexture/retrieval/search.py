@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
 from contexture.pipeline.fuse import blend
@@ -47,8 +49,7 @@ class SearchOptions:
     rerank_weight: float = 0.5
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Found:
+class Found(Struct, frozen=True, kw_only=True, eq=False):
     """A passage that matches, its final score and every signal behind it."""
 
     hit: Hit

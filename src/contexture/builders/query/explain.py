@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace as changed
 
 from contexture.builders.explain import Change, Explanation, Rebuilt, explained, with_lost
 from contexture.builders.query.compose import Composed, compose
@@ -19,7 +20,7 @@ def recompose(capsule: Capsule, counter: TokenCounter, change: Change | None = N
     """The build in a capsule, done again from its candidates."""
     made = change or Change()
     request = request_from_json(capsule.request)
-    candidates = [replace(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
+    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
     trace = Trace()
     composed = compose(
         replace(request, max_tokens=request.max_tokens + made.more_tokens),
