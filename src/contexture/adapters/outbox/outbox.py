@@ -114,7 +114,7 @@ class Outbox:
         if not self._database.exists:
             await self._news.wait()
         fresh = True
-        while True:
+        while not self._stopped:
             self._news.clear()
             try:
                 if fresh:  # a restart is a reason to try again
@@ -126,7 +126,8 @@ class Outbox:
                 wait = self._options.longest_wait
             if wait != 0.0:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), wait)
+                    async with asyncio.timeout(wait):  # unlike `wait_for`, it never swallows a cancellation
+                        await self._news.wait()
 
     async def _until_due(self) -> float | None:
         due = await self._database.read(rows.next_due)

@@ -66,7 +66,8 @@ class RegoPolicy:
         }
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._decide, asked)
         try:
-            return await asyncio.wait_for(work, self._timeout)
+            async with asyncio.timeout(self._timeout):
+                return await work
         except TimeoutError:
             return _denied(f"the policy did not decide within {self._timeout:g} seconds")
 
