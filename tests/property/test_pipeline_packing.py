@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.pipeline.budget import allocate, pour
 from contexture.pipeline.core_search import CoreSearch
+from contexture.pipeline.every_capacity import solve
 from contexture.pipeline.greedy import pack_greedy
 from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Option
+from contexture.pipeline.pack import Item, Option
 from contexture.pipeline.relaxation import relax, tabulate, upper_bound
 from contexture.pipeline.sections import pack_sections
 from contexture.testing.strategies import item_lists, section_lists
@@ -85,6 +87,20 @@ def test_the_gap_is_honest(pack, items, capacity):
 def test_the_relaxation_bounds_every_choice(items, capacity):
     """The linear relaxation is never below the best value."""
     assert upper_bound(items, capacity) >= best_value(items, capacity) - 1e-9
+
+
+@given(items=item_lists(max_size=6), capacity=st.integers(0, 80))
+def test_both_ways_to_the_best_packing_agree(items: list[Item], capacity: int) -> None:
+    """Solving for every capacity and searching around the relaxation reach the same value."""
+    table = tabulate(items, capacity)
+    relaxed = relax(table)
+    search = CoreSearch(table, relaxed, relaxed.fitting)
+    search.run()
+    rows = np.arange(len(items))
+    values = [float(table.values[rows, columns].sum()) for columns in (solve(table), search.columns())]
+
+    assert values[0] == pytest.approx(values[1])
+    assert int(table.tokens[rows, solve(table)].sum()) <= capacity
 
 
 @given(items=item_lists(max_size=6), capacity=st.integers(0, 80), states=st.integers(1, 4), work=st.integers(0, 20))

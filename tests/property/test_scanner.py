@@ -54,7 +54,7 @@ def scanner_of(rows: Sequence[tuple[int, int | None]]) -> Scanner:
     """A scanner that holds these passages, with ids from 10 in steps of 3."""
     scanner = Scanner({"v": SIZE}, None)
     scanner.fill(
-        Stored(10 + 3 * at, access, packed(None if seed is None else unit(seed)))
+        Stored(10 + 3 * at, access, packed(None if seed is None else unit(seed)), (f"r{at}", 0))
         for at, (access, seed) in enumerate(rows)
     )
     return scanner
@@ -145,9 +145,16 @@ def test_a_look_does_not_see_what_is_written_later() -> None:
     """A search that is under way answers from the moment it began."""
     scanner = scanner_of([(1, 1)])
     look = scanner.look(frozenset({1}), None)
-    scanner.apply([Stored(40, 1, packed(unit(2)))], (), ())
+    scanner.apply([Stored(40, 1, packed(unit(2)), ("late", 0))], (), ())
 
     assert [10] == list(look.dense("v", unit(1), 9)) == list(look.similarities("v", unit(1), [10, 40]))
+
+
+def test_places_are_known_as_far_as_the_look_goes() -> None:
+    """Record id and ordinal come from memory; a passage from after the look has none yet."""
+    look = scanner_of([(1, 1), (1, None)]).look(frozenset({1}), None)
+
+    assert {13: ("r1", 0), 10: ("r0", 0), 99: ("", 0)} == look.places([13, 10, 99])
 
 
 def test_the_zero_vector_is_far_from_everything() -> None:

@@ -1,8 +1,9 @@
-"""Packing for the highest total value: a multiple-choice knapsack, solved around its relaxation.
+"""Packing for the highest total value: a multiple-choice knapsack.
 
-The relaxation prices a token. At that price most items have one form that is clearly right; only
-those with an alternative that costs less than the gap to the best packing known can differ. Those
-few are searched exactly, dropping every partial choice that a cheaper one equals or beats.
+A small one is solved for every capacity at once. A large one is solved around its relaxation, which
+prices a token. At that price most items have one form that is clearly right; only those with an
+alternative that costs less than the gap to the best packing known can differ. Those few are searched
+exactly, dropping every partial choice that a cheaper one equals or beats.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from contexture.pipeline.core_search import CoreSearch
+from contexture.pipeline.every_capacity import is_small, solve
 from contexture.pipeline.pack import Item, Option, Packing, fill, packing
 from contexture.pipeline.relaxation import Floats, Ints, Table, relax, tabulate
 
@@ -25,14 +27,22 @@ def pack_optimal(items: Sequence[Item], capacity: int) -> Packing:
     """
     if capacity < 0 or not items:
         return packing(items, {}, 0.0)
-    table = tabulate(items, capacity)
+    columns, upper = _solved(tabulate(items, capacity))
+    chosen = _chosen(items, columns, capacity)
+    room = capacity - sum(items[at].options[option].tokens for at, option in chosen.items())
+    fill(items, range(len(items)), chosen, room)
+    return packing(items, _prefer_better_ranked(items, chosen, capacity), upper)
+
+
+def _solved(table: Table) -> tuple[Ints, float]:
+    """The best column per item, and a bound on the value of any packing."""
+    if is_small(table):
+        columns = solve(table)
+        return columns, float(table.values[np.arange(len(columns)), columns].sum())
     relaxed = relax(table)
     search = CoreSearch(table, relaxed, _polish(table, relaxed.fitting))
     search.run()
-    chosen = _chosen(items, search.columns(), capacity)
-    room = capacity - sum(items[at].options[option].tokens for at, option in chosen.items())
-    fill(items, range(len(items)), chosen, room)
-    return packing(items, _prefer_better_ranked(items, chosen, capacity), search.upper)
+    return search.columns(), search.upper
 
 
 def _polish(table: Table, base: Ints) -> Ints:

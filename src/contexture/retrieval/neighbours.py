@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from contexture.types import Hit
@@ -16,12 +16,13 @@ def lifts(hits: Sequence[Hit], scores: Sequence[float], shares: Sequence[float])
     Neighbours are passages next to each other in one record, and records next to each other in
     one session. Records without a session and records of a single passage gain nothing.
     """
-    places: dict[Place, float] = defaultdict(float)
     keys = [_place(hit) for hit in hits]
+    crowded = {name for name, count in Counter(name for name, *_ in keys).items() if count > 1}
+    places: dict[Place, float] = defaultdict(float)
     for key, score in zip(keys, scores, strict=True):
         places[key] = max(places[key], score)
     return [
-        share * max(places.get(near, 0.0) for near in _near(hit, key))
+        share * max(places.get(near, 0.0) for near in _near(hit, key)) if key[0] in crowded else 0.0
         for hit, key, share in zip(hits, keys, shares, strict=True)
     ]
 

@@ -222,7 +222,7 @@ class EmbeddedIndex:
             proposed[BM25] = sight.lexical(weights, query.k)
         for name, vector in query.vectors.items():
             proposed[name] = sight.vectors.dense(name, vector, query.k)
-        ranks = pooled(proposed, query.k, query.pool, self._truth.places)
+        ranks = pooled(proposed, query.k, query.pool, sight.vectors.places)
         rows = self._truth.rows(sorted(ranks))
         columns: dict[str, Mapping[int, float]] = {}
         if weights.terms:

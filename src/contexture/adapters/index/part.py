@@ -10,6 +10,7 @@ import qdrant_edge as qe
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.engine import Access, Engine, engine_filter
+from contexture.adapters.index.hits import Places
 from contexture.adapters.index.scanner import Scanner
 from contexture.adapters.index.scoring import Weights
 from contexture.adapters.index.truth import Row, Stored
@@ -29,6 +30,11 @@ class Dense(Protocol):
         """Dot products with these passages; one without such a vector is left out."""
         ...
 
+    @property
+    def places(self) -> Places:
+        """Gives record id and ordinal of passages, by which ties are broken."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -36,6 +42,7 @@ class Walk:
 
     engine: Engine
     where: qe.Filter | None
+    places: Places
 
     def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
         """About the best `k` passages by dot product."""
@@ -62,9 +69,10 @@ class Sight:
 class Part:
     """One collection. With a scanner every vector is compared, without one the engine's graph is walked."""
 
-    def __init__(self, engine: Engine, scanner: Scanner | None) -> None:
+    def __init__(self, engine: Engine, scanner: Scanner | None, places: Places) -> None:
         self.engine = engine
         self.scanner = scanner
+        self._places = places
 
     def fill(self, rows: Iterable[Stored]) -> None:
         """Give the scanner every passage of the collection."""
@@ -74,7 +82,7 @@ class Part:
     def apply(self, added: Sequence[Row], removed: Sequence[int]) -> None:
         """Follow a change that SQLite has committed."""
         if self.scanner is not None:
-            stored = [Stored(row.pid, row.access, row.vectors) for row in added]
+            stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in added]
             self.scanner.apply(stored, [_record(row) for row in added] if self.scanner.has_columns else (), removed)
         self.engine.apply(added, removed)
 
@@ -88,12 +96,12 @@ class Part:
         """What these permissions and this filter let through."""
         compiled = engine_filter(access, where)
         if self.scanner is None:
-            return Sight(self.engine, compiled, Walk(self.engine, compiled))
+            return Sight(self.engine, compiled, Walk(self.engine, compiled, self._places))
         return Sight(self.engine, compiled, self.scanner.look(access.allowed, where))
 
     def unlimited(self) -> Dense:
         """Everything there is, for warming up."""
-        return Walk(self.engine, None) if self.scanner is None else self.scanner.look(frozenset(), None)
+        return Walk(self.engine, None, self._places) if self.scanner is None else self.scanner.look(frozenset(), None)
 
     @property
     def lacks_columns(self) -> bool:

@@ -35,6 +35,7 @@ class Scanner:
         self._codes = {name: Codes(size) for name, size in vectors.items()}
         self._access = Growing(np.int32)
         self._pids = Growing(np.int64)
+        self._places: list[tuple[str, int]] = []
         self._columns: Columns | None = None
         self._masks: dict[frozenset[int], tuple[int, int, Mask]] = {}
         self.removed = 0
@@ -87,7 +88,7 @@ class Scanner:
         if where is not None and self._columns is not None:
             mask = mask & self._columns.passing(where, len(mask))
         views = {name: codes.view for name, codes in self._codes.items()}
-        return Look(self._pids.view[: len(mask)], mask, views, self._helpers)
+        return Look(self._pids.view[: len(mask)], mask, views, self._places, self._helpers)
 
     def _mask(self, allowed: frozenset[int]) -> Mask:
         """Which slots these classes may read; kept until something is written, for readers come back."""
@@ -116,6 +117,7 @@ class Scanner:
             if slots:
                 numbers = np.frombuffer(b"".join(halves), np.float16).astype(np.float32)
                 self._codes[name].append(np.array(slots, np.int64), numbers.reshape(len(slots), -1))
+        self._places.extend(row.place for row in batch)
         # The access class makes a slot visible, so it comes last.
         self._pids.append(np.array([row.pid for row in batch], np.int64))
         self._access.append(np.array([row.access for row in batch], np.int32))
@@ -131,7 +133,15 @@ class Scanner:
 class Look:
     """What one scope may see of a collection at one moment."""
 
-    def __init__(self, pids: Numbers, mask: Mask, views: Mapping[str, View], helpers: Executor | None) -> None:
+    def __init__(
+        self,
+        pids: Numbers,
+        mask: Mask,
+        views: Mapping[str, View],
+        places: Sequence[tuple[str, int]],
+        helpers: Executor | None,
+    ) -> None:
+        self._places = places
         self._pids = pids
         self._mask = mask
         self._whole = bool(mask.all())
@@ -155,6 +165,13 @@ class Look:
         slots = slots[self._pids[slots] == wanted] if len(self._pids) else slots[:0]
         known, scores = products_at(self._seen(self._views[name]), vector, slots)
         return dict(zip(self._pids[known].tolist(), scores.tolist(), strict=True))
+
+    def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Record id and ordinal of passages, by which ties are broken."""
+        slots = np.searchsorted(self._pids, np.array(pids, np.int64)).tolist()
+        places = self._places
+        # The engine may know a passage that was written after this look was taken.
+        return {pid: places[at] if at < len(places) else ("", 0) for pid, at in zip(pids, slots, strict=True)}
 
     def _seen(self, view: View) -> View:
         """The view without what was written after this look was taken."""

@@ -77,7 +77,7 @@ class Shelf:
         except SourceUnavailable:
             part = self._rebuild(name)
         if part.worn:
-            self._parts[name] = Part(part.engine, self._scanner(name))
+            self._parts[name] = Part(part.engine, self._scanner(name), self._truth.places)
         self._unflushed += len(done.added) + len(done.removed)
         if self._unflushed >= _FLUSH:
             self.flush()
@@ -153,7 +153,7 @@ class Shelf:
         if engine.fresh:
             self._truth.set_meta("flushed", "0")  # so that a rebuild that is cut short is not taken for a whole one
         self._replay(engine, name, 0 if engine.fresh else flushed)
-        part = self._parts[name] = Part(engine, self._scanner(name))
+        part = self._parts[name] = Part(engine, self._scanner(name), self._truth.places)
         return part
 
     def _scanner(self, name: str) -> Scanner | None:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,11 +24,12 @@ _CHUNK = 500  # SQLite takes a limited number of parameters in one statement
 
 
 class Stored(NamedTuple):
-    """What comparing vectors needs of a passage."""
+    """What comparing vectors needs of a passage, and its place, by which ties are broken."""
 
     pid: int
     access: int
     vectors: bytes
+    place: tuple[str, int]
 
 
 class Row(NamedTuple):
@@ -137,11 +137,12 @@ class Truth:
     def stored(self, collection: str) -> Iterator[Stored]:
         """What a scanner needs of every passage of a collection, in the order of their ids."""
         rows = self._reader().execute(
-            "SELECT p.pid, r.class, v.data FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
+            "SELECT p.pid, r.class, v.data, r.id, p.ordinal "
+            "FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
             "WHERE r.collection = ? ORDER BY p.pid",
             (collection,),
         )
-        return starmap(Stored, rows)
+        return (Stored(pid, access, vectors, (id_, ordinal)) for pid, access, vectors, id_, ordinal in rows)
 
     def headers(self, collection: str) -> Iterator[tuple[int, Record]]:
         """The record, without its text, of every passage of a collection, in the order of the passages' ids."""
