@@ -258,10 +258,10 @@ async def test_the_score_that_explain_names_does_admit(world: World, store: Inde
         if needed is not None:
             better = [changed(each, score=needed) if each.id == entry.id else each for each in built.capsule.candidates]
             _, ledger = recompose(replace(built.capsule, candidates=tuple(better)), COUNTER)
-            changed = ledger.find(entry.id)
+            again = ledger.find(entry.id)
             assert needed > entry.score
-            assert changed is not None
-            assert changed.state is not State.DROPPED
+            assert again is not None
+            assert again.state is not State.DROPPED
 
 
 def state_of(built: QueryContext, candidate: str) -> State | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from contexture.builders.turn.heard import unheard
 from contexture.builders.turn.history import cut, newest_exchange
 from contexture.builders.turn.messages import words_of
 from contexture.builders.turn.render import Shown, messages
@@ -67,10 +68,11 @@ def compose(
 ) -> Composed:
     """The prompt for a turn within its limit; every memory and every line of history gets its verdict."""
     with timed("ranking"):
-        kept = _eligible(candidates, asked, recipe, trace)
+        ranking = _eligible(candidates, asked, recipe, trace)
     with timed("tokenisation"):
         empty = counter.count_messages([])
         costs = [counter.count_messages([line.message]) - empty for line in asked.lines]
+        kept = unheard(ranking, _visible(asked, costs, counter, recipe), trace, share=recipe.near_duplicate)
         chosen = _budgeted(asked, kept, costs, counter, recipe)
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
@@ -92,6 +94,12 @@ def compose(
         start=chosen.start,
         items=chosen.items,
     )
+
+
+def _visible(asked: Asked, costs: Sequence[int], counter: TokenCounter, recipe: TurnRecipe) -> Sequence[Line]:
+    """The history that would be shown if there were no memories."""
+    room = asked.limit - counter.count_messages(messages(asked.system, (), (), asked.user))
+    return asked.lines[cut(asked.lines, costs, room, int(recipe.history_step * asked.limit)) :]
 
 
 def _eligible(candidates: Sequence[Candidate], asked: Asked, recipe: TurnRecipe, trace: Trace) -> list[Candidate]:

@@ -16,6 +16,7 @@ from contexture.types import Candidate, Form, Variant
 Forms = Mapping[str, Sequence[Variant]]
 
 _SHARES = (0.6, 0.35, 0.2)
+_EXTRACT_WORTH = 0.3  # of a memory of n tokens, n/2 in its best sentences are worth four fifths
 _LEAST = 16  # tokens below which an extract says too little
 _HIGHEST = 1e6  # no salience is so high; a capsule from elsewhere might say so
 _HEAD = 99  # no prompt has more blocks
@@ -61,7 +62,7 @@ def _extracts(candidate: Candidate, whole: Variant, query: str, counter: TokenCo
         tokens = counter.count(_shown(candidate, text))
         if cut.text and tokens < whole.tokens and text not in found:
             # The best sentences carry more than their share of what the memory is worth.
-            value = whole.value * math.sqrt(tokens / whole.tokens)
+            value = whole.value * (tokens / whole.tokens) ** _EXTRACT_WORTH
             found[text] = Variant(form=Form.EXTRACT, text=text, tokens=tokens, value=value, spans=cut.spans)
     return list(found.values())
 
