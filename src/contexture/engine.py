@@ -20,7 +20,7 @@ from contexture.adapters.tokens.models import counter_for
 from contexture.answer.process import ProcessMessage
 from contexture.builders.explain import Explanation, explained, model_of
 from contexture.builders.kinds import rebuild_of
-from contexture.builders.query.build import QueryContext, QueryContextBuilder, candidate_of
+from contexture.builders.query.build import QueryContext, QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
@@ -30,6 +30,7 @@ from contexture.errors import NotFound, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.pipeline.redact import redact
 from contexture.ports import Clock, Health, MemoryService, SessionStore
+from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 
@@ -68,6 +69,9 @@ class Contexture:
         self.outbox = wiring.outbox(settings, self.memory, self._clock)
         self._sessions = wiring.sessions(settings)
         self.sessions: SessionStore = self._sessions
+        self.news = wiring.news_store(
+            settings, store, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
+        )
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)

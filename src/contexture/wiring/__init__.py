@@ -13,6 +13,7 @@ from contexture.wiring.core import (
     search,
 )
 from contexture.wiring.memory import local_memory, memory_health, memory_service
+from contexture.wiring.news import news_store
 from contexture.wiring.turn import TurnParts, turn_builder
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "local_memory",
     "memory_health",
     "memory_service",
+    "news_store",
     "operator",
     "outbox",
     "policy",

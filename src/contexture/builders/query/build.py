@@ -14,13 +14,13 @@ from contexture.capsule import Capsule, digest, sealed
 from contexture.errors import InvalidRequest
 from contexture.ledger import Ledger, Trace
 from contexture.pipeline.collect import Source, collect
-from contexture.pipeline.fence import label
 from contexture.pipeline.operators import Operator, Placeholders
 from contexture.pipeline.redact import redact, redact_text
 from contexture.ports import Clock, Redactor, TokenCounter
+from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.prepare import mended
-from contexture.retrieval.search import Found, HybridSearch
-from contexture.types import BuiltContext, Candidate, Citation, Record, Scope
+from contexture.retrieval.search import HybridSearch
+from contexture.types import BuiltContext, Candidate, Scope
 
 _POOL_LEAST, _POOL_MOST = 32, 400
 _POOL_TOKENS = 60  # a passage is about a hundred
@@ -137,47 +137,6 @@ class QueryContextBuilder:
 def pool_for(tokens: int) -> int:
     """How many passages to look at for a budget: more than fits, within reason."""
     return min(max(_POOL_LEAST, tokens // _POOL_TOKENS), _POOL_MOST)
-
-
-def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
-    """A search result as a candidate; spans stored by other rules than those in force are not trusted."""
-    hit, record = found.hit, found.hit.record
-    trusted = hit.rules == rules
-    return Candidate(
-        id=f"{record.id}#{hit.ordinal:05d}",
-        key=f"{record.id}#{hit.ordinal:05d}",
-        text=hit.text,
-        title=record.title,
-        label=_label(record),
-        kind=record.kind,
-        lang=record.lang,
-        source=record.source,
-        time=record.time,
-        score=found.score,
-        signals=found.signals,
-        sentences=hit.passage.sentences,
-        origins=tuple((hit.passage.start + a, hit.passage.start + b) for a, b in hit.passage.sentences),
-        redactions=hit.passage.redactions if trusted else None,
-        title_redactions=hit.title_redactions if trusted else None,
-        tokens=hit.passage.tokens,
-        simhash=hit.passage.simhash,
-        citation=Citation(
-            collection=collection,
-            record_id=record.id,
-            title=record.title,
-            start=hit.passage.start,
-            end=hit.passage.end,
-            hash=hit.hash,
-        ),
-    )
-
-
-def _label(record: Record) -> str:
-    """What to call a record whose title cannot be shown as it stands; redaction then reads it in that form."""
-    shown = label(record.title)
-    if shown and shown == record.title:
-        return ""
-    return shown or label(record.source) or label(record.id)
 
 
 class _Stopwatch:

@@ -1,0 +1,30 @@
+"""Sources by their domains: one spelling each, and a domain stands for its subdomains."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from contexture.retrieval.prepare import mended
+
+_MOST_PARTS = 2  # a name such as `org` alone is nobody's domain
+
+
+def domain_of(source: str) -> str:
+    """The domain in a domain, a host or an address, in lower case and without `www.`; another name as it is."""
+    given = mended(source).strip().lower()
+    host = _host(given) if "://" in given or given.startswith("//") else given.split("/", 1)[0]
+    bare = host.partition(":")[0] if "://" not in host else host
+    return bare.strip().rstrip(".").removeprefix("www.")
+
+
+def domains(source: str) -> tuple[str, ...]:
+    """A domain and every domain it is part of, but for the last name alone."""
+    parts = source.split(".")
+    return tuple(".".join(parts[at:]) for at in range(max(1, len(parts) - _MOST_PARTS + 1)))
+
+
+def _host(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""

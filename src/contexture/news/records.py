@@ -1,0 +1,76 @@
+"""An article as a record of the index, and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from contexture.news.articles import Article
+from contexture.news.copies import print_of
+from contexture.news.domains import domain_of, domains
+from contexture.retrieval.prepare import mended
+from contexture.text.language import detect
+from contexture.types import Collection, FieldType, Record
+
+ARTICLES = Collection(name="articles", fields={"domains": FieldType.KEYWORD})
+"""Where articles live; filters also name `time`, `lang` and `source`, which every record has."""
+
+KIND = "article"
+_TICK = 0.001  # seconds: times are stored as floats
+
+
+def record_of(article: Article, now: datetime) -> Record:
+    """The record of an article that is loaded at `now`; without a text its title is its text."""
+    text = mended(article.text if article.text.strip() else article.title)
+    source = domain_of(article.source) or domain_of(article.url)
+    return Record(
+        id=article.article_id,
+        text=text,
+        acl=tuple(sorted(set(article.readers))),
+        title=mended(article.title),
+        kind=KIND,
+        lang=mended(article.lang).strip().lower() or detect(text),
+        source=source,
+        time=aware(article.published or now),
+        payload={
+            "url": mended(article.url),
+            "domains": list(domains(source)) if source else [],
+            "undated": article.published is None,
+            "print": print_of(text),
+        },
+    )
+
+
+def article_of(record: Record) -> Article:
+    """The article that a record holds; the record of a hit has no text, and so the article has none."""
+    return Article(
+        article_id=record.id,
+        title=record.title,
+        text=record.text,
+        url=record.payload.get("url", ""),
+        source=record.source,
+        published=record.time,
+        lang=record.lang,
+        readers=record.acl,
+    )
+
+
+def undated(record: Record) -> bool:
+    """Whether an article is dated by its loading."""
+    return bool(record.payload.get("undated"))
+
+
+def same(stored: Record, record: Record) -> bool:
+    """Whether writing `record` would change nothing; an article without a date keeps the one it was given first."""
+    if undated(stored) != undated(record) or not (undated(record) or _together(stored.time, record.time)):
+        return False
+    told = (stored.text, stored.title, stored.lang, stored.source, set(stored.acl), stored.payload.get("url"))
+    return told == (record.text, record.title, record.lang, record.source, set(record.acl), record.payload["url"])
+
+
+def aware(time: datetime) -> datetime:
+    """The time in its zone, or in UTC when it has none."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _together(one: datetime | None, other: datetime | None) -> bool:
+    return one is not None and other is not None and abs((aware(one) - aware(other)).total_seconds()) < _TICK
