@@ -107,6 +107,8 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=32 * 2**20, ge=1, description="Size up to which a request is read.")
     url: str = Field(default="", description="Running service that the command line talks to.")
     api_key: str = Field(default="", description="Key that the command line presents to it.")
+    feed_timeout_seconds: float = Field(default=20.0, gt=0, description="Time in which a feed must come whole.")
+    feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Size up to which a feed is fetched.")
     keep_builds: int = Field(default=200, ge=0, description="Builds kept on disk for `explain` and `replay`.")
 
     @classmethod

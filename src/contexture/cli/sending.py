@@ -10,6 +10,9 @@ from typing import Any
 from contexture.cli.remote import Door
 from contexture.config import Settings
 from contexture.errors import ContextError
+from contexture.ingestion.article_files import Told
+from contexture.ingestion.article_rows import row_of as article_row
+from contexture.ingestion.articles import ArticleIntake
 from contexture.ingestion.load import MUCH, Progress, fill
 from contexture.ingestion.problems import Sourced
 from contexture.ingestion.rows import row_of
@@ -57,3 +60,26 @@ class Sender(Intake):
         self.report.unchanged += found["unchanged"]
         for kept, said in ((self.report.failed, found["failed"]), (self.report.warnings, found["warnings"])):
             kept.extend(batch[int(each["line"]) - 1].problem(str(each["message"])) for each in said)
+
+
+class ArticleSender(ArticleIntake):
+    """Sends articles in batches, dated here; what the service says about one is reported at its place."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__()
+        self._door = door
+
+    async def write(self, batch: Sequence[Told]) -> None:
+        """Send one batch; one that cannot be sent is reported, and the rest goes on."""
+        try:
+            found = self._door.ask(
+                "POST", "/v1/ingest/articles", {"articles": [article_row(each.article) for each in batch]}
+            )
+        except ContextError as failure:
+            self.report.failed.extend(each.problem(str(failure)) for each in batch)
+            return
+        self.report.added += found["added"]
+        self.report.collapsed += found["collapsed"]
+        self.report.unchanged += found["unchanged"]
+        for said in found["failed"]:
+            self.note(batch[int(said["line"]) - 1].problem(str(said["message"])))

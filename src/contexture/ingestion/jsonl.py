@@ -27,7 +27,7 @@ def read_jsonl(path: Path, *, name: str = "", acl: tuple[str, ...] = (PUBLIC,), 
     shown = name or str(path)
     try:
         with path.open("rb") as file:
-            for number, line in _lines(file, longest):
+            for number, line in lines(file, longest):
                 yield from _items(line, shown, number, acl)
     except OSError as failure:
         yield Problem(path=shown, message=f"cannot be read: {failure.strerror}")
@@ -62,7 +62,7 @@ def _items(line: bytes | None, path: str, number: int, acl: tuple[str, ...]) -> 
     yield found
 
 
-def _lines(file: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
+def lines(file: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
     """Lines that are not blank, with their numbers; None stands for one that is too long."""
     number = 0
     while line := file.readline(longest + 1):

@@ -57,13 +57,15 @@ class LoadReport:
     """What became of everything that was read.
 
     Each record read was added, unchanged, a duplicate, or failed. `failed` also names rows and files
-    that gave no record; `warnings` say what was ignored, replaced or passed over.
+    that gave no record; `warnings` say what was ignored, replaced or passed over. `collapsed` counts
+    the articles among those added that a better copy stands for.
     """
 
     read: int = 0
     added: int = 0
     unchanged: int = 0
     duplicates: int = 0
+    collapsed: int = 0
     failed: list[Problem] = field(default_factory=list[Problem])
     warnings: list[Problem] = field(default_factory=list[Problem])
 

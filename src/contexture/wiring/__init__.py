@@ -13,7 +13,7 @@ from contexture.wiring.core import (
     search,
 )
 from contexture.wiring.memory import local_memory, memory_health, memory_service
-from contexture.wiring.news import news_store
+from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.turn import TurnParts, turn_builder
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "chat_recipe",
     "chat_route",
     "encoders",
+    "feed_parser",
+    "feed_wire",
     "index",
     "local_memory",
     "memory_health",
