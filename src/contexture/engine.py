@@ -26,19 +26,22 @@ from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
-from contexture.errors import NotFound, ReplayMismatch, SourceError
+from contexture.errors import InvalidRequest, NotFound, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
+from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.redact import redact
 from contexture.ports import Clock, Health, MemoryService, SessionStore
 from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.prepare import mended
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchResult:
-    """Passages best first, redacted, and what was lost on the way."""
+    """Passages best first, redacted, and what was lost on the way; `question` is what was asked, secrets masked."""
 
+    question: str
     found: tuple[Candidate, ...]
     degradations: tuple[Degradation, ...]
 
@@ -55,6 +58,7 @@ class Contexture:
         self.registry = CollectorRegistry()
         self.policy = wiring.policy(settings)
         self.secrets = wiring.secrets(settings)
+        self._known = KnownSecrets(self.secrets)
         self._speakers = speakers
         self._redactor = wiring.redactor(settings)
         self._operator = wiring.operator(settings)
@@ -133,12 +137,15 @@ class Contexture:
         pool: int | None = None,
     ) -> SearchResult:
         """Passages that match, best first, with every signal, as they may be shown."""
-        trace = Trace()
+        trace, mask = Trace(), self._known.mask()
+        asked = mask.mask(mended(question))
+        if not asked.strip():
+            raise InvalidRequest("the query is empty")
         name = collection or self.settings.collection
-        found = await self.searcher.search(scope or self.scope, name, question, where=where, pool=pool, trace=trace)
-        raw = [candidate_of(each, name, self._redactor.rules) for each in found]
+        found = await self.searcher.search(scope or self.scope, name, asked, where=where, pool=pool, trace=trace)
+        raw = [candidate_of(each, name, self._redactor.rules, mask) for each in found]
         clean = redact(raw, self._redactor, self._operator(), trace)
-        return SearchResult(found=tuple(clean), degradations=trace.finish(()).degradations)
+        return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
 
     async def build(
         self,
@@ -228,7 +235,7 @@ class Contexture:
 
     def _builder_for(self, model: str) -> QueryContextBuilder:
         settings = self.settings.model_copy(update={"model": model})
-        return wiring.query_builder(settings, self.searcher, self._redactor, self._clock)
+        return wiring.query_builder(settings, self.searcher, self._redactor, self._clock, self.secrets)
 
 
 def replay(data: bytes) -> tuple[Capsule, Ledger]:

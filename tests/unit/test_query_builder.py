@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.explain import explain, recompose
@@ -180,9 +181,9 @@ async def test_a_citation_that_no_longer_holds_is_named(bench: Workbench) -> Non
     """A record that changed, one that is gone, a span outside the text and an unknown collection are told apart."""
     built = await bench.builder.build(QueryRequest(query="pump"), scope=ANNA)
     changed, gone, kept = (next(c for c in built.context.citations if c.record_id == record.id) for record in RECORDS)
-    await bench.add(ANNA, [changed(RECORDS[0], text="Something else.")])
+    await bench.add(ANNA, [structs.replace(RECORDS[0], text="Something else.")])
     await bench.index.delete(ANNA, NAME, ["valve"])
-    beyond, elsewhere = changed(kept, end=10_000), changed(kept, collection="nowhere")
+    beyond, elsewhere = structs.replace(kept, end=10_000), structs.replace(kept, collection="nowhere")
     problems = await verify(bench.index, ANNA, [changed, gone, kept, beyond, elsewhere])
 
     assert [changed, gone, beyond, elsewhere] == [problem.citation for problem in problems]

@@ -52,7 +52,7 @@ def _here(settings: Settings, query: str, where: Filter | None, limit: int) -> d
 
     pool = limit if limit > _POOL else None
     result = with_engine(existing(settings), lambda engine: engine.search(query, where=where, pool=pool))
-    return as_sent(found_object(query, result, limit))
+    return as_sent(found_object(result, limit))
 
 
 def _print(found: dict[str, Any]) -> None:

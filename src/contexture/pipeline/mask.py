@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 _PLACEHOLDER = re.compile(r"§§secret\(([^()\s]{1,256})\)")
+_TELLING = 8  # characters of a value at the edge of a passage that give it away
 
 
 def placeholder(key: str) -> str:
@@ -26,13 +27,14 @@ class Mask:
     Empty values are ignored. Placeholders of known keys are left alone, so masking twice changes nothing.
     """
 
-    __slots__ = ("_longest", "_pattern", "_shown", "_sorted", "_starts")
+    __slots__ = ("_long", "_longest", "_pattern", "_shown", "_sorted", "_starts")
 
     def __init__(self, known: Mapping[str, str]) -> None:
         shown = {placeholder(key): placeholder(key) for key in known}
         # When two keys share a value, the first key by name is shown.
         shown.update((value, placeholder(key)) for key, value in sorted(known.items(), reverse=True) if value)
         self._shown = shown
+        self._long = [item for item in shown.items() if len(item[0]) > _TELLING and item[0] != item[1]]
         self._sorted = sorted(shown)
         self._starts = frozenset(value[0] for value in shown)
         self._longest = max(map(len, shown), default=0)
@@ -42,6 +44,14 @@ class Mask:
     def mask(self, text: str) -> str:
         """`text` without any known value."""
         return self._pattern.sub(lambda match: self._shown[match[0]], text) if self._pattern else text
+
+    def piece(self, text: str) -> str:
+        """A passage of a longer text without any known value, nor a part of one that an edge of the passage cuts."""
+        for value, shown in self._long:
+            if len(text) >= _TELLING and text in value:
+                return shown
+            text = _without_edges(text, value, shown)
+        return self.mask(text)
 
     def split(self, text: str) -> tuple[str, str]:
         """The masked part of `text` that no continuation can change, and the rest as it stands."""
@@ -70,6 +80,21 @@ class Mask:
         if at < len(self._sorted) and self._sorted[at] == piece:
             at += 1
         return at < len(self._sorted) and self._sorted[at].startswith(piece)
+
+
+def _without_edges(text: str, value: str, shown: str) -> str:
+    """`text` without the end of `value` in front and its beginning behind, where they tell enough."""
+    if len(text) < _TELLING:
+        return text
+    at = -1 if text.startswith(value) else value.find(text[:_TELLING], 1)
+    while at > 0 and not text.startswith(value[at:]):
+        at = value.find(text[:_TELLING], at + 1)
+    if at > 0:
+        text = shown + text[len(value) - at :]
+    end = -1 if text.endswith(value) else value.rfind(text[-_TELLING:], 0, -1)
+    while end >= 0 and not text.endswith(value[: end + _TELLING]):
+        end = value.rfind(text[-_TELLING:], 0, end + _TELLING - 1)
+    return text if end < 0 else text[: -(end + _TELLING)] + shown
 
 
 class StreamMask:

@@ -3,46 +3,58 @@
 from __future__ import annotations
 
 from contexture.pipeline.fence import label
+from contexture.pipeline.known import NOTHING, masked
+from contexture.pipeline.mask import Mask
 from contexture.retrieval.search import Found
 from contexture.types import Candidate, Citation, Record
 
 
-def candidate_of(found: Found, collection: str, rules: str) -> Candidate:
-    """A search result as a candidate; spans stored by other rules than those in force are not trusted."""
+def candidate_of(found: Found, collection: str, rules: str, mask: Mask = NOTHING) -> Candidate:
+    """A search result as a candidate, known secrets masked in everything but its id.
+
+    Spans stored by other rules than those in force are not trusted, nor those of a text that held a secret.
+    """
     hit, record = found.hit, found.hit.record
     trusted = hit.rules == rules
-    return Candidate(
+    title = mask.mask(record.title)
+    raw = Candidate(
         id=f"{record.id}#{hit.ordinal:05d}",
         key=f"{record.id}#{hit.ordinal:05d}",
         text=hit.text,
-        title=record.title,
-        label=_label(record),
+        title=title,
+        label=_label(record, mask),
         kind=record.kind,
         lang=record.lang,
-        source=record.source,
+        source=mask.mask(record.source),
         time=record.time,
         score=found.score,
         signals=found.signals,
         sentences=hit.passage.sentences,
         origins=tuple((hit.passage.start + a, hit.passage.start + b) for a, b in hit.passage.sentences),
         redactions=hit.passage.redactions if trusted else None,
-        title_redactions=hit.title_redactions if trusted else None,
+        title_redactions=hit.title_redactions if trusted and title == record.title else None,
         tokens=hit.passage.tokens,
         simhash=hit.passage.simhash,
         citation=Citation(
             collection=collection,
             record_id=record.id,
-            title=record.title,
+            title=title,
             start=hit.passage.start,
             end=hit.passage.end,
             hash=hit.hash,
         ),
     )
+    return masked(raw, mask)
 
 
-def _label(record: Record) -> str:
+def _label(record: Record, mask: Mask) -> str:
     """What to call a record whose title cannot be shown as it stands; redaction then reads it in that form."""
-    shown = label(record.title)
+    shown = _named(record.title, mask)
     if shown and shown == record.title:
         return ""
-    return shown or label(record.source) or label(record.id)
+    return shown or _named(record.source, mask) or _named(record.id, mask)
+
+
+def _named(text: str, mask: Mask) -> str:
+    """Masked before, because a label may be shortened, and behind, because it is normalised."""
+    return mask.mask(label(mask.mask(text)))

@@ -34,10 +34,10 @@ def built_object(built: QueryContext) -> dict[str, Any]:
     }
 
 
-def found_object(query: str, result: SearchResult, limit: int) -> dict[str, Any]:
+def found_object(result: SearchResult, limit: int) -> dict[str, Any]:
     """The best `limit` passages of a search with their signals."""
     rows = [_passage(each) for each in result.found[:limit]]
-    return {"query": query, "results": rows, "degradations": result.degradations}
+    return {"query": result.question, "results": rows, "degradations": result.degradations}
 
 
 def kept_object(build_id: str, capsule: Capsule, ledger: Ledger) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from contexture.builders.query.request import QueryRecipe
 from contexture.config import Settings, keep_vendors_offline
 from contexture.pipeline.operators import Hashed, Masked, Operator, Placeholders
 from contexture.pipeline.packers import Packer
-from contexture.ports import Clock, Embedder, Index, Redactor
+from contexture.ports import Clock, Embedder, Index, Redactor, Secrets
 from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
@@ -86,7 +86,9 @@ def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch
     )
 
 
-def query_builder(settings: Settings, finder: HybridSearch, scanner: Redactor, clock: Clock) -> QueryContextBuilder:
+def query_builder(
+    settings: Settings, finder: HybridSearch, scanner: Redactor, clock: Clock, known: Secrets | None = None
+) -> QueryContextBuilder:
     """The builder for plain queries."""
     return QueryContextBuilder(
         search=finder,
@@ -94,6 +96,7 @@ def query_builder(settings: Settings, finder: HybridSearch, scanner: Redactor, c
         redactor=scanner,
         clock=clock,
         model=settings.model,
+        secrets=known,
         recipe=QueryRecipe(packer=Packer(settings.packer)),
         operator=operator(settings),
         deadline=settings.timeout_seconds,

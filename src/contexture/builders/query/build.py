@@ -14,9 +14,11 @@ from contexture.capsule import Capsule, digest, sealed
 from contexture.errors import InvalidRequest
 from contexture.ledger import Ledger, Trace
 from contexture.pipeline.collect import Source, collect
+from contexture.pipeline.known import KnownSecrets
+from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator, Placeholders
 from contexture.pipeline.redact import redact, redact_text
-from contexture.ports import Clock, Redactor, TokenCounter
+from contexture.ports import Clock, Redactor, Secrets, TokenCounter
 from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.prepare import mended
 from contexture.retrieval.search import HybridSearch
@@ -38,7 +40,7 @@ class QueryContext:
 class QueryContextBuilder:
     """Builds a context for a plain question over one collection."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every part it works with, by name
         self,
         *,
         search: HybridSearch,
@@ -46,6 +48,7 @@ class QueryContextBuilder:
         redactor: Redactor,
         clock: Clock,
         model: str,
+        secrets: Secrets | None = None,
         recipe: QueryRecipe | None = None,
         operator: Callable[[], Operator] = Placeholders,
         deadline: float = 10.0,
@@ -55,18 +58,23 @@ class QueryContextBuilder:
         self._redactor = redactor
         self._clock = clock
         self._model = model
+        self._known = KnownSecrets(secrets)
         self._recipe = recipe or QueryRecipe()
         self._operator = operator
         self._deadline = deadline
 
     async def build(self, request: QueryRequest, *, scope: Scope, now: datetime | None = None) -> QueryContext:
-        """The context for `request`, as `scope` may see it; the clock is read once, or given."""
-        moment = now or self._clock.now()
+        """The context for `request`, as `scope` may see it; the clock is read once, or given.
+
+        Known secrets are masked before anyone reads the question, and in everything that is found.
+        """
+        moment, mask = now or self._clock.now(), self._known.mask()
         trace, operator, timings = Trace(), self._operator(), _Stopwatch()
         with timings("redact_query"):
-            asked = self._safe(request, operator)
+            question = mask.mask(mended(request.query))
+            asked = self._safe(request, question, mask, operator)
         with timings("collect"):
-            source = Source(ask=lambda: self._candidates(asked, request.query, scope, trace), patience=self._deadline)
+            source = Source(ask=lambda: self._candidates(asked, question, mask, scope, trace), patience=self._deadline)
             raw = await collect({"search": source}, deadline=self._deadline, trace=trace)
         with timings("redact"):
             clean = redact(raw, self._redactor, operator, trace)
@@ -76,22 +84,22 @@ class QueryContextBuilder:
         capsule = self._capsule(asked, scope, moment, clean, ledger, composed)
         return QueryContext(context=self._context(composed, capsule, timings), ledger=ledger, capsule=capsule)
 
-    def _safe(self, request: QueryRequest, operator: Operator) -> QueryRequest:
+    def _safe(self, request: QueryRequest, question: str, mask: Mask, operator: Operator) -> QueryRequest:
         """The request with a question fit to be shown; raises what the caller can mend."""
-        if not request.query.strip():
+        if not question.strip():
             raise InvalidRequest("the query is empty")
         if request.max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
-        redacted = redact_text(mended(request.query), self._redactor, operator)
-        return replace(request, query=redacted.text, system=mended(request.system))
+        redacted = redact_text(question, self._redactor, operator)
+        return replace(request, query=redacted.text, system=mask.mask(mended(request.system)))
 
     async def _candidates(
-        self, request: QueryRequest, question: str, scope: Scope, trace: Trace
+        self, request: QueryRequest, question: str, mask: Mask, scope: Scope, trace: Trace
     ) -> Sequence[Candidate]:
         found = await self._search.search(
             scope, request.collection, question, where=request.where, pool=pool_for(request.max_tokens), trace=trace
         )
-        return [candidate_of(each, request.collection, self._redactor.rules) for each in found]
+        return [candidate_of(each, request.collection, self._redactor.rules, mask) for each in found]
 
     def _context(self, composed: Composed, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
         return BuiltContext(

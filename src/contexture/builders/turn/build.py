@@ -25,6 +25,7 @@ from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
 from contexture.pipeline.collect import Source, collect
+from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator, Placeholders
 from contexture.pipeline.redact import redact
@@ -85,8 +86,7 @@ class TurnContextBuilder:
         self._metrics = metrics or NoMetrics()
         self._health = health_provider
         self._on_degraded = on_degraded
-        self._secrets = secrets
-        self._masked: tuple[Mapping[str, str], Mask] = ({}, Mask({}))
+        self._known = KnownSecrets(secrets)
         self._summaries = summaries
         self._recipe = recipe or TurnRecipe()
         self._operator = operator
@@ -131,7 +131,7 @@ class TurnContextBuilder:
         self, turn: Turn | Mapping[str, Any], limit: int | None, scope: Scope | None, now: datetime | None
     ) -> _Build:
         sent = turn_of(turn)
-        state, operator, mask = self._health(), self._operator(), self._mask()
+        state, operator, mask = self._health(), self._operator(), self._known.mask()
         return _Build(
             turn=sent,
             scope=scope_of(sent, scope, self._speaker),
@@ -143,13 +143,6 @@ class TurnContextBuilder:
             mask=mask,
             phases=Phases(self._metrics, state.value),
         )
-
-    def _mask(self) -> Mask:
-        """What hides the secrets known now; made anew only when they have changed."""
-        known = dict(self._secrets.known()) if self._secrets else {}
-        if known != self._masked[0]:
-            self._masked = (known, Mask(known))
-        return self._masked[1]
 
     async def _recall(self, build: _Build) -> list[Candidate]:
         """What memory knows, asked under the deadline; a failure is a degradation, and the state hears of it."""

@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from contexture.conversation import Recalled
 from contexture.pipeline.fence import label
+from contexture.pipeline.known import masked
 from contexture.pipeline.mask import Mask
 from contexture.pipeline.score import recency, salience
 from contexture.retrieval.prepare import mended
@@ -25,7 +24,9 @@ def candidates_of(
 ) -> list[Candidate]:
     """One candidate per memory: `.7 x relevance + .3 x recency`, spans of other rules not trusted."""
     relevance = _lifted(recalled, lift)
-    return [_masked(_candidate(found, base, now, rules), mask) for found, base in zip(recalled, relevance, strict=True)]
+    return [
+        masked(_candidate(found, base, now, rules, mask), mask) for found, base in zip(recalled, relevance, strict=True)
+    ]
 
 
 def candidate_id(memory_id: str) -> str:
@@ -33,7 +34,7 @@ def candidate_id(memory_id: str) -> str:
     return f"memory:{memory_id}" if memory_id.startswith(_RESERVED) else memory_id
 
 
-def _candidate(found: Recalled, base: float, now: datetime, rules: str) -> Candidate:
+def _candidate(found: Recalled, base: float, now: datetime, rules: str, mask: Mask) -> Candidate:
     fresh = recency(found.time, now)
     text = mended(found.text)
     trusted = found.redactions is not None and found.rules == rules and text == found.text
@@ -43,7 +44,7 @@ def _candidate(found: Recalled, base: float, now: datetime, rules: str) -> Candi
         key=candidate_id(found.id),
         text=text,
         section=SECTION,
-        label=_label(found),
+        label=_label(found, mask),
         kind=found.kind,
         lang=found.lang,
         time=found.time,
@@ -66,11 +67,14 @@ def _candidate(found: Recalled, base: float, now: datetime, rules: str) -> Candi
     )
 
 
-def _label(found: Recalled) -> str:
-    """What to call a memory: its label, where it came from, or what type it is."""
+def _label(found: Recalled, mask: Mask) -> str:
+    """What to call a memory: its label, where it came from, or what type it is.
+
+    Masked before, because a label may be shortened, and behind, because it is normalised.
+    """
     source = found.metadata.get("source")
     named = (found.label, source if isinstance(source, str) else "", found.type)
-    return next((shown for name in named if (shown := label(name))), "memory")
+    return next((shown for name in named if (shown := mask.mask(label(mask.mask(name))))), "memory")
 
 
 def _weights(found: Recalled) -> tuple[float, ...]:
@@ -81,15 +85,6 @@ def _weights(found: Recalled) -> tuple[float, ...]:
         max((piece.score for piece in found.pieces if piece.start <= start < piece.end), default=0.0)
         for start, _ in found.sentences
     )
-
-
-def _masked(candidate: Candidate, mask: Mask) -> Candidate:
-    """The candidate without known secret values; what was computed for a text that held one no longer holds."""
-    named = replace(candidate, label=mask.mask(candidate.label))
-    text = mask.mask(candidate.text)
-    if text == candidate.text:
-        return named
-    return replace(named, text=text, sentences=(), origins=(), weights=(), redactions=None, tokens={}, simhash=0)
 
 
 def _lifted(recalled: Sequence[Recalled], lift: float) -> list[float]:

@@ -39,4 +39,4 @@ async def search(body: SearchBody, engine: Engine, caller: Caller) -> Response:
     await permit(engine, caller, "search", {"collection": collection})
     pool = body.limit if body.limit > _POOL else None
     result = await engine.search(body.query, collection=collection, scope=caller, where=where, pool=pool)
-    return answer(found_object(body.query, result, body.limit))
+    return answer(found_object(result, body.limit))
