@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
@@ -13,6 +15,7 @@ from hypothesis import settings
 
 LOOPBACK = ("127.", "::1", "localhost")
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+ROOM = 2 << 30
 
 # A busy machine is not a failure, and a failure must be one on every machine.
 settings.register_profile("contexture", deadline=None, derandomize=True)
@@ -42,8 +45,23 @@ def eval_data() -> Path:
     return Path(folder)
 
 
-@pytest.fixture(scope="session")
-def new_folder() -> Iterator[Callable[[], Path]]:
-    """Gives an empty folder at each call, in memory where there is such a place: a store syncs after every write."""
-    with TemporaryDirectory(prefix="contexture-", dir=MEMORY if MEMORY.is_dir() else None) as root:
+@contextmanager
+def folders() -> Iterator[Callable[[], Path]]:
+    """Gives an empty folder at each call, in memory where there is room: a store syncs after every write."""
+    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
+    with TemporaryDirectory(prefix="contexture-", dir=MEMORY if roomy else None, ignore_cleanup_errors=True) as root:
         yield lambda: Path(mkdtemp(dir=root))
+
+
+@pytest.fixture
+def new_folder() -> Iterator[Callable[[], Path]]:
+    """Gives folders that are gone after the test."""
+    with folders() as give:
+        yield give
+
+
+@pytest.fixture(scope="session")
+def lasting_folder() -> Iterator[Callable[[], Path]]:
+    """Gives folders that several tests share."""
+    with folders() as give:
+        yield give

@@ -17,8 +17,8 @@ class TestEmbeddedIndex(IndexConformance):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def index(cls, new_folder: Callable[[], Path]) -> Iterator[EmbeddedIndex]:
+    def index(cls, lasting_folder: Callable[[], Path]) -> Iterator[EmbeddedIndex]:
         """One store for all checks; each has a tenant of its own."""
-        opened = asyncio.run(EmbeddedIndex.open(new_folder(), EmbeddedOptions(vectors=VECTORS, threads=1)))
+        opened = asyncio.run(EmbeddedIndex.open(lasting_folder(), EmbeddedOptions(vectors=VECTORS, threads=1)))
         yield opened
         asyncio.run(opened.close())

@@ -66,12 +66,12 @@ HIDDEN = st.tuples(*(memories(f"hidden-{at}", st.just((f"user:{other.user}",))) 
 
 
 @pytest.fixture(scope="module")
-def stores(new_folder):
+def stores(lasting_folder):
     """Runs work on a memory service over a new store."""
 
     def run(work):
         async def inside():
-            async with workbench(new_folder()) as bench:
+            async with workbench(lasting_folder()) as bench:
                 service = partial(LocalMemory, index=bench.index, preparer=bench.preparer, search=bench.search)
                 return await work(service(clock=FixedClock()))
 

@@ -17,9 +17,9 @@ from contexture.errors import SourceUnavailable
 
 
 @pytest.fixture(scope="module")
-def home(new_folder: Callable[[], Path]) -> Path:
+def home(lasting_folder: Callable[[], Path]) -> Path:
     """A store for all tests."""
-    return new_folder()
+    return lasting_folder()
 
 
 def run(home: Path, *words: str, given: str | None = None):
