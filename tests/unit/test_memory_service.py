@@ -282,3 +282,17 @@ def test_a_text_that_says_more_is_new(text):
 def test_a_text_that_repeats_is_known(text):
     """Case, punctuation and a word of greeting add nothing; a quotation is no news, and neither is a single word."""
     assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) == "m"
+
+
+@pytest.mark.parametrize(("levels", "taken"), [(31, True), (32, False), (5_000, False)])
+async def test_metadata_may_be_nested_so_deep_and_no_deeper(memory, levels, taken):
+    """Whoever recalls a memory walks through its metadata; what could not be walked through is never stored."""
+    deep = "core"
+    for at in range(levels):
+        deep = {"in": deep} if at % 2 else [deep]
+    told = Memory(text="tea", metadata={"deep": deep})
+    if taken:
+        assert await memory.remember(ANNA, [told])
+        return
+    with pytest.raises(InvalidRequest, match="nested 32 levels"):
+        await memory.remember(ANNA, [told])

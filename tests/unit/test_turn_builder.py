@@ -211,12 +211,25 @@ async def test_metadata_that_cannot_be_redacted_is_not_shown():
 
 
 async def test_metadata_is_redacted_at_any_depth():
-    """Texts inside lists and objects of metadata are cleaned; numbers stay."""
-    found = replace(memories("fine")[0], metadata={"a": [HIDDEN, 1], "b": {"c": f"x {HIDDEN}"}})
+    """Texts inside lists and objects of metadata are cleaned, and their names; numbers stay."""
+    found = replace(memories("fine")[0], metadata={"a": [HIDDEN, 1], "b": {"c": f"x {HIDDEN}"}, HIDDEN: 2})
 
     built = await TurnBench(memory=ScriptedMemory(recalls=[found])).builder().build_for_turn(TURN)
 
-    assert {"a": ["<WORD_1>", 1], "b": {"c": "x <WORD_1>"}} == built.snippets[0].metadata
+    assert {"a": ["<WORD_1>", 1], "b": {"c": "x <WORD_1>"}, "<WORD_1>": 2} == built.snippets[0].metadata
+
+
+@pytest.mark.parametrize("inner", [dict, list])
+async def test_metadata_that_is_nested_very_deeply_spoils_no_turn(inner):
+    """A remote service may answer anything; the memory is shown without it."""
+    deep = "core"
+    for _ in range(5_000):
+        deep = {"in": deep} if inner is dict else [deep]
+    found = replace(memories("fine")[0], metadata={"deep": deep})
+
+    built = await TurnBench(memory=ScriptedMemory(recalls=[found])).builder().build_for_turn(TURN)
+
+    assert ("fine", {}) == (built.snippets[0].text, built.snippets[0].metadata)
 
 
 async def test_equal_texts_are_scanned_once_over_turns():

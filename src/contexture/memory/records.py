@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import msgspec
@@ -33,6 +33,9 @@ MEMORIES = Collection(
 
 ALIAS = "alias"
 """Kind of the empty records that lead from an idempotency key to a memory with an id of its own."""
+
+MOST_LEVELS = 32
+"""How deep metadata may be nested: whoever reads it walks through all of it."""
 
 _FOREVER = timedelta(days=36_500)
 _PRINCIPAL = re.compile(r"public|(user|group):.+", re.DOTALL)
@@ -154,7 +157,21 @@ def _problem(memory: Memory) -> str:
         return f"`importance` must lie between 0 and 1, not {memory.importance!r}"
     if memory.ttl_seconds is not None and not (memory.ttl_seconds > 0 and math.isfinite(memory.ttl_seconds)):
         return f"`ttl_seconds` must be a positive number, not {memory.ttl_seconds!r}"
-    return ""
+    return f"`metadata` may be nested {MOST_LEVELS} levels deep" if _deeper(memory.metadata, MOST_LEVELS) else ""
+
+
+def _deeper(value: object, levels: int) -> bool:
+    """Whether objects and lists are nested deeper than this; read level by level, because they may be very deep."""
+    level = [value]
+    for _ in range(levels):
+        level = [inner for each in level for inner in _inside(each)]
+    return any(isinstance(each, Mapping | list | tuple) for each in level)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, object]", value).values()
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
 def _expiry(ttl: float | None, now: datetime) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from contexture.builders.turn.messages import Content
+from contexture.errors import RedactionFailed
 from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator
 from contexture.pipeline.redact import redact_text
@@ -14,6 +15,7 @@ from contexture.ports import Redactor
 from contexture.types import Message, Span, content_hash
 
 _REMEMBERED = 4_096
+_LEVELS = 64
 _NOT_IN_NAMES = re.compile(r"[^\w-]+")
 
 
@@ -77,15 +79,18 @@ class Cleaner:
             clean["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
         return clean
 
-    def value(self, value: object) -> Any:
-        """Metadata with every text in it cleaned."""
+    def value(self, value: object, levels: int = _LEVELS) -> Any:
+        """Metadata with every text in it cleaned, names too; nested deeper than `levels` it cannot be read."""
         if isinstance(value, str):
             return self.text(value)
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        if not levels:
+            raise RedactionFailed("metadata is nested too deeply")
         if isinstance(value, Mapping):
-            return {name: self.value(held) for name, held in cast("Mapping[str, object]", value).items()}
-        if isinstance(value, list | tuple):
-            return [self.value(held) for held in cast("Sequence[object]", value)]
-        return value
+            inside = cast("Mapping[str, object]", value).items()
+            return {self.text(name): self.value(held, levels - 1) for name, held in inside}
+        return [self.value(held, levels - 1) for held in cast("Sequence[object]", value)]
 
     def _name(self, name: str) -> str:
         """A placeholder's brackets are not allowed in a name."""
