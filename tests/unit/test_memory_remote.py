@@ -139,6 +139,7 @@ async def test_ids_of_any_shape_are_forgotten_one_by_one():
     assert seen == ["/memory/a%2Fb%20%3F", "/memory/gone"]
 
 
+NESTED = json.loads("[" * 600 + "]" * 600)
 WRONG = [
     [],
     {},
@@ -148,6 +149,8 @@ WRONG = [
     {"candidates": [{**ITEM, "id": True}]},
     {"candidates": [{**ITEM, "score": "high"}]},
     {"candidates": [{**ITEM, "score": None}]},
+    {"candidates": [{**ITEM, "score": 10**400}]},
+    {"candidates": [{**ITEM, "metadata": {"deep": NESTED}}]},
     {"candidates": [{**ITEM, "text": 7}]},
     {"candidates": [{**ITEM, "metadata": ["source"]}]},
     httpx.Response(200, content=b"<html>hello</html>"),
@@ -215,11 +218,30 @@ async def test_answers_are_held_to_what_was_asked_for():
 async def test_pieces_and_signals_of_little_use_do_no_harm():
     """What only helps is taken where it makes sense, and passed over where it does not."""
     good = {"start": 0, "end": 3, "score": 2}
-    item = {**ITEM, "pieces": [good, {"start": 5, "end": 999, "score": 1}, 7], "signals": {"a": 1, "b": "x"}}
+    item = {
+        **ITEM,
+        "pieces": [good, {"start": 5, "end": 999, "score": 1}, 7],
+        "signals": {"a": 1, "b": "x", "c": 10**400},
+    }
     (found,) = await remote({"results": [item]}).recall(SCOPE, asking("tea"))
 
     assert [(piece.start, piece.end, piece.score) for piece in found.pieces] == [(0, 3, 1.0)]
     assert found.signals == {"a": 1.0}
+
+
+async def test_half_characters_are_replaced_wherever_they_stand():
+    """A lone surrogate in an id, a text, or a name or value of metadata could neither be stored nor answered with."""
+    item = {
+        **ITEM,
+        "id": "m\ud800",
+        "text": "a \ud83d\ude00 b\ud800",
+        "metadata": {"k\ud800": ["v\ud800"], "source": "x"},
+    }
+    body = json.dumps({"candidates": [item]}).encode()
+    (found,) = await remote(httpx.Response(200, content=body)).recall(SCOPE, asking("tea"))
+
+    assert (found.id, found.text) == ("m\ufffd", "a \U0001f600 b\ufffd")
+    assert found.metadata == {"k\ufffd": ["v\ufffd"], "source": "x"}
 
 
 def test_an_address_that_is_none_is_refused():

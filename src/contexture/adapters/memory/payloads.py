@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from contexture.adapters.memory.sound import sound
 from contexture.conversation import Feedback, Memory, MemoryKind, Piece, Recall, Recalled
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.types import Scope
@@ -159,7 +160,10 @@ def answer_from(answer: object, query: Recall) -> tuple[Recalled, ...]:
     items = next((found for found in named if found is not None), None)
     if items is None:
         raise broken("neither `candidates` nor `results` is a list")
-    found = {each.id: each for each in map(_recalled, items)}
+    try:
+        found = {each.id: each for each in map(_recalled, map(sound, items))}
+    except RecursionError as failure:
+        raise broken("it is nested too deeply") from failure
     best = sorted(found.values(), key=lambda each: (-each.score, each.id))
     return tuple(each for each in best if each.score >= query.threshold)[: query.top_k]
 
@@ -235,7 +239,11 @@ def _score(value: object) -> float:
 def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        number = float(value)
+    except OverflowError:  # JSON knows whole numbers that are larger than any float
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _signals(value: object) -> dict[str, float]:
