@@ -98,6 +98,18 @@ class Settings(BaseSettings):
     summary_model: str = Field(
         default="", description="Model that summarises trimmed history; empty for extractive summaries."
     )
+    command_models: dict[str, tuple[str, ...]] = Field(
+        default={}, description="Models of commands, first the one it is for, as a JSON object of lists."
+    )
+    command_llms: dict[str, str] = Field(
+        default={}, description='Model behind each routed name, as JSON such as `{"gpt-5": "litellm:gpt-5"}`.'
+    )
+    graph_names: Literal["auto", "models", "phrases"] = Field(
+        default="auto", description="What finds names; `auto` takes models where `contexture[ner]` is installed."
+    )
+    command_experiments: dict[str, dict[str, dict[str, bool | int | float]]] = Field(
+        default={}, description="Arms of experiments and what each changes, as a JSON object."
+    )
     policy_folder: Path | None = Field(default=None, description="Folder of Rego policies; without it all is allowed.")
     policy_timeout_seconds: float = Field(default=1.0, gt=0, description="A policy that takes longer denies.")
     secrets_prefix: str = Field(default="", description="Variables with this prefix are secrets; empty for none.")

@@ -18,6 +18,8 @@ from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
 from contexture.answer.process import ProcessMessage
+from contexture.builders.command.request import CommandRequest
+from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation, explained, model_of
 from contexture.builders.kinds import rebuild_of
 from contexture.builders.query.build import QueryContext, QueryContextBuilder
@@ -75,6 +77,14 @@ class Contexture:
         self.sessions: SessionStore = self._sessions
         self.news = wiring.news_store(
             settings, store, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
+        )
+        self.commands = wiring.command_builder(
+            settings,
+            self.news,
+            scanner=self._redactor,
+            secrets=self.secrets,
+            clock=self._clock,
+            speaker=self.scope,
         )
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
@@ -175,6 +185,18 @@ class Contexture:
     ) -> TurnContext:
         """The prompt of a chat turn, kept on disk for `explain` and `replay`; see `TurnContextBuilder`."""
         built = await self.turns.build_for_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now)
+        lost = await self._save(built.build_id, built.capsule)
+        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+
+    async def build_command(
+        self,
+        raw_input: CommandRequest | Mapping[str, Any],
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> CommandContext:
+        """The context of a slash command, kept on disk for `explain` and `replay`; see `CommandContextBuilder`."""
+        built = await self.commands.build_context(raw_input, scope=scope, now=now)
         lost = await self._save(built.build_id, built.capsule)
         return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 

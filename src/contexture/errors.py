@@ -21,6 +21,10 @@
     + RedactionFailed       a redactor raised; the item is dropped
     + TamperedWeights       a model file is not the one that was pinned
     + ReplayMismatch        a capsule did not rebuild the same bytes
+
+A slash command that gives no context raises one of these again as a CommandError, which is its answer:
+CommandRefused (an InvalidRequest), NothingFound (a NotFound), CommandUnavailable (a SourceError) or
+CommandFailed (a ContractError).
 """
 
 from __future__ import annotations
@@ -141,3 +145,45 @@ class TamperedWeights(ContractError):
 
 class ReplayMismatch(ContractError):
     """A capsule did not rebuild the same bytes."""
+
+
+class CommandError(ContextError):
+    """A slash command gave no context; `to_dict` is what is answered instead of one."""
+
+    def __init__(self, message: str, *, tech: str = "", version: str = "", correlation_id: str = "") -> None:
+        super().__init__(message)
+        self.tech = tech or message
+        self.version = version
+        self.correlation_id = correlation_id
+
+    def to_dict(self) -> dict[str, dict[str, str | bool]]:
+        """The error and its `meta`, as every route answers them."""
+        return {
+            "error": {
+                "code": self.code,
+                "user_message": str(self),
+                "tech_message": self.tech,
+                "retryable": self.retryable,
+            },
+            "meta": {"version": self.version, "correlation_id": self.correlation_id},
+        }
+
+
+class CommandRefused(CommandError, InvalidRequest):
+    """A command that cannot be understood, or whose context would break a rule."""
+
+
+class NothingFound(CommandError, NotFound):
+    """No document was found, however far the search was widened; a later one may find some."""
+
+    retryable = True
+
+
+class CommandUnavailable(CommandError, SourceError):
+    """A store let the command down."""
+
+
+class CommandFailed(CommandError, ContractError):
+    """A promise was broken while a command was built; another try may do better."""
+
+    retryable = True

@@ -82,7 +82,7 @@ class Trace:
         self._entries: dict[str, Entry] = {}
         self._degradations: list[Degradation] = []
 
-    def keep(self, candidate: Candidate, *, tokens: int, form: Form = Form.FULL) -> None:
+    def keep(self, candidate: Candidate, *, tokens: int, form: Form = Form.FULL, note: str = "") -> None:
         """The candidate is in the prompt, whole or in a shorter form."""
         whole = form is Form.FULL
         self._enter(
@@ -91,6 +91,7 @@ class Trace:
             Reason.FITS if whole else Reason.MADE_TO_FIT,
             tokens,
             form=form,
+            note=note,
         )
 
     def drop(

@@ -12,6 +12,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contexture.answer.exchange import ChatRequest, Step
+from contexture.builders.command.request import CommandRequest
+from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
@@ -78,6 +80,16 @@ class SyncContexture:
     ) -> TurnContext:
         """The prompt of a chat turn."""
         return self._wait(self._engine.build_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now))
+
+    def build_command(
+        self,
+        raw_input: CommandRequest | Mapping[str, Any],
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> CommandContext:
+        """The context of a slash command."""
+        return self._wait(self._engine.build_command(raw_input, scope=scope, now=now))
 
     def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from contexture.builders.command import explain as command
 from contexture.builders.explain import Rebuild
 from contexture.builders.query import explain as query
 from contexture.builders.turn import explain as turn
 from contexture.capsule import Capsule
 from contexture.errors import InvalidRequest
 
-REBUILDS: Mapping[str, Rebuild] = MappingProxyType({"query": query.rebuild, "turn": turn.rebuild})
+REBUILDS: Mapping[str, Rebuild] = MappingProxyType(
+    {"query": query.rebuild, "turn": turn.rebuild, "command": command.rebuild}
+)
 
 
 def rebuild_of(capsule: Capsule) -> Rebuild:

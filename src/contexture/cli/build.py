@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contexture.cli.answers import as_sent, degradations_of
+from contexture.cli.build_command import slash
 from contexture.cli.build_turn import turn
 from contexture.cli.capsules import fetched
 from contexture.cli.common import Collection, Common, Where, command, existing, with_engine
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
     kinds = typer.Typer(help="Build a context.", no_args_is_help=True, rich_markup_mode=None)
     command(kinds, "query", acting=True)(query)
     command(kinds, "turn", acting=True)(turn)
+    command(kinds, "command", acting=True)(slash)
     app.add_typer(kinds, name="build")
 
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 _PATIENCE = 300.0  # seconds: loading embeds what it is given
 _CONNECT = 5.0
+_COMMANDS: Mapping[str, type[errors.CommandError]] = {
+    "VALIDATION_FAILED": errors.CommandRefused,
+    "NO_DATA": errors.NothingFound,
+    "UNAVAILABLE": errors.CommandUnavailable,
+    "INTERNAL": errors.CommandFailed,
+}
 _KINDS: Mapping[str, type[ContextError]] = {
     "VALIDATION_FAILED": InvalidRequest,
     "NO_DATA": errors.NotFound,
@@ -98,10 +104,14 @@ def ask(settings: Settings, method: str, path: str, body: object = None) -> dict
 def error_of(body: bytes) -> ContextError:
     """The error that an answer in our shape says; anything else is not our service."""
     try:
-        told = msgspec.json.decode(body)["error"]
+        whole = msgspec.json.decode(body)
+        told = whole["error"]
         code, message, tech = str(told["code"]), str(told["user_message"]), str(told["tech_message"])
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        meta: dict[str, str] = {name: str(said) for name, said in whole["meta"].items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return SourceUnavailable("the answer is not one of a Contexture service; check CONTEXTURE_URL")
+    if code in _COMMANDS and meta.get("correlation_id", "").startswith("ctx-error-"):
+        return _COMMANDS[code](message, tech=tech, version=meta["version"], correlation_id=meta["correlation_id"])
     closer = getattr(errors, tech.partition(":")[0], None)
     if isinstance(closer, type) and issubclass(closer, ContextError) and closer.__init__ is Exception.__init__:
         return closer(message)

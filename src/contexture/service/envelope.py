@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from contexture.errors import ContextError
+from contexture.errors import CommandError, ContextError
 
 UNEXPECTED = "Something went wrong on our side. Please try again, and give the correlation id when you report it."
 
@@ -18,7 +18,12 @@ def encoded(answer: object) -> bytes:
 
 
 def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
-    """An error as every route and every command answers it; one that nobody foresaw shows only its type."""
+    """An error as every route and every command answers it; one that nobody foresaw shows only its type.
+
+    A slash command's error has a version and an id of its own.
+    """
+    if isinstance(error, CommandError):
+        return dict[str, Any](error.to_dict())
     known = isinstance(error, ContextError | ImportError)
     return {
         "error": {

@@ -2,6 +2,7 @@
 
 from contexture.wiring.access import policy, secrets
 from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
+from contexture.wiring.command import command_builder
 from contexture.wiring.core import (
     SystemClock,
     encoders,
@@ -22,6 +23,7 @@ __all__ = [
     "chat_model",
     "chat_recipe",
     "chat_route",
+    "command_builder",
     "encoders",
     "feed_parser",
     "feed_wire",
