@@ -282,3 +282,47 @@ async def test_the_worker_outlives_a_file_that_fails(path: Path) -> None:
     await box.stop()
 
     assert ["one"] == service.texts
+
+
+@dataclass
+class HungService(Service):
+    """Never answers."""
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Hear it, and say nothing."""
+        self.calls += 1
+        self.heard.set()
+        await asyncio.Event().wait()
+        return await super().remember(scope, memories)
+
+
+@pytest.mark.parametrize("started", [True, False])
+async def test_a_service_that_hangs_does_not_keep_the_process(path: Path, *, started: bool) -> None:
+    """`stop` gives up after its last try, in the middle of a delivery or at its beginning; nothing is lost."""
+    service = HungService()
+    box = opened(path, service, options=OutboxOptions(last_try=0.01))
+    if started:
+        box.start()
+    await box.put(ANNA, memory("one", "k"))
+    if started:
+        await service.heard.wait()
+    await box.stop()
+    later = Service()
+    second = opened(path, later)
+    await second.drain()
+    await second.stop()
+
+    assert ["one"] == later.texts
+    assert 1 == service.calls
+
+
+async def test_what_is_under_way_when_it_stops_is_not_sent_twice(path: Path) -> None:
+    """A delivery that is answered in time is the only one."""
+    service = Service()
+    box = opened(path, service)
+    box.start()
+    await box.put(ANNA, memory("one", "k"))
+    await service.heard.wait()
+    await box.stop()
+
+    assert (["one"], 1) == (service.texts, service.calls)

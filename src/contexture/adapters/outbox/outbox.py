@@ -26,13 +26,15 @@ class OutboxOptions:
     """How deliveries are repeated.
 
     An item that the service refuses while it takes others is blamed for it; after `blames` of those it is parked.
-    A service that takes nothing is out: items then wait for it, however long that lasts.
+    A service that takes nothing is out: items then wait for it, however long that lasts. `last_try` is how many
+    seconds `stop` gives what is under way and what still waits.
     """
 
     batch: int = 32
     blames: int = 8
     first_wait: float = 0.5
     longest_wait: float = 60.0
+    last_try: float = 3.0
 
 
 class Outbox:
@@ -71,6 +73,8 @@ class Outbox:
 
     async def status(self) -> OutboxStatus:
         """How many wait and how many were given up on."""
+        if not self._database.exists:
+            return OutboxStatus(waiting=0, parked=0)
         return await self._database.read(rows.status)
 
     async def parked(self) -> Sequence[Item]:
@@ -85,7 +89,7 @@ class Outbox:
     async def drain(self) -> OutboxStatus:
         """Try everything that waits, due or not, until nothing waits or nothing more is taken."""
         if not self._database.exists:
-            return OutboxStatus(waiting=0, parked=0)
+            return await self.status()
         await self._database.write(rows.hasten)
         while await self._deliver(self._clock.now().timestamp()):
             pass
@@ -97,17 +101,24 @@ class Outbox:
             self._worker = asyncio.create_task(self._work(), name="contexture-outbox")
 
     async def stop(self) -> None:
-        """End the background work, try what waits once more, and release the file; the rest waits for a restart."""
+        """End the background work, try what waits once more, and release the file; the rest waits for a restart.
+
+        A service that hangs is not waited for longer than `last_try`.
+        """
         if self._stopped:
             return
         self._stopped = True
         worker, self._worker = self._worker, None
+        self._news.set()
         try:
-            if worker is not None:
-                worker.cancel()
-                await asyncio.wait([worker])
-            await self.drain()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._options.last_try):
+                    if worker is not None:
+                        await asyncio.wait([worker])
+                    await self.drain()
         finally:
+            if worker is not None and worker.cancel():
+                await asyncio.wait([worker])
             self._database.close()
 
     async def _work(self) -> None:
