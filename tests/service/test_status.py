@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import httpx
 import pytest
 import structlog
 
 from contexture import Settings
-from contexture.conversation import Decision
+from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable
 from contexture.service.app import create_app
 from contexture.testing.service import service_client, small_engine
@@ -25,6 +27,14 @@ class Refusing:
         """Denied."""
         self.asked.append((scope.user, action, dict(resource)))
         return Decision(allowed=False, reason="closed on Sundays")
+
+
+class Hanging(Refusing):
+    """A policy that could not say in time whether it works."""
+
+    async def state(self):
+        """As the policy's own timeout ends it."""
+        return HealthState.DEGRADED
 
 
 async def test_readiness_comes_with_the_warm_up(engine):
@@ -67,9 +77,60 @@ async def test_health_names_every_component(client, engine):
     engine.health.failed()
     found = (await client.get("/health")).json()
 
-    assert {"store", "memory", "embedders", "policy"} == found["components"].keys()
+    assert {"store", "memory", "outbox", "embedders", "policy"} == found["components"].keys()
     assert "degraded" == found["components"]["memory"]["state"]
     assert "normal" == found["components"]["store"]["state"]
+
+
+async def test_parked_memories_show(client, engine):
+    """How many the memory service refused too often, and nothing about them; asking writes no file."""
+    before = (await client.get("/health")).json()["components"]["outbox"]
+    file = engine.settings.home / "outbox.sqlite"
+    made = file.exists()
+    await engine.outbox.put(engine.scope, Memory(text="refused"), Memory(text="waits"))
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE items SET parked = 1, failure = 'refused' WHERE seq = 1")
+    found = (await client.get("/health")).json()
+
+    assert ({"state": "normal", "parked": 0}, False) == (before, made)
+    assert {"state": "degraded", "parked": 1} == found["components"]["outbox"]
+    assert "refused" not in str(found)
+
+
+async def test_a_broken_outbox_is_down(client, engine):
+    """Nothing that is said can be kept for memory then."""
+    (engine.settings.home / "outbox.sqlite").write_bytes(b"no database" * 100)
+    found = await client.get("/health")
+
+    assert (200, "down") == (found.status_code, found.json()["components"]["outbox"]["state"])
+    (engine.settings.home / "outbox.sqlite").unlink()  # the engine delivers what waits when it closes
+
+
+@pytest.mark.parametrize(
+    ("rules", "state"),
+    [("package contexture\nallow := true", "normal"), ("package contexture\nallow if {", "down"), (None, "down")],
+)
+async def test_a_policy_that_denies_everything_shows(engine, tmp_path, rules, state):
+    """One whose files stopped compiling, or are gone, is down before anybody is denied; paths are not told."""
+    rego = pytest.importorskip("contexture.adapters.policy.rego", reason="policies need the extra `rego`")
+    file = tmp_path / "rules.rego"
+    file.write_text("package contexture\nallow := false")
+    engine.policy = rego.RegoPolicy(tmp_path, timeout=30)
+    file.unlink() if rules is None else file.write_text(rules)
+    async with service_client(engine) as client:
+        found = (await client.get("/health")).json()["components"]["policy"]
+
+    assert (state, state == "down") == (found["state"], "reason" in found)
+    assert str(tmp_path) not in str(found)
+
+
+async def test_a_policy_that_hangs_is_degraded(engine):
+    """Health still answers, and says so."""
+    engine.policy = Hanging()
+    async with service_client(engine) as client:
+        found = (await client.get("/health")).json()["components"]["policy"]
+
+    assert {"state": "degraded", "kind": "Hanging", "reason": "it does not answer in time"} == found
 
 
 async def test_a_closed_store_is_down(settings):

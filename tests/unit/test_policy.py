@@ -141,3 +141,27 @@ def test_a_missing_extra_says_what_to_type():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert 'policies need regopy: pip install "contexture[rego]"\n' == found.stdout
+
+
+async def test_its_state_follows_the_files(tmp_path):
+    """Down while they do not compile or are gone, normal again once they are mended, without anybody asking."""
+    chosen = policy(tmp_path, "allow := true")
+    file = tmp_path / "rules.rego"
+    states = [await chosen.state()]
+    for text in ("broken {", HEAD + "allow := false"):
+        file.write_text(text)
+        states.append(await chosen.state())
+    kept = file.read_text()
+    file.unlink()
+    states.append(await chosen.state())
+    file.write_text(kept)
+    states.append(await chosen.state())
+
+    assert ["normal", "down", "normal", "down", "normal"] == states
+
+
+async def test_a_state_that_does_not_come_in_time_is_degraded(tmp_path):
+    """Decisions are made one at a time, so a slow one keeps the question waiting."""
+    chosen = policy(tmp_path, "allow := true", timeout=0)
+
+    assert "degraded" == await chosen.state()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
-from contexture.conversation import Decision
+from contexture.conversation import Decision, HealthState
 from contexture.errors import InvalidRequest
 from contexture.types import Json, Scope
 
@@ -70,6 +70,22 @@ class RegoPolicy:
                 return await work
         except TimeoutError:
             return _denied(f"the policy did not decide within {self._timeout:g} seconds")
+
+    async def state(self) -> HealthState:
+        """Down when the files as they are now allow nothing, degraded when that cannot be said in time."""
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._works)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return HealthState.NORMAL if await work else HealthState.DOWN
+        except TimeoutError:
+            return HealthState.DEGRADED
+
+    def _works(self) -> bool:
+        try:
+            self._current()
+        except InvalidRequest:
+            return False
+        return True
 
     def _decide(self, asked: Mapping[str, Json]) -> Decision:
         try:

@@ -30,11 +30,10 @@ async def health(request: Request, engine: Engine) -> Response:
     components: dict[str, dict[str, Any]] = {
         "store": await _store(engine),
         "embedders": {"state": readiness.embedders, "names": sorted(engine.vectors)},
-        "policy": {"state": HealthState.NORMAL, "kind": type(engine.policy).__name__},
+        "policy": await _policy(engine),
+        "memory": {"state": engine.health.state()},
+        "outbox": await _outbox(engine),
     }
-    monitor = getattr(engine, "health", None)
-    if monitor is not None:
-        components["memory"] = {"state": monitor.state()}
     worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
     status = _UNAVAILABLE if components["store"]["state"] is HealthState.DOWN else 200
     return answer({"status": worst, "components": components}, status=status)
@@ -58,3 +57,21 @@ async def _store(engine: Engine) -> dict[str, Any]:
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
     return {"state": HealthState.NORMAL, "collections": len(collections)}
+
+
+async def _policy(engine: Engine) -> dict[str, Any]:
+    """A policy that cannot say how it does is taken to work: it answers for itself with every decision."""
+    ask = getattr(engine.policy, "state", None)
+    state = HealthState.NORMAL if ask is None else await ask()
+    reasons = {HealthState.DOWN: "its files allow nothing", HealthState.DEGRADED: "it does not answer in time"}
+    found = {"state": state, "kind": type(engine.policy).__name__}
+    return found if state is HealthState.NORMAL else {**found, "reason": reasons[state]}
+
+
+async def _outbox(engine: Engine) -> dict[str, Any]:
+    """Degraded while memories are parked: they wait for somebody to look."""
+    try:
+        status = await engine.outbox.status()
+    except SourceError as failure:
+        return {"state": HealthState.DOWN, "reason": str(failure)}
+    return {"state": HealthState.DEGRADED if status.parked else HealthState.NORMAL, "parked": status.parked}
