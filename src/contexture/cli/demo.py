@@ -1,4 +1,4 @@
-"""`contexture demo`: the sample corpus, three contexts, and why they look as they do."""
+"""`contexture demo`: the sample corpus and news, three contexts, and why they look as they do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 import contexture
 from contexture.cli.common import Common, command
+from contexture.cli.demo_news import NEWS_SCENES, Headlines, headlines, news_object, print_news, published
 from contexture.cli.output import console, emit
 from contexture.cli.progress import watched
 from contexture.errors import NotFound
@@ -75,6 +76,16 @@ class Shown:
     advice: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Played:
+    """What was loaded and everything that is shown."""
+
+    corpus: LoadReport
+    news: LoadReport
+    shown: list[Shown]
+    headlines: list[Headlines]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     command(app, "demo")(demo)
@@ -86,17 +97,17 @@ def demo(
         bool, typer.Option("--serve/--no-serve", help="Go on to serve it on this machine; not with --json.")
     ] = True,
 ) -> None:
-    """Show three contexts built from the sample corpus, then serve it.
+    """Show contexts and news searches over the samples, then serve them.
 
     The corpus is loaded into a store of its own, below the one in use; a second run finds it there.
     """
     settings = settings_of(common.settings())
     with watched(as_json=common.as_json) as progress:
-        report, shown = asyncio.run(_play(settings, progress))
+        played = asyncio.run(_play(settings, progress))
     if common.as_json:
-        emit(_answer(settings, report, shown))
+        emit(_answer(settings, played))
         return
-    _print(settings, report, shown)
+    _print(settings, played)
     if serve:
         from contexture.cli.serve import run
 
@@ -110,9 +121,18 @@ def settings_of(base: Settings) -> Settings:
 
 def corpus() -> Path:
     """The sample corpus, in a clone and in an installed package alike."""
-    found = Path(contexture.__file__).parent / "examples" / "corpus"
+    return _sample("corpus")
+
+
+def news() -> Path:
+    """The sample news."""
+    return _sample("news")
+
+
+def _sample(name: str) -> Path:
+    found = Path(contexture.__file__).parent / "examples" / name
     if not found.is_dir():
-        raise NotFound(f"the sample corpus is not at {str(found)!r}; reinstall contexture")
+        raise NotFound(f"the sample {name} is not at {str(found)!r}; reinstall contexture")
     return found
 
 
@@ -123,23 +143,39 @@ def scope(user: str) -> Scope:
     return Scope(tenant=TENANT, user=user, groups=GROUPS[user])
 
 
-async def _play(settings: Settings, progress: Progress | None) -> tuple[LoadReport, list[Shown]]:
+async def _play(settings: Settings, progress: Progress | None) -> Played:
     from contexture.engine import open_store
 
     async with open_store(settings) as engine:
-        report = await filled(engine, progress)
-        return report, [await _shown(engine, scene, settings.collection) for scene in SCENES]
+        now = engine.clock.now()
+        corpus_report = await _load_corpus(engine, progress)
+        news_report = await published(engine, news(), _loader(), now)
+        return Played(
+            corpus=corpus_report,
+            news=news_report,
+            shown=[await _shown(engine, scene, settings.collection) for scene in SCENES],
+            headlines=[await headlines(engine, scene, scope(scene.user), now) for scene in NEWS_SCENES],
+        )
 
 
-async def filled(engine: Contexture, progress: Progress | None = None) -> LoadReport:
-    """Load the sample corpus; what is there already is left alone."""
+async def filled(engine: Contexture, progress: Progress | None = None) -> None:
+    """Load the samples; the corpus is left alone where it is there already, the news are dated anew."""
+    await _load_corpus(engine, progress)
+    await published(engine, news(), _loader(), engine.clock.now())
+
+
+async def _load_corpus(engine: Contexture, progress: Progress | None) -> LoadReport:
     from contexture.ingestion.load import load
+
+    paths = sorted(corpus().iterdir())
+    return await load(engine, paths, collection=engine.settings.collection, scope=_loader(), progress=progress)
+
+
+def _loader() -> Scope:
+    """Whoever loads must be able to read what is loaded, or could not replace it later."""
     from contexture.types import Scope
 
-    # Whoever loads must be able to read what is loaded, or could not replace it later.
-    loader = Scope(tenant=TENANT, user="loader", groups=tuple(group for groups in GROUPS.values() for group in groups))
-    paths = sorted(corpus().iterdir())
-    return await load(engine, paths, collection=engine.settings.collection, scope=loader, progress=progress)
+    return Scope(tenant=TENANT, user="loader", groups=tuple(group for groups in GROUPS.values() for group in groups))
 
 
 async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
@@ -156,21 +192,28 @@ async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
     return Shown(scene=scene, built=built, advice=f"{dropped}: {verdict(found)}")
 
 
-def _answer(settings: Settings, report: LoadReport, shown: list[Shown]) -> dict[str, Any]:
+def _answer(settings: Settings, played: Played) -> dict[str, Any]:
     from contexture.service.shapes import built_object, report_object
 
-    scenes = [{"query": each.scene.query, "user": each.scene.user, **built_object(each.built)} for each in shown]
-    return {"home": settings.home, "loaded": report_object(report), "scenes": scenes}
+    scenes = [{"query": each.scene.query, "user": each.scene.user, **built_object(each.built)} for each in played.shown]
+    return {
+        "home": settings.home,
+        "loaded": report_object(played.corpus),
+        "scenes": scenes,
+        "news": news_object(played.news, played.headlines),
+    }
 
 
-def _print(settings: Settings, report: LoadReport, shown: list[Shown]) -> None:
+def _print(settings: Settings, played: Played) -> None:
     from rich.text import Text
 
     from contexture.cli.tables import ledger_view, panel
 
     out = console()
+    report = played.corpus
     out.print(f"{report.read} sample records in {settings.home}: {report.added} added, {report.unchanged} unchanged")
-    for number, each in enumerate(shown, start=1):
+    out.print(f"{played.news.read} articles, dated as of now; {played.news.collapsed} are copies of others")
+    for number, each in enumerate(played.shown, start=1):
         context = each.built.context
         out.print()
         out.print(Text(f"{number}. {each.scene.heading}", style="bold"))
@@ -180,9 +223,10 @@ def _print(settings: Settings, report: LoadReport, shown: list[Shown]) -> None:
         out.print(ledger_view(each.built.ledger, most=_ROWS))
         if each.advice:
             out.print(Text(each.advice, style="cyan"))
+    print_news(out, played.headlines, first=len(played.shown) + 1)
     out.print()
     out.print("Type next:")
-    for line in _next(settings, shown[-1]):
+    for line in _next(settings, played.shown[-1]):
         out.print(f"  {line}", soft_wrap=True)
 
 
@@ -192,5 +236,6 @@ def _next(settings: Settings, last: Shown) -> list[str]:
         f"{door} search 'storm' --tenant demo --user demo",
         f"{door} build query 'Who pays for spare pumps?' --tenant demo --user boris --group finance",
         f"{door} explain {last.built.context.build_id} --tenant demo --user demo",
+        f"{door} search 'port strike' --collection articles --tenant demo --user demo",
         "contexture ingest YOUR-FOLDER",
     ]
