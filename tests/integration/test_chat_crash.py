@@ -18,11 +18,12 @@ from contexture.types import Scope
 pytestmark = pytest.mark.integration
 
 TALKER = Path(__file__).with_name("talker.py")
+THINKER = Path(__file__).with_name("thinker.py")
 
 
-def acknowledged_before_kill(folder: Path, lines: int) -> list[str]:
-    """What a talker said before it was killed, after at least so many lines."""
-    with subprocess.Popen([sys.executable, str(TALKER), str(folder)], stdout=subprocess.PIPE, text=True) as talker:
+def acknowledged_before_kill(folder: Path, lines: int, program: Path = TALKER) -> list[str]:
+    """What a program said before it was killed, after at least so many lines."""
+    with subprocess.Popen([sys.executable, str(program), str(folder)], stdout=subprocess.PIPE, text=True) as talker:
         stream = talker.stdout
         assert stream is not None
         said = [stream.readline().strip() for _ in range(lines)]
@@ -75,3 +76,16 @@ async def test_a_kill_between_delivery_and_its_note_delivers_again_under_the_sam
 
     keys = [memory.idempotency_key for memory in service.remembered]
     assert keys[: len(keys) // 2] == keys[len(keys) // 2 :]
+
+
+async def test_a_message_outlives_a_process_that_is_killed_while_the_model_thinks(
+    new_folder: Callable[[], Path],
+) -> None:
+    """It is in its session, without an answer."""
+    folder = new_folder()
+    assert ["asked"] == acknowledged_before_kill(folder, 1, THINKER)
+    sessions = SqliteSessions(folder / "sessions.sqlite")
+    (found,) = await sessions.list_events(Scope.local(), "s")
+    sessions.close()
+
+    assert ("user", "The key is blue.", 1) == (found.message["role"], found.message["content"], found.position)

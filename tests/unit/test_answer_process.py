@@ -232,6 +232,42 @@ async def test_a_model_that_fails_leaves_the_message_and_the_error(desk: Desk, w
     assert "fine now" == (await process.run(to("Again"), scope=ANNA)).reply
 
 
+@dataclass
+class Looker:
+    """A model that looks into the session while it is asked."""
+
+    desk: Desk
+    seen: list[tuple[str, int]] = field(default_factory=list)
+    name: str = "looker"
+
+    async def complete(self, messages, *, max_tokens) -> str:
+        """What the session holds by now."""
+        self.seen = [(event.message["content"], event.position) for event in await self.desk.events()]
+        return "seen"
+
+
+async def test_a_message_is_in_its_session_before_a_model_is_asked(desk: Desk) -> None:
+    """It is not lost when the process ends while a model answers; the answer is appended behind it."""
+    model = Looker(desk)
+    for number in (1, 2):
+        result = await desk.process(model).run(to(f"Hello {number}"), scope=ANNA)
+
+        assert (f"Hello {number}", 2 * number - 1) == model.seen[-1]
+        assert [2 * number - 1, 2 * number] == [event.position for event in result.events]
+    assert ["Hello 1", "seen", "Hello 2", "seen"] == [event.message["content"] for event in await desk.events()]
+
+
+async def test_a_message_that_was_never_answered_is_history(desk: Desk) -> None:
+    """What an earlier process left without an answer is shown to the next model."""
+    alone = Event(id="x-user", message={"role": "user", "content": "The key is blue."}, time=NOON)
+    await desk.sessions.append(ANNA, "s", [alone])
+    model = ScriptedChatModel(["Blue."])
+    result = await desk.process(model).run(to("Which key?"), scope=ANNA)
+
+    assert ["The key is blue.", "Which key?"] == [each["content"] for each in model.asked[0][1:]]
+    assert [2, 3] == [event.position for event in result.events]
+
+
 async def test_a_stream_that_breaks_keeps_what_was_heard(desk: Desk) -> None:
     """The pieces before the failure are in the failed event."""
     process = desk.process(Pieces(["one ", "two ", SourceUnavailable("line dead")]), ExtractiveModel())
@@ -323,7 +359,7 @@ async def test_a_stream_is_context_pieces_result(desk: Desk) -> None:
 
 
 @given(data=st.data())
-async def test_secrets_are_masked_however_a_stream_is_cut(new_folder, data) -> None:
+async def test_secrets_are_masked_however_a_stream_is_cut(lasting_folder, data) -> None:
     """What is shown and what is kept are the masked whole, and no known value stands in either."""
     secrets = {"DB": "hunter2hunter3", "KEY": "sk-live-0123456789"}
     text = data.draw(
@@ -332,7 +368,7 @@ async def test_secrets_are_masked_however_a_stream_is_cut(new_folder, data) -> N
     whole = "x".join(text) + data.draw(st.sampled_from(["", "."]))
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(whole) - 1)), max_size=12)))
     pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    desk = Desk(SqliteSessions(new_folder() / "sessions.sqlite"))
+    desk = Desk(SqliteSessions(lasting_folder() / "sessions.sqlite"))
     process = desk.process(Pieces(pieces), secrets=secrets)
     steps = [step async for step in process.stream(to("Hello hunter2hunter3"), scope=ANNA)]
     events = await desk.events()

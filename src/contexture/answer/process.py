@@ -15,7 +15,16 @@ from contexture.answer.analyse import analyse, session_language, system_prompt
 from contexture.answer.exchange import ChatRequest, ChatResult, Delta, Started, Status, Step
 from contexture.answer.history import reach, to_messages, window
 from contexture.answer.ordering import Ordering
-from contexture.answer.record import LANGUAGE, OpenTurn, Outcome, Reply, citations_of, events_of, memories_of
+from contexture.answer.record import (
+    LANGUAGE,
+    OpenTurn,
+    Outcome,
+    Reply,
+    asked_event,
+    citations_of,
+    memories_of,
+    told_event,
+)
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.summary import SummarySink
@@ -72,9 +81,10 @@ class ProcessMessage:
     """Processes the messages of sessions.
 
     Messages of one session are processed one after the other, sessions beside each other. A message that the policy
-    denies leaves no trace. The message and its answer are appended together; a model that fails, or a caller that
-    goes away, leaves the message and what was shown of the answer. Known secrets are masked in all of it. `settle`
-    waits until what the build wants remembered is in the hands of `memories`; a result is given only then.
+    denies, or whose context cannot be built, leaves no trace. Any other is appended before a model is asked, and what
+    became of it behind it: the answer, or what was shown of it before a model failed or the caller went away. Known
+    secrets are masked in all of it. `settle` waits until what the build wants remembered is in the hands of
+    `memories`; a result is given only then.
     """
 
     policy: Policy
@@ -122,11 +132,13 @@ class ProcessMessage:
 
     @asynccontextmanager
     async def _opened(self, request: ChatRequest, scope: Scope, now: datetime | None) -> AsyncGenerator[OpenTurn]:
-        """The message with its context; its session waits until the block is left."""
+        """The message with its context, appended; its session waits until the block is left."""
         session_id = request.session_id or uuid4().hex
         await self._permit(request, scope, session_id)
         async with self.ordering.of((scope.tenant, scope.user, session_id)):
-            yield await self._with_context(request, scope, session_id, now or self.clock.now())
+            turn = await self._with_context(request, scope, session_id, now or self.clock.now())
+            position = await _to_the_end(self._append(turn, asked_event(turn)))
+            yield replace(turn, position=position)
 
     async def _permit(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
         resource = {"session_id": session_id, "persona_id": request.persona_id, "length": len(request.message)}
@@ -185,20 +197,20 @@ class ProcessMessage:
 
     @asynccontextmanager
     async def _recorded(self, turn: OpenTurn, reply: Reply, trace: Trace) -> AsyncGenerator[None]:
-        """Keep the message and what was shown, should the answer not come to its end."""
+        """Keep what was shown, should the answer not come to its end."""
         try:
             yield
         except ContextError as failure:
-            await self._append(turn, reply, self._outcome(turn, reply, trace, Status.FAILED, failure))
+            await self._append(turn, self._told(turn, reply, trace, Status.FAILED, failure))
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            await _to_the_end(self._append(turn, reply, self._outcome(turn, reply, trace, Status.ABORTED)))
+            await _to_the_end(self._append(turn, self._told(turn, reply, trace, Status.ABORTED)))
             raise
 
     async def _closed(self, turn: OpenTurn, reply: Reply, trace: Trace) -> ChatResult:
-        """Append the events, hand the memories on, and say what was done."""
-        outcome = self._outcome(turn, reply, trace, Status.COMPLETE)
-        events = await self._append(turn, reply, outcome)
+        """Append the answer, hand the memories on, and say what was done."""
+        told = self._told(turn, reply, trace, Status.COMPLETE)
+        position = await self._append(turn, told)
         # What only quotes is stored already, so the message alone is new.
         new = "" if reply.model == self.recipe.quoting else reply.text
         try:
@@ -213,22 +225,21 @@ class ProcessMessage:
             build_id=turn.context.build_id,
             citations=citations_of(turn.context, reply.text),
             degradations=self._losses(turn, trace),
-            events=events,
-            usage=outcome.usage,
+            events=(replace(asked_event(turn), position=turn.position), replace(told, position=position)),
+            usage=told.metadata["usage"],
         )
 
-    async def _append(self, turn: OpenTurn, reply: Reply, outcome: Outcome) -> tuple[Event, ...]:
-        events = events_of(turn, reply, outcome)
-        last = await self.sessions.append(turn.scope, turn.session_id, events)
-        first = last - len(events) + 1
-        return tuple(replace(event, position=first + at) for at, event in enumerate(events))
+    async def _append(self, turn: OpenTurn, event: Event) -> int:
+        """Where the event now stands in its session."""
+        return await self.sessions.append(turn.scope, turn.session_id, [event])
 
-    def _outcome(
+    def _told(
         self, turn: OpenTurn, reply: Reply, trace: Trace, status: Status, failure: ContextError | None = None
-    ) -> Outcome:
+    ) -> Event:
         spent = {"prompt_tokens": turn.context.tokens, "completion_tokens": self.counter.count(reply.text)}
         usage = {**spent, "total_tokens": sum(spent.values())}
-        return Outcome(status=status, usage=usage, degradations=self._losses(turn, trace), failure=failure)
+        outcome = Outcome(status=status, usage=usage, degradations=self._losses(turn, trace), failure=failure)
+        return told_event(turn, reply, outcome)
 
     def _losses(self, turn: OpenTurn, trace: Trace) -> tuple[Degradation, ...]:
         return (*turn.context.ledger.degradations, *trace.finish(()).degradations)

@@ -26,7 +26,10 @@ _MARK = re.compile(r"\[(\d{1,6})\]")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenTurn:
-    """A message whose context is built and which waits for its answer; `text` has its known secrets masked."""
+    """A message whose context is built and which waits for its answer; `text` has its known secrets masked.
+
+    `position` is where the message stands in its session, 0 until it is appended.
+    """
 
     id: str
     scope: Scope
@@ -37,6 +40,7 @@ class OpenTurn:
     lang: str
     now: datetime
     context: TurnContext
+    position: int = 0
 
 
 @dataclass(slots=True)
@@ -62,12 +66,16 @@ class Outcome:
     failure: ContextError | None = None
 
 
-def events_of(turn: OpenTurn, reply: Reply, outcome: Outcome) -> tuple[Event, Event]:
-    """The user's message and what became of it, in this order."""
-    build = {"build_id": turn.context.build_id}
-    asked: dict[str, Any] = {**build, "analysis": _plain(turn.analysis), LANGUAGE: turn.lang}
+def asked_event(turn: OpenTurn) -> Event:
+    """The user's message."""
+    said = {"build_id": turn.context.build_id, "analysis": _plain(turn.analysis), LANGUAGE: turn.lang}
+    return _event(turn, "user", turn.text, said)
+
+
+def told_event(turn: OpenTurn, reply: Reply, outcome: Outcome) -> Event:
+    """What became of it."""
     told: dict[str, Any] = {
-        **build,
+        "build_id": turn.context.build_id,
         "status": outcome.status.value,
         "model": reply.model,
         "usage": dict(outcome.usage),
@@ -75,10 +83,7 @@ def events_of(turn: OpenTurn, reply: Reply, outcome: Outcome) -> tuple[Event, Ev
     }
     if outcome.failure is not None:
         told["error"] = {"code": outcome.failure.code, "message": str(outcome.failure)}
-    return (
-        _event(turn, "user", turn.text, asked),
-        _event(turn, "assistant", reply.text, told),
-    )
+    return _event(turn, "assistant", reply.text, told)
 
 
 def memories_of(turn: OpenTurn, reply: str, namespace: str, universe: str) -> list[Memory]:
