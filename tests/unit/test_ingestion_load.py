@@ -135,6 +135,18 @@ async def test_copies_within_a_run_are_skipped(engine, tmp_path):
     assert (6, 5, 0, 1, 0) == counts(await load(engine, [path], collection="documents"))
 
 
+async def test_a_title_without_text_can_be_found(engine, tmp_path):
+    """The title is then the text, also for the next load; a row with neither is stored with a warning."""
+    path = rows(tmp_path / "a.jsonl", {"id": "t", "title": "Kumquat jam", "text": " "}, {"id": "n", "text": ""})
+    first = await load(engine, [path], collection="documents")
+    again = await load(engine, [path], collection="documents")
+    found = await engine.search("kumquat")
+
+    assert ((2, 0), (0, 2)) == ((first.added, first.unchanged), (again.added, again.unchanged))
+    assert ["there is neither text nor title, so no search can find it"] == [each.message for each in first.warnings]
+    assert [("t#00000", "Kumquat jam")] == [(each.id, each.text) for each in found.found]
+
+
 async def test_an_id_met_twice_keeps_the_first_and_says_so(engine, tmp_path):
     """Two files may not fight over one id, or loading twice would never settle."""
     path = rows(tmp_path / "a.jsonl", {"id": "1", "text": "first"}, {"id": "1", "text": "second"})

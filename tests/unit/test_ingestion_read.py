@@ -120,7 +120,7 @@ def test_a_time_outside_the_calendar_is_a_warning(tmp_path):
 def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
     """Editors leave both behind."""
     path = tmp_path / "a.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"id": "1", "text": "a"}\r\n\r\n  \n{"id": "2", "text": ""}')
+    path.write_bytes(b'\xef\xbb\xbf{"id": "1", "text": "a"}\r\n\r\n  \n{"id": "2", "text": "b"}')
 
     assert ["1", "2"] == [record.id for record in records(read_jsonl(path))]
     assert [] == problems(read_jsonl(path))

@@ -82,7 +82,15 @@ async def test_a_given_language_is_kept() -> None:
     )
 
     assert ["fr", "ru", "und"] == [each.record.lang for each in done]
-    assert [1, 0, 0] == [len(each.passages) for each in done]
+    assert [1, 1, 0] == [len(each.passages) for each in done]
+
+
+async def test_a_title_alone_is_the_text() -> None:
+    """A record with a blank text is found by its title, and what is cited stands in the stored text."""
+    titled, blank = await preparer().prepare([record("a", text=" \n", title="Bilge pump"), record("b", text=" ")])
+
+    assert ("Bilge pump", (0, 10)) == (titled.record.text, (titled.passages[0].start, titled.passages[0].end))
+    assert (" ", ()) == (blank.record.text, blank.passages)
 
 
 async def test_lone_surrogates_are_mended() -> None:

@@ -36,6 +36,8 @@ def record_of(row: Mapping[str, Any], *, acl: tuple[str, ...]) -> tuple[Record, 
         payload=_payload({name: value for name, value in left.items() if name not in known}),
         **texts,
     )
+    if not (record.text.strip() or record.title.strip()):
+        warnings = (*warnings, "there is neither text nor title, so no search can find it")
     return record, warnings
 
 

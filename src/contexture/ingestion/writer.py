@@ -15,7 +15,7 @@ from msgspec.structs import replace as changed
 from contexture.errors import ContextError, RedactionFailed, RequestError
 from contexture.ingestion.problems import Item, Problem, Sourced
 from contexture.ports import Index
-from contexture.retrieval.prepare import mended
+from contexture.retrieval.prepare import mended, text_of
 from contexture.text.language import detect
 from contexture.types import Collection, Record, Scope
 
@@ -151,8 +151,8 @@ class Writer(Intake):
 
 def _cleaned(record: Record) -> Record:
     """The record as the store will give it back."""
-    text, title = mended(record.text), mended(record.title)
-    return changed(record, text=text, title=title, lang=record.lang or detect(text or title))
+    text = text_of(record)
+    return changed(record, text=text, title=mended(record.title), lang=record.lang or detect(text))
 
 
 def _content(record: Record) -> bytes:

@@ -107,16 +107,21 @@ def _cleaned(record: Record) -> Record:
         raise InvalidRequest("a record needs an id")
     if not valid(record.id):
         raise InvalidRequest(f"record id {record.id!r} is not valid Unicode")
-    text, title = mended(record.text), mended(record.title)
+    text = text_of(record)
     return replace(
         record,
         text=text,
-        title=title,
+        title=mended(record.title),
         kind=mended(record.kind),
-        lang=mended(record.lang) or detect(text if text.strip() else title),
+        lang=mended(record.lang) or detect(text),
         source=mended(record.source),
         session=mended(record.session),
     )
+
+
+def text_of(record: Record) -> str:
+    """The text that is stored: the record's own, or its title where that is blank, so that a search can find it."""
+    return mended(record.text if record.text.strip() else record.title or record.text)
 
 
 def valid(text: str) -> bool:
