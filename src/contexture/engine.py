@@ -17,6 +17,7 @@ from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
+from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.process import ProcessMessage
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
@@ -88,6 +89,8 @@ class Contexture:
         )
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
+        self._graph_cache = wiring.graph_cache(settings)
+        self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
 
     @cached_property
@@ -104,6 +107,23 @@ class Contexture:
             clock=self._clock,
             settle=self.turns.settle,
             recipe=wiring.chat_recipe(self.settings),
+        )
+
+    @cached_property
+    def execute(self) -> ExecuteCommand:
+        """What executes slash commands; its models are loaded when it is first asked for."""
+        return ExecuteCommand(
+            build=self.build_command,
+            policy=self.policy,
+            index=self.index,
+            news=self.news,
+            graph=self.graph,
+            memory=self.memory,
+            redactor=self._redactor,
+            secrets=self._known,
+            writer=wiring.command_writer(self.settings),
+            place=wiring.memory_place(self.settings),
+            operator=self._operator,
         )
 
     @property
@@ -230,6 +250,7 @@ class Contexture:
             await self.turns.settle()
             await self.outbox.stop()
         finally:
+            self._graph_cache.close()
             self._sessions.close()
             await self._memory.close()
             await self.index.close()

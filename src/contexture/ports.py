@@ -9,10 +9,12 @@ from typing import Protocol
 from contexture.conversation import Decision, Event, Feedback, HealthState, Memory, Recall, Recalled
 from contexture.types import (
     Collection,
+    Extracted,
     Filter,
     Hit,
     Json,
     Matrix,
+    Mention,
     Message,
     Prepared,
     Query,
@@ -250,4 +252,37 @@ class Policy(Protocol):
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
         """Whether the scope may do this; `action` is a name such as `message.process`."""
+        ...
+
+
+class EntityRecognizer(Protocol):
+    """Finds named things: people, organisations, places. Equal texts give equal mentions."""
+
+    @property
+    def name(self) -> str:
+        """Changes when the same text may give other mentions; caches use it."""
+        ...
+
+    def find(self, text: str, lang: str) -> Sequence[Mention]:
+        """Mentions in order that do not overlap; a model that fails is a `SourceError`. Not for the event loop."""
+        ...
+
+
+class GraphCache(Protocol):
+    """Keeps what was extracted from records, by tenant; who may read a record is asked elsewhere, each time."""
+
+    async def get(self, tenant: str, version: str, ids: Sequence[str]) -> Mapping[str, Extracted]:
+        """What is kept of these records by this version of the extraction."""
+        ...
+
+    async def put(self, tenant: str, version: str, found: Sequence[Extracted]) -> None:
+        """Keep these, each instead of what was kept of its record."""
+        ...
+
+    async def mentioning(self, tenant: str, version: str, keys: Sequence[str]) -> Sequence[str]:
+        """Ids of the records in which one of these names is kept, in order."""
+        ...
+
+    async def forget(self, tenant: str, ids: Sequence[str]) -> None:
+        """Keep nothing of these records."""
         ...

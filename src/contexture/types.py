@@ -250,6 +250,38 @@ class Hit(Struct, frozen=True, kw_only=True, eq=False):
     ranks: Mapping[str, int]
 
 
+# --- names -------------------------------------------------------------------------------
+
+
+class Mention(Struct, frozen=True):
+    """A named thing at characters `start` to `end` of a text; `name` is how a dictionary would list it."""
+
+    start: int
+    end: int
+    kind: str
+    name: str
+
+
+class Bond(Struct, frozen=True):
+    """Two mentions, by their places in a list, that the sentence from `start` to `end` ties; `label` says how."""
+
+    head: int
+    tail: int
+    start: int
+    end: int
+    label: str = ""
+
+
+class Extracted(Struct, frozen=True, kw_only=True):
+    """The named things of one record whose text hashes to `hash`, what ties them, and under which keys to find them."""
+
+    record_id: str
+    hash: str
+    mentions: tuple[Mention, ...]
+    bonds: tuple[Bond, ...]
+    keys: tuple[str, ...]
+
+
 # --- candidates --------------------------------------------------------------------------
 
 

@@ -72,6 +72,11 @@ def apply(text: str, spans: Sequence[Span], operator: Operator) -> Redacted:
     return Redacted("".join((*pieces, text[done:])), tuple(edits))
 
 
+def scanned(text: str, redactor: Redactor, *, lang: str = "") -> Sequence[Span]:
+    """What must not be shown of a text; raises `RedactionFailed`, whatever the redactor raised."""
+    return _scan(redactor, text, lang)
+
+
 def redact_text(text: str, redactor: Redactor, operator: Operator, *, lang: str = "") -> Redacted:
     """One text, scanned and redacted; raises `RedactionFailed`, whatever the redactor raised."""
     return apply(text, _scan(redactor, text, lang), operator)

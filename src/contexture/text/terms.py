@@ -70,8 +70,12 @@ def term_id(word: str) -> int | None:
         return None
     if len(word) > _MAX_WORD:
         word = word[:_MAX_WORD]
-    stem = _RUSSIAN(word) if _CYRILLIC.search(word) else _ENGLISH(word)
-    return zlib.crc32(stem.encode("utf-8", "surrogatepass"))
+    return zlib.crc32(stem(word).encode("utf-8", "surrogatepass"))
+
+
+def stem(word: str) -> str:
+    """The stem of a lower-case word, by the rules of its script."""
+    return _RUSSIAN(word) if _CYRILLIC.search(word) else _ENGLISH(word)
 
 
 def terms(text: str) -> list[int]:

@@ -13,6 +13,7 @@ from contexture.wiring.core import (
     redactor,
     search,
 )
+from contexture.wiring.execute import command_writer, graph_cache, graph_store, memory_place
 from contexture.wiring.memory import local_memory, memory_health, memory_service
 from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.turn import TurnParts, turn_builder
@@ -24,12 +25,16 @@ __all__ = [
     "chat_recipe",
     "chat_route",
     "command_builder",
+    "command_writer",
     "encoders",
     "feed_parser",
     "feed_wire",
+    "graph_cache",
+    "graph_store",
     "index",
     "local_memory",
     "memory_health",
+    "memory_place",
     "memory_service",
     "news_store",
     "operator",

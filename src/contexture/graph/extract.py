@@ -1,0 +1,58 @@
+"""What one record says about named things: its mentions, and which of them a sentence ties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from contexture.graph.names import key_of
+from contexture.text.sentences import sentences
+from contexture.types import Bond, Extracted, Mention, Span
+
+CHARACTERS = 20_000
+"""Of a longer record only this much is read: what it is about is said before."""
+
+_TOGETHER = 8  # mentions of one sentence that are tied to each other
+_LABEL_WORDS = 5
+_SAYS_LITTLE = frozenset("and or of the a an in on at by for with to и или в на с по из от к у".split())
+_ARTICLES = frozenset("the a an".split())
+_BREAKS = re.compile(r"[.;:!?()\[\]«»\"“”]")
+_BLANK = "_"
+
+
+def readable(text: str, hidden: Sequence[Span]) -> str:
+    """The text with every hidden stretch blanked, so that offsets stay and nothing hidden is read."""
+    pieces: list[str] = []
+    done = 0
+    for span in hidden:
+        pieces += (text[done : span.start], _BLANK * (span.end - span.start))
+        done = span.end
+    return "".join((*pieces, text[done:]))[:CHARACTERS]
+
+
+def extracted(record_id: str, digest: str, text: str, found: Sequence[Mention]) -> Extracted:
+    """The mentions that have a key, and a bond for each pair of different names in one sentence."""
+    named = tuple(mention for mention in found if key_of(mention.name) and _BLANK not in mention.name)
+    bonds = tuple(bond for start, end in sentences(text) for bond in _bonds(text, start, end, named))
+    keys = tuple(sorted({key_of(mention.name) for mention in named}))
+    return Extracted(record_id=record_id, hash=digest, mentions=named, bonds=bonds, keys=keys)
+
+
+def _bonds(text: str, start: int, end: int, found: Sequence[Mention]) -> Iterator[Bond]:
+    here = [at for at, mention in enumerate(found) if start <= mention.start and mention.end <= end][:_TOGETHER]
+    for head, tail in combinations(here, 2):
+        if key_of(found[head].name) != key_of(found[tail].name):
+            label = _label(text[found[head].end : found[tail].start]) if tail == head + 1 else ""
+            yield Bond(head, tail, start, end, label)
+
+
+def _label(between: str) -> str:
+    """What stands between two names, when it is short and says something."""
+    words = between.split()
+    if not words or len(words) > _LABEL_WORDS or _BREAKS.search(between) or _BLANK in between:
+        return ""
+    said = [bare for word in words if (bare := word.strip(",'\u2019—–-"))]
+    while said and said[-1].casefold() in _ARTICLES:
+        said.pop()
+    return " ".join(said) if any(word.casefold() not in _SAYS_LITTLE for word in said) else ""

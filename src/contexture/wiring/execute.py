@@ -1,0 +1,59 @@
+"""The graph and the execution of commands, from settings."""
+
+from __future__ import annotations
+
+from contexture.adapters.graph.phrases import CapitalisedPhrases
+from contexture.adapters.graph.sqlite import SqliteGraphCache
+from contexture.adapters.tokens.models import counter_for
+from contexture.answer.commands.job import MemoryPlace
+from contexture.answer.commands.write import Writer
+from contexture.config import Settings
+from contexture.graph.store import GraphStore
+from contexture.ports import EntityRecognizer, GraphCache, Index, Redactor
+from contexture.wiring.chat import chat_model
+
+
+def graph_cache(settings: Settings) -> SqliteGraphCache:
+    """What was extracted from articles, in the store's folder."""
+    return SqliteGraphCache(settings.home / "graph.sqlite")
+
+
+def recognizer(settings: Settings) -> EntityRecognizer:
+    """What finds names: models where they are installed, capitalised phrases otherwise."""
+    if settings.graph_names == "phrases":
+        return CapitalisedPhrases()
+    try:
+        from contexture.adapters.graph.models import NameModels
+    except ImportError:
+        if settings.graph_names == "models":
+            raise
+        return CapitalisedPhrases()
+    return NameModels()
+
+
+def graph_store(settings: Settings, index: Index, cache: GraphCache, scanner: Redactor) -> GraphStore:
+    """Entities and relations of the articles."""
+    return GraphStore(
+        index=index,
+        cache=cache,
+        recognizer=recognizer(settings),
+        fallback=CapitalisedPhrases(),
+        redactor=scanner,
+    )
+
+
+def command_writer(settings: Settings) -> Writer:
+    """The models that write answers to commands; none when none is configured."""
+    return Writer(
+        models={routed: chat_model(name) for routed, name in settings.command_llms.items()},
+        counter=counter_for(settings.model),
+    )
+
+
+def memory_place(settings: Settings) -> MemoryPlace:
+    """Where commands remember."""
+    return MemoryPlace(
+        namespace=settings.memory_namespace,
+        universe=settings.memory_universe,
+        threshold=settings.memory_threshold,
+    )
