@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from contexture.retrieval.prepare import mended
 
-_MOST_PARTS = 2  # a name such as `org` alone is nobody's domain
+_EDGES = re.compile(r"^(?:www\.|[\s.])+|[\s.]+$")
+_LEAST_PARTS = 2  # a name such as `org` alone is nobody's domain
 
 
 def domain_of(source: str) -> str:
     """The domain in a domain, a host or an address, in lower case and without `www.`; another name as it is."""
     given = mended(source).strip().lower()
-    host = _host(given) if "://" in given or given.startswith("//") else given.split("/", 1)[0]
-    bare = host.partition(":")[0] if "://" not in host else host
-    return bare.strip().rstrip(".").removeprefix("www.")
+    host = _host(given) if "//" in given else given.split("/", 1)[0]
+    return _EDGES.sub("", host.partition(":")[0])
 
 
 def domains(source: str) -> tuple[str, ...]:
     """A domain and every domain it is part of, but for the last name alone."""
     parts = source.split(".")
-    return tuple(".".join(parts[at:]) for at in range(max(1, len(parts) - _MOST_PARTS + 1)))
+    return tuple(".".join(parts[at:]) for at in range(max(1, len(parts) - _LEAST_PARTS + 1)))
 
 
 def _host(address: str) -> str:
