@@ -19,7 +19,7 @@ from contexture.answer.exchange import ChatRequest, ChatResult, Delta, Started
 from contexture.answer.process import ChatRecipe, ProcessMessage
 from contexture.answer.route import Route
 from contexture.conversation import Decision, Event, Memory, MemoryKind, Recalled
-from contexture.errors import BudgetTooSmall, NotPermitted, SourceUnavailable, StoreUnwritable
+from contexture.errors import BudgetTooSmall, InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
 from contexture.pipeline.mask import mask
 from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, WordCounter
 from contexture.testing.memory_doubles import ScriptedMemory
@@ -421,3 +421,11 @@ async def test_half_a_character_is_mended(desk: Desk) -> None:
     result = await desk.process(ScriptedChatModel(["ok"])).run(to("half \ud83d of it"), scope=ANNA)
 
     assert result.events[0].message["content"].isprintable()
+
+
+@pytest.mark.parametrize("name", ["session_id", "persona_id"])
+@pytest.mark.parametrize("value", ["half \ud83d", "x" * 257], ids=["half a character", "too long"])
+def test_a_name_that_cannot_be_kept_is_refused_before_anything_is(name: str, value: str) -> None:
+    """The field is named, and nothing was stored or answered."""
+    with pytest.raises(InvalidRequest, match=name):
+        ChatRequest(message="Hello", **{name: value})

@@ -50,6 +50,16 @@ async def test_the_conversation_is_quoted_without_a_number() -> None:
     assert "My cat is called Tom." == await answer("What is my cat called?", "", said)
 
 
+async def test_numbers_of_earlier_prompts_are_not_repeated() -> None:
+    """An earlier answer is quoted without its marks: they would name blocks of this prompt, or none."""
+    said = (("assistant", "The key is under the mat. [2]\nThe key is blue. [1] [3]"),)
+    memory = "[1] (chat)\nThe key is under the mat."
+
+    assert {"The key is under the mat. [1]", "The key is blue."} == set(
+        (await answer("Where is the key?", memory, said)).split("\n")
+    )
+
+
 async def test_questions_are_not_answers() -> None:
     """A question that was asked before is not quoted to the one who asks it again."""
     said = (("user", "What is my cat called?"), ("assistant", NOTHING["en"]))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from contexture.conversation import Event
 from contexture.errors import InvalidRequest
 from contexture.ledger import Degradation
+from contexture.retrieval.prepare import valid
 
 LONGEST_NAME = 256
 
@@ -46,6 +47,8 @@ class ChatRequest:
         for name in ("session_id", "persona_id"):
             if len(getattr(self, name)) > LONGEST_NAME:
                 raise InvalidRequest(f"{name} has more than {LONGEST_NAME} characters")
+            if not valid(getattr(self, name)):
+                raise InvalidRequest(f"{name} holds half a character, which cannot be stored")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,7 @@ NOTHING = {
 }
 
 _BLOCK = re.compile(r"^\[(\d+)\] \(.*\)$", re.MULTILINE)
+_MARKS = re.compile(r"(?: \[\d+\])+$", re.MULTILINE)
 _MATERIAL = ("memory", "context")
 _SPEAKERS = ("user", "assistant")
 _SHOWN = 3
@@ -38,8 +39,9 @@ class _Sentence:
 class ExtractiveModel:
     """Answers with up to three sentences of the numbered blocks and of the conversation that match the question.
 
-    Each keeps the number of its block. A question, and what was said twice, is not repeated. When nothing matches, the
-    answer says so in one sentence. Equal prompts give equal answers.
+    Each keeps the number of its block; numbers at the end of earlier answers are of blocks of earlier prompts, and go.
+    A question, and what was said twice, is not repeated. When nothing matches, the answer says so in one sentence.
+    Equal prompts give equal answers.
     """
 
     @property
@@ -83,7 +85,7 @@ def _material(messages: Sequence[Message]) -> Iterator[_Sentence]:
             yield from _of_blocks(_text(message))
     for message in reversed(messages[:-1]):
         if message.get("role") in _SPEAKERS:
-            yield from _sentences(_text(message), "")
+            yield from _sentences(_MARKS.sub("", _text(message)), "")
 
 
 def _of_blocks(text: str) -> Iterator[_Sentence]:
