@@ -61,9 +61,9 @@ def _command(name: str, found: Sequence[Token]) -> tuple[Command, int]:
     """The command with its mode, and how many tokens say that."""
     modes = MODES[name]
     first = found[0].text.lower() if found and found[0].kind is Kind.WORD else ""
-    if first and first in modes:
-        return modes[first], 1
-    if name == "/memory" and (close := get_close_matches(first, list(modes), n=1, cutoff=_CLOSE_MODE)):
+    if not first or name != "/memory" or first in modes:
+        return modes.get(first, modes[""]), int(first in modes and bool(first))
+    if close := get_close_matches(first, modes, n=1, cutoff=_CLOSE_MODE):
         raise InvalidRequest(
             f"{first!r} at character {found[0].start + 1} is not a mode of /memory; did you mean /memory {close[0]}? "
             f'Words to look for can stand in quotes: /memory recall "{first}"'

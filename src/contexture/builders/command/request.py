@@ -15,6 +15,9 @@ from contexture.retrieval.prepare import mended
 
 Lang = Literal["ru", "en", "auto"]
 
+OURS = version("contexture")
+"""The version to answer with where the surroundings have none."""
+
 _NAME = Annotated[str, Meta(max_length=200)]
 _LANGS: tuple[Lang, ...] = ("ru", "en")
 
@@ -86,7 +89,7 @@ class CommandRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def version(self) -> str:
         """Whose version answers carry: that of the surroundings, else ours."""
-        return mended((self.env and self.env.version) or version("contexture"))
+        return mended((self.env and self.env.version) or OURS)
 
     @property
     def speaks(self) -> Lang | None:
@@ -110,7 +113,7 @@ def request_of(given: CommandRequest | Mapping[str, Any]) -> CommandRequest:
 def version_of(given: object) -> str:
     """The version to answer with where the request itself cannot be read."""
     said = _part(_part(given, "env"), "version")
-    return mended(said) if isinstance(said, str) and said else version("contexture")
+    return mended(said) if isinstance(said, str) and said else OURS
 
 
 def _part(whole: object, name: str) -> object:

@@ -1,0 +1,203 @@
+"""Whatever is typed: it is understood the same way again, and the answer is one of those that are documented."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from contexture.builders.command.experiments import Arm, assigned
+from contexture.builders.command.grammar import parse
+from contexture.builders.command.ladder import LADDER
+from contexture.builders.command.parsed import ParsedCommand
+from contexture.builders.command.request import AbTest
+from contexture.builders.command.snippets import LONGEST, snippet
+from contexture.builders.command.values import names_of
+from contexture.builders.command.windows import Window
+from contexture.builders.command.words import ALIASES, CLOSED, MODES, Command
+from contexture.config import Settings
+from contexture.errors import CommandError, InvalidRequest
+from contexture.testing.commands import CommandBench, ScriptedNews, article, found
+from contexture.testing.doubles import NOON
+from contexture.testing.service import small_engine
+from contexture.text.sentences import sentences
+from contexture.types import Scope
+
+FORESEEN = {"NO_DATA", "VALIDATION_FAILED"}
+QUOTES = ['"', "'", "«", "»", "“", "”", "„", "\\", "=", ":", ",", "--", "@", "/"]
+WORDS = [
+    *ALIASES,
+    *(value for values in CLOSED.values() for value in values),
+    "rerank",
+    "no-rerank",
+    "k",
+    "8",
+    "новости",
+]
+piece = st.one_of(
+    st.sampled_from(WORDS),
+    st.sampled_from(QUOTES),
+    st.text(max_size=12),
+    st.text(alphabet="абвгд абв", max_size=8),
+    st.sampled_from([" ", "  ", "\n", "\t", "\u00a0"]),
+)
+lines = st.lists(piece, max_size=14).map("".join)
+typed = st.sampled_from([*MODES, "/memory store", "/memory suggest", "/graph query", "/events link"])
+texts = st.text(min_size=1, max_size=40).filter(str.strip)
+names = st.text(alphabet="abc.-ж /:w", min_size=1, max_size=12).map(names_of).filter(bool).map(lambda found: found[0])
+commands = st.builds(
+    ParsedCommand,
+    command=st.sampled_from(Command),
+    window=st.none() | st.sampled_from(Window),
+    lang=st.sampled_from([None, "ru", "en", "auto"]),
+    sources=st.lists(names, max_size=3, unique=True).map(tuple),
+    domains=st.lists(names, max_size=3, unique=True).map(tuple),
+    topic=st.none() | texts,
+    entity=st.none() | texts,
+    query=st.none() | texts,
+    text=st.just("") | texts,
+    k=st.none() | st.integers(5, 10),
+    hops=st.none() | st.integers(1, 3),
+    rerank=st.sampled_from([None, True, False]),
+    policy=st.sampled_from([None, "on_demand", "cached_only"]),
+).map(lambda made: replace(made, text="" if made.query else made.text))
+
+
+@given(typed, lines)
+@settings(max_examples=500)
+@example("/ask", "topic='a'b' c")
+@example("/memory store", "'a  b' \"c")
+def test_parsing_printing_and_parsing_again_is_the_identity(command, args):
+    """A line that is understood at all is understood the same way once it is printed."""
+    try:
+        once = parse(command, args)
+    except InvalidRequest:
+        return
+
+    assert once == parse(once.printed())
+
+
+@given(commands)
+def test_every_command_can_be_written_down(command):
+    """Any command there is parses from its printed form."""
+    assert command == parse(command.printed())
+
+
+@pytest.fixture(scope="module")
+def runner():
+    """One event loop for all examples: making one takes longer than a build."""
+    with asyncio.Runner() as found:
+        yield found
+
+
+def answered(runner, build, raw):
+    """The code of the error, or that there was none."""
+    try:
+        runner.run(build(raw))
+    except CommandError as failure:
+        return failure.to_dict()["error"]["code"]
+    return "BUILT"
+
+
+@given(typed, st.lists(lines, min_size=20, max_size=20), st.booleans())
+@settings(max_examples=500)
+def test_ten_thousand_lines_are_answered_as_documented(runner, command, many, finds):
+    """A context, NO_DATA or VALIDATION_FAILED: nothing that is typed is an internal error."""
+    for args in many:
+        news = ScriptedNews([[found("a", args or "text"), found("b", "an other\ntext")]] if finds else [])
+        raw = {"raw_command": command, "args": args, "user_lang": "ru"}
+
+        assert answered(runner, CommandBench(news=news).builder().build_context, raw) in {*FORESEEN, "BUILT"}
+
+
+def _json():
+    simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8)
+    return st.recursive(
+        simple, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["raw_command", "args", "user_lang", "env", "ab_test", "other"]),
+        _json() | st.just("/ask") | st.fixed_dictionaries({"defaults": _json(), "version": _json()}),
+    )
+    | _json()
+)
+@settings(max_examples=300)
+def test_malformed_requests_are_refused(runner, raw):
+    """Whatever is sent instead of a request is named as what it is not."""
+    assert answered(runner, CommandBench().builder().build_context, raw) in FORESEEN
+
+
+async def test_hostile_strings_are_answered_as_documented(eval_data, new_folder):
+    """Naughty strings as command, arguments and values, against the real store: nothing is an internal error."""
+    strings = json.loads(next(eval_data.glob("blns/*.json")).read_text(encoding="utf-8"))
+    async with small_engine(Settings(home=new_folder())) as engine:
+        await engine.news.add(engine.scope, [article("a", "Pumps leak in harbours.")], now=NOON)
+        codes = set()
+        for at, text in enumerate(strings):
+            raws = [{"raw_command": "/ask", "args": text}, {"raw_command": "/graph", "args": f"topic={text} window=6h"}]
+            for raw in raws if at % 10 else [*raws, {"raw_command": text}]:
+                try:
+                    await engine.commands.build_context(raw)
+                except CommandError as failure:
+                    codes.add(failure.code)
+
+    assert codes <= FORESEEN
+
+
+@given(st.text(max_size=600), st.text(max_size=30))
+def test_snippets_are_short_lines_of_their_text(text, query):
+    """A snippet is one line of at most 240 characters, and but for the mark at its end all of it is in the text."""
+    shown = snippet(text, sentences(text), query)
+
+    assert len(shown) <= LONGEST
+    assert "\n" not in shown
+    assert shown.removesuffix("…").strip() in " ".join(text.split())
+
+
+@given(st.lists(st.integers(min_value=1, max_value=400), min_size=1, max_size=120))
+def test_snippets_end_after_a_word(lengths):
+    """A cut falls between two words wherever words are short enough."""
+    words = [f"{'w' * min(length, 30)}" for length in lengths]
+    shown = snippet(" ".join(words), (), "")
+
+    assert shown.removesuffix("…").split() == words[: len(shown.removesuffix("…").split())]
+
+
+@given(st.text(max_size=10), st.text(min_size=1, max_size=10))
+def test_an_arm_is_assigned_once_and_for_all(experiment, user):
+    """The same user is in the same arm of an experiment every time, and it is one of its arms."""
+    arms = {"a": Arm(), "b": Arm(k_final=9)}
+    scope, asked = Scope(tenant="t", user=user), AbTest(experiment=experiment or "e")
+    first, arm = assigned(asked, {experiment or "e": arms}, scope)
+
+    assert (first, arm) == assigned(asked, {experiment or "e": arms}, scope)
+    assert arms[first.arm] == arm
+
+
+def test_arms_are_shared_evenly():
+    """Over many users no arm is starved."""
+    arms = {"a": Arm(), "b": Arm()}
+    scopes = [Scope(tenant="t", user=f"u{at}") for at in range(1_000)]
+    chosen = [assigned(AbTest(experiment="e"), {"e": arms}, scope)[0].arm for scope in scopes]
+
+    assert 400 < chosen.count("a") < 600
+
+
+def test_the_ladder_gives_up_freshness_before_precision():
+    """An empty answer first widens the window, then drops filters, then reranking; at most five windows are tried."""
+    assert [("window", 5), ("filters", 1), ("rerank", 1)] == [(rung.name, rung.most) for rung in LADDER]
+
+
+@pytest.mark.parametrize("args", ["' " * 2_000, "'a " * 1_300, "« " * 2_000, "k=" * 2_000, "-" * 4_000, "\\" * 4_000])
+def test_long_runs_of_signs_are_answered(runner, args):
+    """Text made of signs alone is refused or understood, not pondered."""
+    raw = {"raw_command": "/ask", "args": args}
+
+    assert answered(runner, CommandBench().builder().build_context, raw) in FORESEEN
