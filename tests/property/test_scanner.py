@@ -187,3 +187,17 @@ def test_columns_say_what_the_filter_says(where: Filter, kept: list[Record], cut
 
     assert [holds(where, record, FIELDS) for record in kept[:seen]] == columns.passing(where, seen).tolist()
     assert [holds(where, record, FIELDS) for record in kept] == columns.passing(where, len(kept)).tolist()
+
+
+@settings(max_examples=100)
+@given(where=filters(), kept=record_lists())
+def test_columns_are_made_when_a_filter_names_them(where: Filter, kept: list[Record]) -> None:
+    """Fields added one after the other answer like those that were there from the start."""
+    columns = Columns({})
+    for name in sorted(columns.lacking(where)):
+        further = Columns({name: FIELDS[name]})
+        further.append(kept)
+        columns = columns.joined(further)
+
+    assert not columns.lacking(where)
+    assert [holds(where, record, FIELDS) for record in kept] == columns.passing(where, len(kept)).tolist()

@@ -96,15 +96,27 @@ class Numerals:
 
 
 class Columns:
-    """Every filterable field of a collection, one value per slot.
+    """Filterable fields of a collection, one value per slot.
 
     `passing` says of every slot whether a record with these fields passes: exactly what `filters.holds` says.
     """
 
     def __init__(self, fields: Mapping[str, FieldType]) -> None:
-        self._fields = fields
+        self._fields = dict(fields)
         self._texts = {name: Texts() for name, kind in fields.items() if kind is FieldType.KEYWORD}
         self._numerals = {name: Numerals() for name, kind in fields.items() if kind is not FieldType.KEYWORD}
+
+    def lacking(self, where: Filter) -> set[str]:
+        """The fields that a filter names and that are not here."""
+        return fields_in(where) - self._fields.keys()
+
+    def joined(self, other: Columns) -> Columns:
+        """These columns and those of another, as long as these."""
+        both = Columns({})
+        both._fields = {**self._fields, **other._fields}
+        both._texts = {**self._texts, **other._texts}
+        both._numerals = {**self._numerals, **other._numerals}
+        return both
 
     def append(self, records: Sequence[Record]) -> None:
         """Add the fields of further slots."""
@@ -140,3 +152,16 @@ def _all(masks: Sequence[Mask], count: int) -> Mask:
     for mask in masks:
         both &= mask
     return both
+
+
+def fields_in(where: Filter) -> set[str]:
+    """Every field that a filter names."""
+    match where:
+        case And(parts) | Or(parts):
+            return set[str]().union(*(fields_in(part) for part in parts))
+        case Not(part):
+            return fields_in(part)
+        case Equals(name) | AnyOf(name) | Contains(name):
+            return {name}
+        case Range():
+            return {where.field}

@@ -234,10 +234,10 @@ class EmbeddedIndex:
 
     def _sight(self, query: Query, access: Access) -> Sight:
         part = self._shelf.part(query.collection)
-        if query.where is not None and part.lacks_columns:
+        if part.lacking(query.where):
             with self._writing:
-                self._shelf.add_columns(query.collection)
                 part = self._shelf.part(query.collection)
+                self._shelf.add_columns(query.collection, part.lacking(query.where))
         return part.sight(access, query.where)
 
     def _idf(self, query: Query, access: Access) -> Weights:

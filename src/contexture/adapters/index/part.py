@@ -83,14 +83,12 @@ class Part:
         """Follow a change that SQLite has committed."""
         if self.scanner is not None:
             stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in added]
-            self.scanner.apply(stored, [_record(row) for row in added] if self.scanner.has_columns else (), removed)
+            self.scanner.apply(stored, [_record(row) for row in added], removed)
         self.engine.apply(added, removed)
 
     def add_fields(self, fields: Mapping[str, FieldType]) -> None:
         """Let filters name further fields."""
         self.engine.add_fields(fields)
-        if self.scanner is not None:
-            self.scanner.drop_columns()
 
     def sight(self, access: Access, where: Filter | None) -> Sight:
         """What these permissions and this filter let through."""
@@ -103,10 +101,9 @@ class Part:
         """Everything there is, for warming up."""
         return Walk(self.engine, None, self._places) if self.scanner is None else self.scanner.look(frozenset(), None)
 
-    @property
-    def lacks_columns(self) -> bool:
-        """Whether a filter cannot be tested yet."""
-        return self.scanner is not None and not self.scanner.has_columns
+    def lacking(self, where: Filter | None) -> set[str]:
+        """The fields that must be added before this filter can be tested."""
+        return set() if self.scanner is None or where is None else self.scanner.lacking(where)
 
     @property
     def worn(self) -> bool:

@@ -20,11 +20,11 @@ NOBODY = 0
 
 _BATCH = 2_000
 _BLOCK = 64
-_MASKS = 256
+_MASKS = 64  # of a tenth of a megabyte for 100,000 passages
 
 
 class Scanner:
-    """Vectors, permissions and, once a filter asks for them, fields of one collection, in memory.
+    """Vectors, permissions and, once a filter names them, fields of one collection, in memory.
 
     Passages stand in slots in the order of their ids. Writes come one at a time; searches may run meanwhile and see
     a write whole or not at all.
@@ -36,8 +36,8 @@ class Scanner:
         self._access = Growing(np.int32)
         self._pids = Growing(np.int64)
         self._places: list[tuple[str, int]] = []
-        self._columns: Columns | None = None
-        self._masks: dict[frozenset[int], tuple[int, int, Mask]] = {}
+        self._columns = Columns({})
+        self._masks: dict[tuple[frozenset[int], Filter | None], tuple[tuple[int, int], Mask]] = {}
         self.removed = 0
 
     def __len__(self) -> int:
@@ -48,10 +48,9 @@ class Scanner:
         """The passages by slot, those that were removed among them."""
         return self._pids.view
 
-    @property
-    def has_columns(self) -> bool:
-        """Whether filters can be tested."""
-        return self._columns is not None
+    def lacking(self, where: Filter) -> set[str]:
+        """The fields that must be added before this filter can be tested."""
+        return self._columns.lacking(where)
 
     def fill(self, stored: Iterable[Stored]) -> None:
         """Add passages in the order of their ids."""
@@ -66,44 +65,44 @@ class Scanner:
             self._access.view[at] = NOBODY
             self.removed += len(at)  # after it, so that no mask from before passes for one from now
         if added:
-            if self._columns is not None:
-                self._columns.append(records)
+            self._columns.append(records)
             self._append(added)
 
     def add_columns(self, fields: Mapping[str, FieldType], records: Iterable[Record]) -> None:
-        """Make filters possible: `records` are those of all passages, by slot."""
+        """Let filters name these fields too: `records` are those of all passages, by slot."""
         columns = Columns(fields)
         rows = iter(records)
         while batch := list(islice(rows, _BATCH)):
             columns.append(batch)
-        self._columns = columns
-
-    def drop_columns(self) -> None:
-        """Forget the fields, because there are others now."""
-        self._columns = None
+        self._columns = self._columns.joined(columns)
+        self._masks.clear()
 
     def look(self, allowed: frozenset[int], where: Filter | None) -> Look:
         """The passages of these access classes that pass the filter, as they are now."""
-        mask = self._mask(allowed)
-        if where is not None and self._columns is not None:
-            mask = mask & self._columns.passing(where, len(mask))
+        mask = self._kept(allowed, where)
         views = {name: codes.view for name, codes in self._codes.items()}
         return Look(self._pids.view[: len(mask)], mask, views, self._places, self._helpers)
 
+    def _kept(self, allowed: frozenset[int], where: Filter | None) -> Mask:
+        """The mask of these classes and this filter; kept until something is written, for readers come back."""
+        state = (self.removed, len(self._access.view))
+        kept = self._masks.get((allowed, where))
+        if kept is not None and kept[0] == state:
+            return kept[1]
+        mask = self._mask(allowed)
+        if where is not None:
+            mask = mask & self._columns.passing(where, len(mask))
+        if len(self._masks) >= _MASKS:
+            self._masks.clear()
+        self._masks[allowed, where] = (state, mask)
+        return mask
+
     def _mask(self, allowed: frozenset[int]) -> Mask:
-        """Which slots these classes may read; kept until something is written, for readers come back."""
-        removed, access = self.removed, self._access.view
-        kept = self._masks.get(allowed)
-        if kept is not None and kept[:2] == (removed, len(access)):
-            return kept[2]
+        """Which slots these classes may read."""
         table = np.zeros(max(allowed, default=0) + 2, np.bool_)
         table[list(allowed)] = True
         # A class beyond the table is one that the scope does not know of.
-        mask = table[np.minimum(access, len(table) - 1)]
-        if len(self._masks) >= _MASKS:
-            self._masks.clear()
-        self._masks[allowed] = (removed, len(access), mask)
-        return mask
+        return table[np.minimum(self._access.view, len(table) - 1)]
 
     def _append(self, batch: Sequence[Stored]) -> None:
         first = len(self._pids.view)

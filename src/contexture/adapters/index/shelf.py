@@ -82,11 +82,11 @@ class Shelf:
         if self._unflushed >= _FLUSH:
             self.flush()
 
-    def add_columns(self, name: str) -> None:
-        """Let filters be tested on all passages of a collection at once."""
-        part = self.part(name)
-        if part.scanner is not None and not part.scanner.has_columns:
-            part.scanner.add_columns(field_types(self.collections[name]), self._records(part.scanner, name))
+    def add_columns(self, name: str, fields: set[str]) -> None:
+        """Let filters that name these fields be tested on all passages of a collection at once."""
+        scanner, known = self.part(name).scanner, field_types(self.collections[name])
+        if scanner is not None and fields:
+            scanner.add_columns({field: known[field] for field in sorted(fields)}, self._records(scanner, name))
 
     def heal(self) -> None:
         """Bring every part up to the last committed write; one that lost something is built anew."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -15,6 +15,9 @@ ENCODINGS = ("cl100k_base", "o200k_base")
 
 # Ordinary prose needs fewer characters per token than this, so one window is usually enough.
 CHARACTERS_PER_TOKEN = 6
+
+_SHORT = 2_000
+_REMEMBERED = 4_096
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -28,6 +31,7 @@ class BytePairCounter:
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
+        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._count)
 
     @property
     def encoding(self) -> str:
@@ -40,7 +44,10 @@ class BytePairCounter:
         return True
 
     def count(self, text: str) -> int:
-        """Tokens of a bare text."""
+        """Tokens of a bare text; those of short ones are remembered, for a history comes again with every turn."""
+        return self._remembered(text) if len(text) <= _SHORT else self._count(text)
+
+    def _count(self, text: str) -> int:
         bpe = _ranks(self._encoding)
         try:
             return bpe.count(text)
