@@ -1,8 +1,9 @@
 """Which articles tell one story almost word for word.
 
 A copy shares most of its three-word runs with the other article, and says nothing that contradicts it: the numbers,
-names, negations and directions of one of the two all stand in the other. "Prices rose 3 %" and "prices rose 4 %" are
-two stories however alike the rest is. What this needs to know of an article is computed when it is written.
+names, negations and directions of one of the two all stand in the other, and a negation more comes with a clause more.
+"Prices rose 3 %" and "prices rose 4 %" are two stories however alike the rest is. What this needs to know of an article
+is computed when it is written.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -31,6 +33,7 @@ APART = timedelta(days=3)
 _SKETCH = 64
 _FACTS = 256
 _LEAST_WORDS = 8  # shorter texts are alike by chance
+_CLAUSE = 5  # words that a negation more must bring along
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:»”)\]] )[«“\"(]*([^\W\d_a-zа-яё][\w-]*)")
 _TURNS = frozenset(
@@ -48,24 +51,34 @@ _TURNS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """What is known of an article's wording: how long it is, a sample of its runs of words, and its facts."""
+    """What is known of an article's wording: its words, a sample of its runs of words, its facts and its turns.
+
+    Facts are numbers and names; turns are negations and directions, each time that they occur.
+    """
 
     length: int
     runs: frozenset[int]
     facts: frozenset[int]
+    turns: frozenset[int]
 
 
 def print_of(text: str) -> dict[str, Any]:
     """The fingerprint of a text, as it is stored."""
-    length = len(words(text))
-    runs = {_id(" ".join(run)) for run in shingles(" ".join(words(text)))} if length >= _LEAST_WORDS else set[int]()
-    return {"length": length, "runs": _packed(runs, _SKETCH), "facts": _packed(map(_id, _facts(text)), _FACTS)}
+    spoken = words(text)
+    runs = {_id(" ".join(run)) for run in shingles(" ".join(spoken))} if len(spoken) >= _LEAST_WORDS else set[int]()
+    return {
+        "length": len(spoken),
+        "runs": _packed(runs, _SKETCH),
+        "facts": _packed(map(_id, _facts(text)), _FACTS),
+        "turns": _packed(map(_id, _turns(spoken)), _FACTS),
+    }
 
 
 def stored_print(payload: Mapping[str, Any]) -> Print:
     """The fingerprint in a record's payload; one that is missing is like no other."""
     found: Mapping[str, Any] = payload.get("print") or {}
-    return Print(found.get("length", 0), _unpacked(found.get("runs", "")), _unpacked(found.get("facts", "")))
+    runs, facts, turns = (_unpacked(found.get(name, "")) for name in ("runs", "facts", "turns"))
+    return Print(found.get("length", 0), runs, facts, turns)
 
 
 def copies(one: Print, other: Print) -> bool:
@@ -82,15 +95,33 @@ def _likeness(one: frozenset[int], other: frozenset[int]) -> float:
 
 
 def _within(one: Print, other: Print) -> bool:
-    missing = one.facts - other.facts
-    return not missing or (len(other.facts) == _FACTS and min(missing) > max(other.facts))
+    """Whether all that one article states stands in the other, and what else that one denies has room to stand in."""
+    more = len(other.turns) - len(one.turns)
+    room = other.length - one.length >= _CLAUSE * more
+    return room and _subset(one.facts, other.facts) and _subset(one.turns, other.turns)
+
+
+def _subset(one: frozenset[int], other: frozenset[int]) -> bool:
+    missing = one - other
+    return not missing or (len(other) == _FACTS and min(missing) > max(other))
 
 
 def _facts(text: str) -> set[str]:
-    """Numbers, names inside sentences, negations and directions."""
-    found = {word for word in words(text) if word in _TURNS} | {number.strip(".,") for number in _NUMBER.findall(text)}
+    """Numbers, and names inside sentences."""
+    found = {number.strip(".,") for number in _NUMBER.findall(text)}
     for start, end in sentences(text):
         found.update(name.lower() for name in _NAME.findall(text[start:end]))
+    return found
+
+
+def _turns(spoken: Sequence[str]) -> list[str]:
+    """Negations and directions, the second `not` apart from the first."""
+    seen: Counter[str] = Counter()
+    found: list[str] = []
+    for word in spoken:
+        if word in _TURNS:
+            seen[word] += 1
+            found.append(f"{word} {seen[word]}")
     return found
 
 

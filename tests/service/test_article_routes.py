@@ -1,0 +1,89 @@
+"""`/v1/ingest/articles`: articles over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from contexture.ledger import Trace
+from contexture.news.articles import NewsQuestion
+from contexture.testing.doubles import NOON
+from contexture.testing.news import STRIKE
+from contexture.types import Scope
+
+URL = "/v1/ingest/articles"
+BORIS = {"X-Contexture-User": "boris"}
+ROW = {"id": "a", "title": "Strike", "text": STRIKE, "url": "https://www.a.example/1", "published": "2026-06-01T10:00Z"}
+
+
+async def found(engine, *, user="anna"):
+    """The ids that a user finds."""
+    scope = Scope(tenant="acme", user=user)
+    question = NewsQuestion(text="strike dockers")
+    return [
+        each.article.article_id for each in await engine.news.find(scope, question, k=5, rerank=True, trace=Trace())
+    ]
+
+
+async def test_articles_are_written_and_found(client, engine):
+    """The report says what was added and how many are copies; loading again changes nothing."""
+    rows = [ROW, {**ROW, "id": "b", "url": "https://b.example/1", "published": "2026-06-01T11:00Z"}]
+    first = (await client.post(URL, json={"articles": rows})).json()
+    second = (await client.post(URL, json={"articles": rows})).json()
+
+    assert (first["read"], first["added"], first["collapsed"], first["failed"]) == (2, 2, 1, [])
+    assert (second["added"], second["unchanged"], second["collapsed"]) == (0, 2, 0)
+    assert ["a"] == await found(engine)
+
+
+async def test_an_article_without_a_date_has_the_clock_of_the_request(client, engine):
+    """The time of loading is an argument here too."""
+    row = {"id": "a", "text": STRIKE}
+    await client.post(URL, json={"articles": [row]}, headers={"X-Contexture-Now": "2026-05-01T00:00:00Z"})
+    (stored,) = await engine.news.get(engine.scope, ["a"])
+
+    assert stored.published.isoformat() == "2026-05-01T00:00:00+00:00"
+    assert stored.published < NOON
+
+
+async def test_bad_rows_are_named_by_their_place_and_the_rest_is_written(client):
+    """An unknown field, readers that cannot be read and an empty article are refused; a bad date is a warning."""
+    rows = [
+        {**ROW, "colour": "red"},
+        {**ROW, "id": "b", "readers": ["anna"]},
+        {"id": "c"},
+        {**ROW, "id": "d", "published": "soon"},
+    ]
+    report = (await client.post(URL, json={"articles": rows})).json()
+
+    assert report["added"] == 1
+    assert [1, 2, 3] == sorted(each["line"] for each in report["failed"])
+    assert any("'colour'" in each["message"] for each in report["failed"])
+    assert [4] == [each["line"] for each in report["warnings"]]
+
+
+async def test_readers_are_those_of_the_row_or_of_the_request(client, engine):
+    """An article for anna is hidden from boris, as if it were not there."""
+    await client.post(URL, json={"articles": [ROW], "readers": ["user:anna"]})
+
+    assert (["a"], []) == (await found(engine), await found(engine, user="boris"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"articles": [ROW], "colour": "red"}, {"articles": "a"}, {}, {"articles": [ROW], "readers": [""]}, {"ids": ["a"]}],
+)
+async def test_bodies_that_are_not_understood_are_refused(client, body):
+    """Unknown fields and wrong types are named, and nothing is written."""
+    response = await client.post(URL, json=body)
+
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "VALIDATION_FAILED")
+
+
+async def test_articles_are_removed_by_those_who_may_read_them(client, engine):
+    """The answer counts what was there; others are answered as if it were not."""
+    await client.post(URL, json={"articles": [{**ROW, "readers": ["user:anna"]}]})
+    foreign = await client.request("DELETE", URL, json={"ids": ["a"]}, headers=BORIS)
+    own = await client.request("DELETE", URL, json={"ids": ["a", "a", "never"]})
+
+    assert ({"deleted": 0}, {"deleted": 1}) == (foreign.json(), own.json())
+    assert [] == await found(engine)
