@@ -47,6 +47,9 @@ BODIES = {
 }
 
 
+ALONE = ((b"query", "/v1/search"), (b"query", "/v1/context/query"), (b"message", "/v1/chat"), (b"query", "/recall"))
+
+
 def check(answer: httpx.Response) -> None:
     """Fail unless the answer is no failure of ours, and in our shape when it is an error."""
     assert answer.status_code < 500, answer.text
@@ -241,3 +244,29 @@ async def test_no_setting_can_be_sent(client, name):
         return
     check(answer := await client.post("/v1/context/query", json={"query": "x", name: "y"}))
     assert 422 == answer.status_code
+
+
+@pytest.mark.parametrize(("name", "path"), ALONE)
+async def test_half_a_character_in_a_question_is_mended(client: httpx.AsyncClient, name: bytes, path: str) -> None:
+    """JSON can say what UTF-8 cannot; what is given back can be read."""
+    answer = await client.post(path, content=b'{"%s": "\\ud800 pump"}' % name, headers=JSON)
+
+    assert 200 == answer.status_code
+    assert "\ud800" not in answer.json().get("query", "")
+
+
+@pytest.mark.parametrize("query", ["", "  ", "\n"])
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/context/query"])
+async def test_an_empty_question_is_refused(client: httpx.AsyncClient, path: str, query: str) -> None:
+    """Whoever sends it has made a mistake, and is told."""
+    answer = await client.post(path, json={"query": query})
+
+    assert (422, "the query is empty") == (answer.status_code, answer.json()["error"]["user_message"])
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b"5", b'"pump"'])
+async def test_a_body_that_is_no_object_is_told_so(client: httpx.AsyncClient, body: bytes) -> None:
+    """In our words."""
+    answer = await client.post("/v1/search", content=body, headers=JSON)
+
+    assert (422, "the body is not a JSON object") == (answer.status_code, answer.json()["error"]["user_message"])

@@ -176,6 +176,7 @@ def test_keys_are_needed_from_the_first_one_on_and_can_be_revoked(tmp_path, home
         after = httpx.post(f"{said['url']}/v1/search", **asked).status_code
         env = {"CONTEXTURE_URL": said["url"], "CONTEXTURE_API_KEY": made["key"]}
         mine = run("search", "pump", "--json", env=env)
+        memories = run("ingest", home.parent / "rows.jsonl", "--as", "memories", env=env)
         other = run("search", "pump", "--tenant", "other", env=env)
         local = run("search", "pump", "--home", own, *ANNA, "--json")
         run("keys", "revoke", made["id"], "--home", own)
@@ -184,6 +185,7 @@ def test_keys_are_needed_from_the_first_one_on_and_can_be_revoked(tmp_path, home
 
     assert (200, 401) == (before, after)
     assert mine.stdout == local.stdout
+    assert (0, True) == (memories.exit_code, "0 failed" in memories.stdout)
     assert (0, 2, 2, 3) == (mine.exit_code, other.exit_code, revoked.exit_code, gone.exit_code)
     assert "error: you may not act for tenant 'other'\n" == other.stderr
     assert revoked.stderr.startswith("error: this needs an API key that works")

@@ -59,6 +59,13 @@ def test_a_key_that_is_expired_at_birth_is_refused(keys):
         keys.add("late", ANNA, now=NOON, expires=NOON)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_key_needs_a_name(keys, name):
+    """Nobody could tell later what a nameless one is for."""
+    with pytest.raises(InvalidRequest, match="needs a name"):
+        keys.add(name, ANNA, now=NOON)
+
+
 def test_another_process_revokes(keys, tmp_path):
     """A second connection, as the command line has one, takes effect at the next look."""
     made, token = keys.add("laptop", ANNA, now=NOON)

@@ -129,4 +129,5 @@ async def test_memories_go_through_the_door_of_a_running_service():
 
     assert list(ids) == ["m"]
     assert sent[0][:2] == ("POST", "/v1/ingest/memories")
+    assert sent[0][2].keys() == {"memories"}  # who asks is said by the door alone
     assert sent[0][2]["memories"][0]["text"] == "tea"

@@ -59,6 +59,8 @@ class ApiKeys:
 
     def add(self, name: str, scope: Scope, *, now: datetime, expires: datetime | None = None) -> tuple[ApiKey, str]:
         """A new key, and what its owner has to present; that is not kept and cannot be shown again."""
+        if not name.strip():
+            raise InvalidRequest("a key needs a name, by which people know what it is for")
         if expires is not None and expires <= now:
             raise InvalidRequest("a key that has expired already opens nothing")
         made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires)

@@ -57,14 +57,14 @@ def remember(
 
 
 class BehindDoor:
-    """Remembers through a running service, which knows who the door's key belongs to."""
+    """Remembers through a running service; the door says who asks, and a key alone says it too."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
 
-    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:  # noqa: ARG002 - see above
         """Send a batch; ids in order."""
-        from contexture.adapters.memory.payloads import asker, ids_from, memory_json
+        from contexture.adapters.memory.payloads import ids_from, memory_json
 
-        body = {**asker(scope), "memories": [memory_json(memory) for memory in memories]}
+        body = {"memories": [memory_json(memory) for memory in memories]}
         return ids_from(self._door.ask("POST", "/v1/ingest/memories", body), memories)

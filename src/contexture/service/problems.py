@@ -106,6 +106,8 @@ def _sentence(request: Request, found: Sequence[Any]) -> str:
     sent = request.headers.get("content-type", "")
     if any(each["loc"] == ("body",) for each in found) and "json" not in sent:
         return "send the request as JSON, with the header Content-Type: application/json"
+    if any(each["type"] == "model_attributes_type" and each["loc"] == ("body",) for each in found):
+        return "the body is not a JSON object"
     parts = [_part(each) for each in found[:_SHOWN]]
     more = len(found) - len(parts)
     return "; ".join([*parts, *([f"and {more} more"] if more else [])])
