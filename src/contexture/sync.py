@@ -11,6 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from contexture.answer.commands.values import CommandAnswer
 from contexture.answer.exchange import ChatRequest, Step
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
@@ -101,6 +102,16 @@ class SyncContexture:
         """A message and its answer, step by step; whoever stops listening stops the answer."""
         asked = ChatRequest(message=request) if isinstance(request, str) else request
         return _steps(self._engine.chat.stream(asked, scope=scope or self._engine.scope, now=now), self._loop)
+
+    def execute(
+        self,
+        raw_input: CommandRequest | Mapping[str, Any],
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> CommandAnswer:
+        """A slash command, executed."""
+        return self._wait(self._engine.execute.run(raw_input, scope=scope or self._engine.scope, now=now))
 
     def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
         """The capsule and the ledger of a recent build."""

@@ -263,13 +263,17 @@ class Mention(Struct, frozen=True):
 
 
 class Bond(Struct, frozen=True):
-    """Two mentions, by their places in a list, that the sentence from `start` to `end` ties; `label` says how."""
+    """Two mentions, by their places in a list, that the sentences from `start` to `end` tie; `label` says how.
+
+    `weight` is 1 for one sentence, and less for two that follow each other.
+    """
 
     head: int
     tail: int
     start: int
     end: int
     label: str = ""
+    weight: float = 1.0
 
 
 class Extracted(Struct, frozen=True, kw_only=True):

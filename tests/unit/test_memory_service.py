@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from contexture.conversation import Feedback, Memory, MemoryKind, Recall
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
+from contexture.memory import sweep
 from contexture.memory.loops import repeats
-from contexture.memory.records import MEMORIES
+from contexture.memory.records import ALIAS, MEMORIES
 from contexture.memory.relevance import HINTS
 from contexture.memory.service import LocalMemory
 from contexture.retrieval.prepare import Preparer
@@ -212,6 +214,52 @@ async def test_expired_memories_are_purged_for_real(bench):
     assert await later.purge(ANNA) == 1
     assert ["three", "two"] == [record.id for record in await bench.index.scroll(ANNA, NAME)]
     assert await later.purge(ANNA) == 0
+
+
+async def test_a_key_that_leads_elsewhere_by_now_outlives_its_first_memory(bench):
+    """Purging an expired memory does not let a later one with its key be stored twice."""
+    await bench.memory.remember(ANNA, [Memory(text="tea one", id="one", ttl_seconds=60, idempotency_key="k")])
+    later = bench.service(Parts(), FixedClock(NOON + timedelta(seconds=60)))
+    again = Memory(text="tea two", id="two", idempotency_key="k")
+    await later.remember(ANNA, [again])
+    await later.purge(ANNA)
+
+    assert ["two"] == await _stored(bench)
+    assert ["two"] == list(await later.remember(ANNA, [replace(again, id="three")]))
+
+
+async def test_writing_removes_what_has_expired_a_few_at_a_time(bench, monkeypatch):
+    """Nobody has to call `purge`: once a minute a write looks at the next few memories, round and round."""
+    monkeypatch.setattr(sweep, "SWEPT", 8)
+    await bench.memory.remember(ANNA, [Memory(text=f"tea {at}", id=f"old-{at:02}", ttl_seconds=60) for at in range(12)])
+    moments = iter(NOON + timedelta(seconds=each) for each in (60, 119, 120, 180))
+    later = bench.service(Parts(), SimpleNamespace(now=lambda: next(moments)))
+    left = []
+    for number in range(4):
+        await later.remember(ANNA, [Memory(text=f"new {number}", id=f"new-{number}")])
+        left.append(sum(name.startswith("old") for name in await _stored(bench)))
+
+    assert left == [5, 5, 0, 0]  # the first new memory is one of the eight that were looked at
+    assert {scope for scope, _ in bench.index.scrolls} == {ANNA}
+
+
+async def test_a_sweep_that_fails_does_not_undo_the_write(bench, monkeypatch):
+    """What was to be remembered is stored; what has expired is removed another time."""
+
+    async def fails(*_, **__):
+        raise SourceUnavailable("disk")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.index.index, "scroll", fails)
+        assert ["m"] == list(await bench.memory.remember(ANNA, [Memory(text="tea", id="m")]))
+
+    assert ["m"] == await _stored(bench)
+
+
+async def _stored(bench):
+    """The ids of the memories in the store, without aliases."""
+    records = await bench.index.index.scroll(ANNA, NAME, limit=1_000)
+    return [record.id for record in records if record.kind != ALIAS]
 
 
 async def test_an_expired_memory_cannot_be_rated_or_counted(bench):

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from contexture.cli import (
+    ask,
     build,
     chat,
     demo,
@@ -88,5 +89,5 @@ def main(
     ctx.obj = home
 
 
-for group in (demo, serve, keys, ingest, search, build, chat, explain, replay, tokens, evaluate, doctor, settings):
+for group in (demo, serve, keys, ingest, search, build, ask, chat, explain, replay, tokens, evaluate, doctor, settings):
     group.register(app)

@@ -31,7 +31,7 @@ class _Tie:
     """What is known of one pair while records are read."""
 
     labels: Counter[tuple[Pair, str]] = field(default_factory=Counter[tuple[Pair, str]])
-    support: dict[Support, None] = field(default_factory=dict[Support, None])
+    support: dict[Support, float] = field(default_factory=dict[Support, float])
 
 
 def assemble(
@@ -83,16 +83,16 @@ def _ties(records: Sequence[Extracted], stands: Mapping[str, str]) -> dict[Pair,
             if head != tail:
                 tie = found[min(head, tail), max(head, tail)]
                 tie.labels[(head, tail), bond.label] += 1
-                tie.support[Support(record_id=record.record_id, start=bond.start, end=bond.end)] = None
+                tie.support[Support(record_id=record.record_id, start=bond.start, end=bond.end)] = bond.weight
     return found
 
 
 def _kept(things: Mapping[str, _Thing], ties: Mapping[Pair, _Tie], focus: Collection[str], most: int) -> list[str]:
     """The entities worth keeping, most important first."""
-    tied: Counter[str] = Counter()
+    tied: defaultdict[str, float] = defaultdict(float)
     for pair, tie in ties.items():
         for key in pair:
-            tied[key] += len(tie.support)
+            tied[key] += math.fsum(tie.support.values())
     return sorted(
         things,
         key=lambda key: (key not in focus, -tied[key], -things[key].spellings.total(), key),
@@ -125,16 +125,19 @@ def _relation(pair: Pair, tie: _Tie, things: Mapping[str, _Thing]) -> Relation:
         tail=tail,
         label=label,
         strength=_strength(pair, tie, things),
-        support=tuple(sorted(tie.support, key=lambda each: (each.record_id, each.start, each.end))),
+        support=tuple(sorted(tie.support, key=lambda each: (-tie.support[each], each.record_id, each.start, each.end))),
     )
 
 
 def _strength(pair: Pair, tie: _Tie, things: Mapping[str, _Thing]) -> float:
     """From 0 to 1: records that tie the two count most, and names that stand beside everything tie little."""
-    records = len({each.record_id for each in tie.support})
-    said = records + 0.5 * (len(tie.support) - records)
+    best: dict[str, float] = {}
+    for each, weight in tie.support.items():
+        best[each.record_id] = max(best.get(each.record_id, 0.0), weight)
+    records, total = math.fsum(best.values()), math.fsum(tie.support.values())
+    said = records + 0.5 * (total - records)
     often = math.sqrt(math.prod(things[key].spellings.total() for key in pair))
-    return said / (said + 1) * (0.5 + 0.5 * min(1.0, len(tie.support) / often))
+    return said / (said + 1) * (0.5 + 0.5 * min(1.0, total / often))
 
 
 def _kind(counts: Counter[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from contexture.graph.names import key_of
 from contexture.text.sentences import sentences
@@ -14,6 +14,8 @@ CHARACTERS = 20_000
 """Of a longer record only this much is read: what it is about is said before."""
 
 _TOGETHER = 8  # mentions of one sentence that are tied to each other
+_NEAR = 3  # mentions of each of two neighbouring sentences
+_WEAK = 0.25
 _LABEL_WORDS = 5
 _SAYS_LITTLE = frozenset("and or of the a an in on at by for with to и или в на с по из от к у".split())
 _ARTICLES = frozenset("the a an".split())
@@ -32,15 +34,31 @@ def readable(text: str, hidden: Sequence[Span]) -> str:
 
 
 def extracted(record_id: str, digest: str, text: str, found: Sequence[Mention]) -> Extracted:
-    """The mentions that have a key, and a bond for each pair of different names in one sentence."""
+    """The mentions that have a key, and a bond for each pair of different names in one sentence, or in two neighbours."""
     named = tuple(mention for mention in found if key_of(mention.name) and _BLANK not in mention.name)
-    bonds = tuple(bond for start, end in sentences(text) for bond in _bonds(text, start, end, named))
+    places = sentences(text)
+    inside = [bond for start, end in places for bond in _bonds(text, start, end, named)]
+    across = [bond for one, other in pairwise(places) for bond in _neighbours(one, other, named)]
+    bonds = (*inside, *across)
     keys = tuple(sorted({key_of(mention.name) for mention in named}))
     return Extracted(record_id=record_id, hash=digest, mentions=named, bonds=bonds, keys=keys)
 
 
+def _neighbours(one: tuple[int, int], other: tuple[int, int], found: Sequence[Mention]) -> Iterator[Bond]:
+    """The names of a sentence with those that only the next one has."""
+    first, second = _within(found, *one), _within(found, *other)
+    known = {key_of(found[at].name) for at in first}
+    for head in first[:_NEAR]:
+        for tail in [at for at in second if key_of(found[at].name) not in known][:_NEAR]:
+            yield Bond(head, tail, one[0], other[1], weight=_WEAK)
+
+
+def _within(found: Sequence[Mention], start: int, end: int) -> list[int]:
+    return [at for at, mention in enumerate(found) if start <= mention.start and mention.end <= end]
+
+
 def _bonds(text: str, start: int, end: int, found: Sequence[Mention]) -> Iterator[Bond]:
-    here = [at for at, mention in enumerate(found) if start <= mention.start and mention.end <= end][:_TOGETHER]
+    here = _within(found, start, end)[:_TOGETHER]
     for head, tail in combinations(here, 2):
         if key_of(found[head].name) != key_of(found[tail].name):
             label = _label(text[found[head].end : found[tail].start]) if tail == head + 1 else ""

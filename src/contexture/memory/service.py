@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from contexture.conversation import Feedback, Memory, Recall, Recalled
-from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
+from contexture.errors import InvalidRequest, NotFound, SourceError, SourceUnavailable
 from contexture.ledger import Trace
 from contexture.memory.facts import with_facts, with_stored_facts
 from contexture.memory.plan import planned, wanted
 from contexture.memory.records import ALIAS, MEMORIES, alive, aware, check, key_id
 from contexture.memory.relevance import Rated, rated
+from contexture.memory.sweep import Sweep
 from contexture.ports import Clock, Index, TokenCounter
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import HybridSearch
@@ -33,7 +35,8 @@ _SWEEP = 500
 class LocalMemory:
     """Implements the `MemoryService` port over one index; writes take turns, recalls do not wait.
 
-    Everything that a build needs to know of a memory is computed when it is written.
+    Everything that a build needs to know of a memory is computed when it is written. Writes remove, a few at
+    a time, the memories of their scope that have expired.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class LocalMemory:
         self._search = search
         self._clock = clock
         self._counters = tuple(counters)
+        self._sweep = Sweep(index)
         self._writing = asyncio.Lock()
         self._made = False
 
@@ -63,6 +67,8 @@ class LocalMemory:
             plan = planned(memories, scope, stored, now)
             if plan.fresh:
                 await self._index.upsert(scope, _NAME, await self._prepared(plan.fresh))
+                with suppress(SourceError):  # what was to be remembered is stored, and the next write tries again
+                    await self._delete(scope, await self._sweep.expired(scope, now))
         return plan.ids
 
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
@@ -133,13 +139,16 @@ class LocalMemory:
         return [with_facts(item, self._counters) for item in await self._preparer.prepare(records)]
 
     async def _delete(self, scope: Scope, records: Sequence[Record]) -> None:
+        """Remove the records, and the aliases of their keys that do not lead to other memories by now."""
+        ids = {record.id for record in records}
         keyed = [record for record in records if record.payload.get("key")]
-        aliases = [
+        aliases = {
             key_id(scope.tenant, record.payload["namespace"], record.payload["key"], record.acl[0]) for record in keyed
-        ]
-        ids = [*(record.id for record in records), *aliases]
+        }
+        found = await self._index.get(scope, _NAME, sorted(aliases - ids)) if aliases - ids else ()
+        ids |= {alias.id for alias in found if alias.payload.get("of") in ids}
         if ids:
-            await self._index.delete(scope, _NAME, ids)
+            await self._index.delete(scope, _NAME, sorted(ids))
 
     async def _whole(self, scope: Scope, best: Sequence[Rated]) -> tuple[Recalled, ...]:
         stored = await self._index.get(scope, _NAME, [memory.record.id for memory in best]) if best else ()

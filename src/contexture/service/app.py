@@ -22,10 +22,22 @@ from contexture.service.correlation import Correlation
 from contexture.service.limits import BodyLimit
 from contexture.service.measured import Measured
 from contexture.service.readiness import Readiness
-from contexture.service.routes import articles, builds, chat, command, documents, memory, query, search, status, turn
+from contexture.service.routes import (
+    articles,
+    builds,
+    chat,
+    command,
+    commands,
+    documents,
+    memory,
+    query,
+    search,
+    status,
+    turn,
+)
 from contexture.wiring import SystemClock
 
-ROUTES = (status, search, query, turn, command, chat, builds, documents, articles, memory)
+ROUTES = (status, search, query, turn, command, commands, chat, builds, documents, articles, memory)
 
 
 def create_app(

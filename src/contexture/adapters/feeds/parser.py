@@ -64,7 +64,7 @@ def _text(row: Mapping[str, Any], name: str) -> str:
 
 
 def _time(row: Mapping[str, Any], name: str) -> datetime | None:
-    value = row.get(name)
+    value = row.get(name) if name in row else None  # asked for what is not there, it answers with another time
     if not isinstance(value, struct_time):
         return None
     try:

@@ -34,6 +34,9 @@ _KINDS = {
 _CYRILLIC = re.compile("[А-Яа-яЁё]{2}")
 _LATIN = re.compile("[A-Za-z]{2}")
 _EDGES = re.compile(r"^(?:the|a|an)\s+|['\u2019]s$", re.IGNORECASE)
+# A lone word behind these is a place, whatever the model makes of a name it has never seen.
+_PLACED = re.compile(r"\b(?:in|near|outside|across|port of|city of|town of)\s$", re.IGNORECASE)
+_REACH = 16
 _NAMED = re.compile(r"[^\W\d_]{2}")
 
 Reader = Callable[[str], Iterable[Mention]]
@@ -64,7 +67,8 @@ class NameModels:
             if item.label_ in _KINDS and "\n" not in item.text:
                 name = _EDGES.sub("", item.text)
                 start = int(item.end_char - len(item.text) + item.text.index(name))
-                yield Mention(start, start + len(name), _KINDS[item.label_], name)
+                placed = " " not in name and _PLACED.search(text, max(0, start - _REACH), start)
+                yield Mention(start, start + len(name), "place" if placed else _KINDS[item.label_], name)
 
     def _russian(self, text: str) -> Iterable[Mention]:
         document = self._natasha.Doc(text)

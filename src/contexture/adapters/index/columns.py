@@ -106,6 +106,11 @@ class Columns:
         self._texts = {name: Texts() for name, kind in fields.items() if kind is FieldType.KEYWORD}
         self._numerals = {name: Numerals() for name, kind in fields.items() if kind is not FieldType.KEYWORD}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The fields that are here."""
+        return frozenset(self._fields)
+
     def lacking(self, where: Filter) -> set[str]:
         """The fields that a filter names and that are not here."""
         return fields_in(where) - self._fields.keys()

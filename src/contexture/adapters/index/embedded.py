@@ -140,7 +140,7 @@ class EmbeddedIndex:
 
     async def warm(self) -> None:
         """Touch every part of the index once, so that the first real query does not pay for it."""
-        await self._read(self._shelf.warm)
+        await self._read(self._warm)
 
     def count(self, collection: str) -> int:
         """Passages in a collection, whoever may see them; for operators."""
@@ -245,6 +245,11 @@ class EmbeddedIndex:
         classes = self._classes(query.collection)
         passages = sum(classes[allowed][2] for allowed in access.allowed)
         return idf_weights(terms, self._truth.frequencies(terms, access.allowed), passages)
+
+    def _warm(self) -> None:
+        with self._writing:
+            self._shelf.add_declared_columns()
+        self._shelf.warm()
 
     def _optimize(self) -> None:
         with self._writing:

@@ -48,6 +48,11 @@ class Scanner:
         """The passages by slot, those that were removed among them."""
         return self._pids.view
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that filters may name now."""
+        return self._columns.names
+
     def lacking(self, where: Filter) -> set[str]:
         """The fields that must be added before this filter can be tested."""
         return self._columns.lacking(where)

@@ -121,6 +121,12 @@ class Shelf:
             self._parts[name].engine.optimize()
         self.flush()
 
+    def add_declared_columns(self) -> None:
+        """Prepare for filters on the fields that collections were made with."""
+        for name, part in self._parts.items():
+            if part.scanner is not None:
+                self.add_columns(name, self.collections[name].fields.keys() - part.scanner.fields)
+
     def warm(self) -> None:
         """Touch every part once, so that the first real query does not pay for it."""
         for name, part in self._parts.items():

@@ -76,7 +76,7 @@ async def ask(job: Job) -> Findings:
     quoted = {part: [job.quote(sentence) for sentence in search.sentences(part)] for part in parts}
     told = tuple(
         Part(
-            text=part,
+            text=job.reader.shown(part),
             covered=search.covers(part),
             evidence=tuple(number for statement in quoted[part] for number in statement.evidence),
         )
@@ -93,7 +93,7 @@ async def ask(job: Job) -> Findings:
 async def _searched(job: Job, parts: Sequence[str]) -> _Search:
     """The articles of the context, and those that further rounds bring for the parts that are open."""
     plan = job.plan
-    first = Round(number=1, queries=(plan.question,), articles=plan.articles)
+    first = Round(number=1, queries=(job.reader.shown(plan.question),), articles=plan.articles)
     search = _Search(await job.documents(), [first])
     while len(search.rounds) < ROUNDS:
         left = [part for part in parts if not search.covers(part)]
@@ -115,7 +115,9 @@ async def _further(job: Job, search: _Search, parts: Sequence[str]) -> None:
         if any(_is_meant(each, job.plan.lang) for each in found):
             search.meant.add(part)
     search.readings += await job.reader.read(job.scope, list(new), job.trace)
-    search.rounds.append(Round(number=number, queries=tuple(queries.values()), articles=tuple(new)))
+    search.rounds.append(
+        Round(number=number, queries=tuple(map(job.reader.shown, queries.values())), articles=tuple(new))
+    )
 
 
 def _query(job: Job, search: _Search, part: str, number: int) -> str:

@@ -37,13 +37,15 @@ _WEEKDAYS = (
     "saturday|суббот[ау]",
     "sunday|воскресенье",
 )
+_BEHIND = 4
+_PAST = ("last", "прошл")
 _WEEKDAY = tuple(re.compile(rf"\b(?:on|last|во?|прошл\w+)\s+(?:{names})\b", re.IGNORECASE) for names in _WEEKDAYS)
 
 
 def date_in(text: str, told: date) -> date | None:
     """The first date that a text names, for a reader of `told`; None when it names none.
 
-    A weekday is the last one before or on that day. A day and month without a year are those nearest to it.
+    A weekday is one of the four days before it, that day itself, or one of the two after it. A day and month without a year are those nearest to it.
     """
     return _exact(text, told) or _relative(text, told)
 
@@ -77,6 +79,8 @@ def _relative(text: str, told: date) -> date | None:
         if pattern.search(text):
             return told + timedelta(days=days)
     for weekday, pattern in enumerate(_WEEKDAY):
-        if pattern.search(text):
-            return told - timedelta(days=(told.weekday() - weekday) % 7)
+        if match := pattern.search(text):
+            back = (told.weekday() - weekday) % 7
+            ahead = back > _BEHIND and not match.group().lower().startswith(_PAST)
+            return told + timedelta(days=7 - back if ahead else -back)
     return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from contexture.answer.commands.dates import date_in
 from contexture.answer.commands.job import Job
@@ -25,6 +26,7 @@ _SAME_EVENT = 0.3
 _SAME_DAYS = 1
 _SOON_DAYS = 3
 _EVERY = 1_000_000
+_MOST_OF = 0.6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,10 +140,23 @@ def clusters(told: Sequence[_Told], like: Likeness) -> list[list[_Told]]:
 
 
 def links_of(found: Sequence[Event]) -> list[Link]:
-    """The ties between events in order of time; those with most in common are kept."""
-    every = [link for first, second in combinations(found, 2) for link in _links(first, second)]
+    """The ties between events in order of time; those with most in common are kept.
+
+    A name that most of many events share ties none of them more than the others. Of events that soon follow each
+    other, only neighbours are tied for that alone.
+    """
+    common = _everywhere(found)
+    every = [link for first, second in combinations(found, 2) for link in _links(first, second, common)]
+    every += [link for first, second in pairwise(found) if (link := _following(first, second))]
     best = sorted(every, key=lambda link: (-len(link.via), link.first, link.second, link.kind))[:MOST_LINKS]
     return sorted(best, key=lambda link: (link.first, link.second, link.kind))
+
+
+def _everywhere(found: Sequence[Event]) -> frozenset[str]:
+    """Names in most of the events, where there are enough to tell."""
+    counts = Counter(name for event in found for name in {*event.actors, *event.places})
+    many = len(found) * _MOST_OF
+    return frozenset(name for name, count in counts.items() if count > many) if len(found) > _SOON_DAYS else frozenset()
 
 
 def _same(told: _Told, cluster: Sequence[_Told], like: Likeness) -> bool:
@@ -178,15 +193,21 @@ def _names(found: Sequence[Entity], kinds: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entity.name for entity in found if entity.kind in kinds))
 
 
-def _links(first: Event, second: Event) -> list[Link]:
-    evidence = tuple(dict.fromkeys((*first.evidence, *second.evidence)))
-    actors, places = _shared(first.actors, second.actors), _shared(first.places, second.places)
+def _links(first: Event, second: Event, common: frozenset[str]) -> list[Link]:
+    shared = {"same_actor": _shared(first.actors, second.actors), "same_place": _shared(first.places, second.places)}
+    telling = {kind: tuple(name for name in names if name not in common) for kind, names in shared.items()}
+    return [_link(first, second, kind, via) for kind, via in telling.items() if via]
+
+
+def _following(first: Event, second: Event) -> Link | None:
     days = (date.fromisoformat(second.date) - date.fromisoformat(first.date)).days
-    kinds = {"same_actor": actors, "same_place": places}
-    if 0 < days <= _SOON_DAYS:
-        kinds["consecutive"] = (*actors, *places)
-    base = Link(first=first.id, second=second.id, kind="", via=(), evidence=evidence)
-    return [replace(base, kind=kind, via=via) for kind, via in kinds.items() if via]
+    via = _shared((*first.actors, *first.places), (*second.actors, *second.places))
+    return _link(first, second, "consecutive", via) if via and 0 < days <= _SOON_DAYS else None
+
+
+def _link(first: Event, second: Event, kind: str, via: tuple[str, ...]) -> Link:
+    evidence = tuple(dict.fromkeys((*first.evidence, *second.evidence)))
+    return Link(first=first.id, second=second.id, kind=kind, via=via, evidence=evidence)
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:

@@ -60,6 +60,14 @@ _MONTHS = re.compile(
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|янв|фев|мар|апр|мая|июн|июл|авг|сен|окт|ноя|дек", re.IGNORECASE
 )
 PERCENT = "%"
+PEOPLE = "people"
+_PEOPLE = frozenset(
+    stem(word)
+    for word in """people persons workers dockers employees staff strikers protesters demonstrators passengers residents
+    miners soldiers victims patients members voters students injured killed dead arrested evacuated
+    человек людей рабочих докеров сотрудников работников участников жителей пассажиров погибших пострадавших
+    раненых задержанных избирателей студентов""".split()
+)
 
 Units: TypeAlias = dict[str, set[float]]
 
@@ -121,4 +129,5 @@ def _unit(match: re.Match[str]) -> str:
     words = [word for word in re.findall(r"[^\W\d_]+", match["after"].lower()) if word not in _STOP]
     if not words or _MONTHS.match(words[0]):
         return ""
-    return stem(words[0])
+    unit = stem(words[0])
+    return PEOPLE if unit in _PEOPLE else unit

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contexture.answer.commands.job import Job
-from contexture.answer.commands.reading import Reading, Sentence
+from contexture.answer.commands.reading import Reading, Sentence, joined
 from contexture.answer.commands.values import Findings, Statement, grounded
 from contexture.graph.assemble import assemble
 from contexture.graph.paths import asked_for, ranked_paths
-from contexture.graph.values import Entity, Graph, Path, Relation
+from contexture.graph.values import Entity, Graph, Path, Relation, Support
 from contexture.types import Extracted
 
 MOST_ARTICLES = 24
@@ -88,7 +88,7 @@ async def graph_query(job: Job) -> Findings:
     paths = ranked_paths(graph, focus, hops=job.plan.hops, most=_MOST_PATHS)
     readings = await job.reader.read(job.scope, list(found), job.trace)
     same = [each for each in readings if each.source.hash == found[each.source.article_id].hash]
-    drawn = _Drawing(job, graph, _places(same))
+    drawn = _Drawing(job, graph, {each.source.article_id: each for each in same})
     return drawn.findings([key for key in focus if key in graph.by_key], paths)
 
 
@@ -123,12 +123,8 @@ def _frontier(found: Iterable[Extracted], question: str) -> list[str]:
     graph = assemble(found)
     focus = asked_for(graph, question)
     near = [relation.other(key) for key in focus for relation in graph.touching[key]]
-    keys = list(dict.fromkeys((*focus, *near, *(entity.key for entity in graph.entities))))[: len(focus) + _FRONTIER]
+    keys = list(dict.fromkeys((*focus, *near) or (entity.key for entity in graph.entities)))[: len(focus) + _FRONTIER]
     return [graph.by_key[key].name for key in keys]
-
-
-def _places(readings: Sequence[Reading]) -> dict[tuple[str, int], Sentence]:
-    return {sentence.place: sentence for reading in readings for sentence in reading.sentences}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +133,7 @@ class _Drawing:
 
     job: Job
     graph: Graph
-    places: Mapping[tuple[str, int], Sentence]
+    readings: Mapping[str, Reading]
 
     def findings(self, focus: Sequence[str], paths: Sequence[Path]) -> Findings:
         """Statements, details, and what fills the context."""
@@ -185,10 +181,18 @@ class _Drawing:
         )
 
     def _evidence(self, relation: Relation) -> tuple[int, ...]:
-        found = [
-            self.places[place] for each in relation.support if (place := (each.record_id, each.start)) in self.places
-        ]
+        found = [shown for each in relation.support if (shown := self._sentence(each))]
         return tuple(self.job.notebook.cite(sentence) for sentence in found[:_MOST_CITED])
+
+    def _sentence(self, support: Support) -> Sentence | None:
+        """The sentence, or the two neighbours, that tie a pair."""
+        reading = self.readings.get(support.record_id)
+        inside = [
+            each
+            for each in (reading.sentences if reading else ())
+            if support.start <= each.start and each.end <= support.end
+        ]
+        return joined(inside) if inside else None
 
     def _told(self, route: Route) -> Statement:
         text = route.entities[0]

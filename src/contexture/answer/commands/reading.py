@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contexture.answer.commands.values import Evidence
 from contexture.errors import RedactionFailed
@@ -171,3 +171,13 @@ class Notebook:
 def all_sentences(readings: Sequence[Reading]) -> list[Sentence]:
     """The sentences of all articles, one after the other."""
     return [sentence for reading in readings for sentence in reading.sentences]
+
+
+def joined(found: Sequence[Sentence]) -> Sentence:
+    """Sentences of one article that follow each other, as one."""
+    return replace(
+        found[0],
+        end=found[-1].end,
+        text=" ".join(sentence.text for sentence in found),
+        terms=frozenset[int]().union(*(sentence.terms for sentence in found)),
+    )

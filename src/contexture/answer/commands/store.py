@@ -37,7 +37,10 @@ async def store(job: Job) -> Findings:
     episodes = [each for each in chosen(await articles(job), job.plan.question, _EPISODES) if _speaks_of(each, keys)]
     memories = [*(_subject(job, key) for key in keys), *(_episode(job, keys[0], sentence) for sentence in episodes)]
     ids = await job.deadline.wait_for(job.memory.remember(job.scope, memories), "memory")
-    subjects = [KeptKey(key=key.key, ttl_days=key.ttl_days, id=name) for key, name in zip(keys, ids, strict=False)]
+    subjects = [
+        KeptKey(key=job.reader.shown(key.key), ttl_days=key.ttl_days, id=name)
+        for key, name in zip(keys, ids, strict=False)
+    ]
     kept = [
         Episode(
             id=name,

@@ -52,7 +52,7 @@ async def _known(job: Job) -> frozenset[str]:
     except SourceError as failure:
         job.trace.degraded("memory", failure)
         return frozenset()
-    return frozenset(each.text.casefold() for each in found if each.type == SUBJECT)
+    return frozenset(job.reader.shown(each.text, each.lang).casefold() for each in found if each.type == SUBJECT)
 
 
 def _by_articles(names: Sequence[Entity]) -> list[Entity]:

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from contexture.answer.commands.choose import covered, distinct
-from contexture.answer.commands.decompose import parts_of
+from contexture.answer.commands.decompose import parts_of, subject_of
 from contexture.answer.commands.figures import differing
 from contexture.answer.commands.job import Job
 from contexture.answer.commands.likeness import Likeness
 from contexture.answer.commands.reading import Reading, Sentence, all_sentences
 from contexture.answer.commands.values import Findings, Statement, grounded
 from contexture.text.language import detect
-from contexture.text.terms import terms
 
 MOST = 8
 """Agreements, conflicts and gaps of each kind that are shown."""
 
-_ALIKE = 0.35
+_ALIKE = 0.45
 _CLOSE = 0.25  # for sentences whose figures differ: they speak of one thing in other words
+_CLOSE_LEADS = 0.08  # for those that begin articles on the same story: what they count is the story
 _DENIED = 0.45
 _DENIAL = re.compile(
     r"\b(?:not|no|never|denied|denies|deny|rejected|refuted|without|n['\u2019]t|isn|wasn|hasn|"
@@ -83,7 +83,7 @@ Pair = tuple[Sentence, Sentence]
 async def synthesize(job: Job) -> Findings:
     """The sources compared, sentence by sentence."""
     readings = await job.documents()
-    pool = relevant(readings, job.plan.question)
+    pool = relevant(on_subject(readings, job.plan.question), job.plan.question)
     like = Likeness(pool)
     conflicts = list(conflicting(pool, like))[:MOST]
     disputed = {sentence.place for _, *pair in conflicts for sentence in pair}
@@ -93,11 +93,18 @@ async def synthesize(job: Job) -> Findings:
     return _findings(job, readings, conflicts, agreed, single)
 
 
+def on_subject(readings: Sequence[Reading], question: str) -> Sequence[Reading]:
+    """The articles that use a word of the question; all of them when none does, as across languages."""
+    wanted = subject_of(question)
+    found = [each for each in readings if any(wanted & sentence.terms for sentence in each.sentences)]
+    return found or readings
+
+
 def relevant(readings: Sequence[Reading], question: str) -> list[Sentence]:
     """The sentences to compare: those that match the question first, then those that begin an article."""
     pool = all_sentences(readings)
     like = Likeness(pool)
-    wanted = frozenset(terms(question))
+    wanted = subject_of(question)
     worth = {each.place: like.worth(each.terms & wanted) + each.lead for each in pool}
     return sorted(pool, key=lambda each: (-worth[each.place], each.place))[:_MOST_COMPARED]
 
@@ -132,10 +139,8 @@ def _across(pool: Sequence[Sentence]) -> Iterator[Pair]:
 
 
 def _difference(one: Sentence, other: Sentence, alike: float) -> str:
-    if alike < _CLOSE:
-        return ""
     unit = differing(one.text, other.text)
-    if unit:
+    if unit and alike >= (_CLOSE_LEADS if one.lead and other.lead else _CLOSE):
         return unit
     denies = bool(_DENIAL.search(one.text)) != bool(_DENIAL.search(other.text))
     return "statement" if denies and alike >= _DENIED else ""
@@ -157,7 +162,7 @@ def _findings(
     agreements = tuple(_comparison(job, "", group) for group in agreed)
     differences = tuple(_comparison(job, about, pair) for about, *pair in conflicts)
     alone = tuple(_alone(job, sentence) for sentence in single)
-    unanswered = [part for part in parts_of(job.plan.question) if not _answers(readings, part)]
+    unanswered = [job.reader.shown(part) for part in parts_of(job.plan.question) if not _answers(readings, part)]
     gaps = tuple(Gap(kind="unanswered", text=part, source="", evidence=()) for part in unanswered)
     return Findings(
         sections=(
