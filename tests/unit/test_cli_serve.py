@@ -189,6 +189,37 @@ def test_without_a_service_there_is_no_door(tmp_path):
         ask(settings, "GET", "/health")
 
 
+def test_half_a_character_goes_through_the_door(impostor):
+    """A word of the command line need not be UTF-8; the service mends it, as it is mended here."""
+    url, answers = impostor
+    answers.append((200, b'{"ok": true}'))
+
+    assert {"ok": True} == Door(url=url, headers={}).ask("POST", "/", {"query": "st\udcfform", "at": timedelta(days=1)})
+
+
+@pytest.mark.parametrize("key", ["ключ", "a\nb", "a\x7f"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(tmp_path, key):
+    """Headers are ASCII; what was given by mistake may still be somebody's secret."""
+    settings = Settings(home=tmp_path, url="http://127.0.0.1:9", api_key=key)
+    with pytest.raises(InvalidRequest, match="CONTEXTURE_API_KEY") as refused:
+        remote(settings)
+
+    assert key not in str(refused.value)
+
+
+def test_names_that_are_no_unicode_are_refused(tmp_path):
+    """They could not be written into a header."""
+    with pytest.raises(InvalidRequest, match="not valid Unicode"):
+        remote(Settings(home=tmp_path, url="http://127.0.0.1:9", tenant="\udcff"))
+
+
+@pytest.mark.parametrize("url", ["notaurl", "ftp://x", "http://[::1"])
+def test_what_is_no_address_is_the_callers_mistake(url):
+    """Trying again would not help."""
+    with pytest.raises(InvalidRequest, match="not the address of a service"):
+        Door(url=url, headers={}).ask("GET", "/health")
+
+
 def test_an_announcement_nobody_listens_behind_is_ignored(tmp_path):
     """Another process may have got the number of a dead one."""
     with socket.socket() as closed:

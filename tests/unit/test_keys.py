@@ -66,6 +66,16 @@ def test_a_key_needs_a_name(keys, name):
         keys.add(name, ANNA, now=NOON)
 
 
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [("\udcff", ANNA), ("x", Scope(tenant="\udcff", user="a")), ("x", Scope(tenant="t", user="a", groups=("\ud800",)))],
+)
+def test_names_that_cannot_be_stored_are_refused(keys, name, scope):
+    """A word of a command line need not be valid Unicode."""
+    with pytest.raises(InvalidRequest, match="lone surrogate"):
+        keys.add(name, scope, now=NOON)
+
+
 def test_another_process_revokes(keys, tmp_path):
     """A second connection, as the command line has one, takes effect at the next look."""
     made, token = keys.add("laptop", ANNA, now=NOON)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ class Door:
         import httpx
 
         headers = {**self.headers, **({"X-Contexture-Now": now.isoformat()} if now else {})}
-        content = None if body is None else msgspec.json.encode(body, enc_hook=str)
+        content = None if body is None else _encoded(body)
         if content is not None:
             headers["Content-Type"] = "application/json"
         # The environment may name a proxy, which would not find this machine's loopback.
@@ -77,7 +78,9 @@ class Door:
                 yield response
         except httpx.TimeoutException as failure:
             raise SourceTimeout(f"the service at {self.url} did not answer in time") from failure
-        except (httpx.HTTPError, httpx.InvalidURL) as failure:
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as failure:
+            raise InvalidRequest(f"{self.url!r} is not the address of a service: {failure}") from failure
+        except httpx.HTTPError as failure:
             raise SourceUnavailable(f"the service at {self.url} cannot be reached: {failure}") from failure
 
 
@@ -107,11 +110,13 @@ def error_of(body: bytes) -> ContextError:
         whole = msgspec.json.decode(body)
         told = whole["error"]
         code, message, tech = str(told["code"]), str(told["user_message"]), str(told["tech_message"])
-        meta: dict[str, str] = {name: str(said) for name, said in whole["meta"].items()}
+        meta: dict[str, str] = {name: str(said) for name, said in whole.get("meta", {}).items()}
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return SourceUnavailable("the answer is not one of a Contexture service; check CONTEXTURE_URL")
     if code in _COMMANDS and meta.get("correlation_id", "").startswith("ctx-error-"):
-        return _COMMANDS[code](message, tech=tech, version=meta["version"], correlation_id=meta["correlation_id"])
+        return _COMMANDS[code](
+            message, tech=tech, version=meta.get("version", ""), correlation_id=meta["correlation_id"]
+        )
     closer = getattr(errors, tech.partition(":")[0], None)
     if isinstance(closer, type) and issubclass(closer, ContextError) and closer.__init__ is Exception.__init__:
         return closer(message)
@@ -122,6 +127,8 @@ def _presented(settings: Settings) -> dict[str, str]:
     """With a key only what was said on purpose is claimed, so that a wrong claim is refused and none is made up."""
     if not settings.api_key:
         return _claims(settings)
+    if not (settings.api_key.isascii() and settings.api_key.isprintable()):
+        raise InvalidRequest("CONTEXTURE_API_KEY holds characters that no key has")
     said = {"tenant": "X-Contexture-Tenant", "user": "X-Contexture-User", "groups": "X-Contexture-Groups"}
     claims = _claims(settings)
     return {
@@ -131,11 +138,19 @@ def _presented(settings: Settings) -> dict[str, str]:
 
 
 def _claims(settings: Settings) -> dict[str, str]:
-    return {
-        "X-Contexture-Tenant": quote(settings.tenant),
-        "X-Contexture-User": quote(settings.user),
-        "X-Contexture-Groups": ",".join(quote(name, safe="") for name in settings.groups),
-    }
+    try:
+        return {
+            "X-Contexture-Tenant": quote(settings.tenant),
+            "X-Contexture-User": quote(settings.user),
+            "X-Contexture-Groups": ",".join(quote(name, safe="") for name in settings.groups),
+        }
+    except UnicodeEncodeError as failure:
+        raise InvalidRequest("the tenant, the user or a group is not valid Unicode") from failure
+
+
+def _encoded(body: object) -> bytes:
+    """JSON in ASCII: what came from a command line or a file may hold half a character, which UTF-8 cannot say."""
+    return json.dumps(msgspec.to_builtins(body, enc_hook=str), separators=(",", ":")).encode()
 
 
 def _listens(url: str) -> bool:
