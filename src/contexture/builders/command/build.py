@@ -41,7 +41,8 @@ from contexture.resilience.deadline import Deadline
 from contexture.retrieval.search import COSINE, LEXICAL
 from contexture.types import Candidate, Scope
 
-_POOL = 3  # times as many documents are looked at where an arm weighs them anew
+_MORE = 4  # documents looked at beyond those asked for, so that the ledger can say what was close
+_POOL = 20  # and where an arm weighs them anew
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +56,6 @@ class _Asked:
     ab_test: AbTest
     arm: Arm
     text: str
-
-    @property
-    def wanted(self) -> int:
-        """How many documents to look at."""
-        return self.params.k_final * (1 if self.arm.lexical is None else _POOL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +146,7 @@ class CommandContextBuilder:
 
     async def _retrieve(self, asked: _Asked, scope: Scope, now: datetime, trace: Trace) -> Retrieved:
         """What is found inside the command's time; memory commands take what there is, and storing takes nothing."""
-        search = first_search(asked.params, wanted=asked.wanted)
+        search = first_search(asked.params, more=_MORE if asked.arm.lexical is None else _POOL)
         if asked.parsed.command is Command.STORE:
             return Retrieved(found=(), search=search, steps=())
         deadline = Deadline(asked.limits.timeout_s)
@@ -171,7 +167,7 @@ class CommandContextBuilder:
         plan = Plan(
             text=cleaner.text(asked.text),
             lang=params.lang,
-            k=max(params.k_final, retrieved.search.k if not retrieved.search.rerank else 0),
+            k=retrieved.search.k,
             max_tokens=asked.limits.max_tokens,
             articles=tuple(cleaner.facts(number, found, now) for number, found in retrieved.found),
         )

@@ -36,13 +36,17 @@ class Finder(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """One way to ask for documents; `known` is how far back the answer is known already."""
+    """One way to ask for `k` documents, with `more` behind them that might have been among them.
+
+    `known` is how far back the answer is known already.
+    """
 
     window: Window
     langs: tuple[str, ...]
     sources: tuple[str, ...]
     rerank: bool
     k: int
+    more: int = 0
     known: Window | None = None
 
 
@@ -160,7 +164,8 @@ class Climb:
     async def _take(self, search: Search, number: int) -> int:
         """Ask, and keep what is new; returns how many that were."""
         before = len(self._found)
-        work = self._news.find(self._scope, self._question(search), k=search.k, rerank=search.rerank, trace=self._trace)
+        most, question = search.k + search.more, self._question(search)
+        work = self._news.find(self._scope, question, k=most, rerank=search.rerank, trace=self._trace)
         for each in await self._deadline.wait_for(work, "the article store"):
             self._found.setdefault(each.article.article_id, (number, each))
         return len(self._found) - before
@@ -176,13 +181,14 @@ class Climb:
         )
 
 
-def first_search(params: Params, *, wanted: int) -> Search:
-    """The search that the parameters ask for; `wanted` documents are looked at."""
+def first_search(params: Params, *, more: int = 0) -> Search:
+    """The search that the parameters ask for."""
     named = (*(params.sources or ()), *(params.domains or ()))
     return Search(
         window=params.window,
         langs=() if params.lang == "auto" else (params.lang,),
         sources=tuple(dict.fromkeys(named)),
         rerank=params.rerank_enabled,
-        k=wanted,
+        k=params.k_final,
+        more=more,
     )

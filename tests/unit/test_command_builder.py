@@ -1,0 +1,441 @@
+"""Commands built over scripted news: priorities, limits, documents, experiments, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace as changed
+
+from contexture.builders.command.documents import TITLE_CHARS
+from contexture.builders.command.experiments import Arm
+from contexture.builders.command.ladder import Climb, first_search
+from contexture.builders.command.request import CommandRequest, Flags
+from contexture.builders.command.routing import routing
+from contexture.capsule import pack_capsule
+from contexture.engine import replay
+from contexture.errors import (
+    CommandFailed,
+    CommandRefused,
+    CommandUnavailable,
+    InvalidRequest,
+    NothingFound,
+    SourceUnavailable,
+)
+from contexture.ledger import Reason, State, Trace
+from contexture.resilience.deadline import Deadline
+from contexture.testing.commands import HIDDEN, CommandBench, ScriptedNews, found
+from contexture.testing.doubles import NOON, FailingRedactor
+from contexture.types import Scope
+
+SIX = [found(f"a{at}", f"Pump {at} leaks oil.", score=0.9 - at / 10) for at in range(6)]
+
+
+async def built(raw, *answers, scope=None, **parts):
+    """A command built over these answers of the news."""
+    bench = CommandBench(news=ScriptedNews(answers or [SIX]), **parts)
+    return await bench.builder().build_context({"raw_command": "/ask", **raw}, scope=scope)
+
+
+def env(defaults=None, **flags):
+    """Surroundings with these defaults and flags."""
+    return {"defaults": defaults or {}, "feature_flags": flags}
+
+
+@pytest.mark.parametrize(
+    ("args", "user_lang", "default", "lang"),
+    [
+        ("lang=ru", "en", "en", "ru"),
+        ("", "ru", "en", "ru"),
+        ("", "ru-RU", "en", "ru"),
+        ("", "auto", "en", "en"),
+        ("", "de", None, "auto"),
+        ("", None, None, "auto"),
+        ("lang=auto", "ru", "en", "auto"),
+    ],
+)
+async def test_an_argument_beats_the_user_who_beats_the_defaults(args, user_lang, default, lang):
+    """The language is the argument's, else the user's, else the default."""
+    made = await built({"args": args, "user_lang": user_lang, "env": env({"lang": default})})
+
+    assert lang == made.params.lang
+
+
+@pytest.mark.parametrize(
+    ("args", "defaults", "flags", "rerank"),
+    [
+        ("", {}, {}, True),
+        ("", {"rerank_enabled": False}, {}, False),
+        ("rerank", {"rerank_enabled": False}, {}, True),
+        ("no-rerank", {"rerank_enabled": True}, {}, False),
+        ("rerank=true", {"rerank_enabled": True}, {"enable_rerank": False}, False),
+    ],
+)
+async def test_reranking_is_asked_for_or_switched_off(args, defaults, flags, rerank):
+    """The argument beats the default, and the flag beats everything."""
+    made = await built({"args": args, "env": env(defaults, **flags)})
+
+    assert [rerank, rerank] == [made.params.rerank_enabled, made.retrieval.rerank_enabled]
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ("query=one topic=two entity=three", "one"),
+        ("topic=two entity=three", "two"),
+        ("entity=three", "three"),
+        ("topic=two what now", "two what now"),
+        ('topic="two" what now', "two what now"),
+        ("what now", "what now"),
+        ("24h", "latest news"),
+    ],
+)
+async def test_what_is_searched_for_has_its_priorities(args, text):
+    """The query, else the topic, else the entity, else any news."""
+    news = ScriptedNews([SIX])
+    await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": args})
+
+    assert text == news.asked[0][0].text
+
+
+async def test_limits_have_floors():
+    """Too little is raised to what a command needs; more is left alone."""
+    low = await built({"env": env({"max_tokens": 1, "budget_cents": 0, "timeout_s": 0.5})})
+    high = await built({"env": env({"max_tokens": 9_000, "budget_cents": 99, "timeout_s": 30.5})})
+
+    assert low.to_dict()["limits"] == {"max_tokens": 2_048, "budget_cents": 25, "timeout_s": 8}
+    assert high.to_dict()["limits"] == {"max_tokens": 9_000, "budget_cents": 99, "timeout_s": 30.5}
+
+
+async def test_domains_are_sources_too():
+    """Both names filter, and each stays under its own."""
+    news = ScriptedNews([SIX])
+    made = (
+        await CommandBench(news=news)
+        .builder()
+        .build_context({"raw_command": "/ask", "args": "sources=a.com domains=b.com,a.com"})
+    )
+
+    assert news.asked[0][0].sources == ("a.com", "b.com")
+    assert [("a.com",), ("b.com", "a.com"), ("a.com", "b.com")] == [
+        made.params.sources,
+        made.params.domains,
+        made.retrieval.sources,
+    ]
+
+
+async def test_widening_asks_only_for_what_it_adds():
+    """Each window begins where the last one ended, and the documents of the narrow one come first."""
+    news = ScriptedNews([SIX[3:5], [], SIX[:1], SIX[1:3]])
+    made = await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "6h topic=pump"})
+    spans = [(NOON - question.since, NOON - question.before) for question, _, _ in news.asked]
+
+    hours = [round(span.total_seconds() / 3_600) for pair in spans[1:] for span in pair]
+    assert hours == [12, 6, 24, 12, 72, 24]
+    assert ["a3", "a4", "a0", "a1", "a2"] == [each.article_id for each in made.retrieval.docs]
+    assert "3d" == made.retrieval.window
+
+
+async def test_a_thin_result_widens_the_window_and_no_more():
+    """With one to four documents filters stay; what stays thin is given with a degradation."""
+    news = ScriptedNews([SIX[:2]])
+    made = (
+        await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "24h lang=en topic=pump"})
+    )
+
+    assert {("en",)} == {question.langs for question, _, _ in news.asked}
+    assert ["window"] * 5 == [step.rung for step in made.recovery]
+    assert "24h" == made.retrieval.window
+    assert ["only 2 of at least 5 documents were found"] == [each.reason for each in made.degradations]
+
+
+async def test_strict_k_refuses_what_stays_thin():
+    """Whoever insists on five documents gets an error instead of four."""
+    with pytest.raises(CommandRefused, match="k_final: 2 documents are fewer than 5"):
+        await built({"env": env(strict_k=True)}, SIX[:2])
+
+
+async def test_the_last_rung_asks_for_ten_documents_without_reranking():
+    """What nothing else found is looked for by ranks alone."""
+    many = [found(f"b{at}", f"Pump {at} leaks.") for at in range(12)]
+    news = ScriptedNews([*[[]] * 7, many])
+    made = (
+        await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "6h topic=pump lang=en"})
+    )
+
+    assert (14, False) == news.asked[-1][1:]
+    assert [10, False, "auto", "2w"] == [
+        made.retrieval.k_final,
+        made.retrieval.rerank_enabled,
+        made.retrieval.lang,
+        made.retrieval.window,
+    ]
+
+
+async def test_documents_that_were_close_are_in_the_ledger():
+    """A few more than asked for are looked at, whatever ranks them; no more than asked for are given."""
+    many = [found(f"b{at}", f"Pump {at} leaks.", score=1 - at / 100) for at in range(30)]
+    for args in ("k=6", "k=6 no-rerank"):
+        made = await built({"args": args}, many)
+
+        assert 6 == made.retrieval.k_final
+        assert 4 == sum(entry.reason is Reason.BEYOND_TOP_K for entry in made.ledger.entries)
+
+
+async def test_memory_commands_need_no_documents():
+    """They look once, without recovery, and storing does not look at all."""
+    for mode, looked in (("suggest", 1), ("recall", 1), ("store", 0)):
+        news = ScriptedNews()
+        made = (
+            await CommandBench(news=news)
+            .builder()
+            .build_context({"raw_command": f"/memory {mode}", "args": "pumps topic=oil", "env": env(strict_k=True)})
+        )
+
+        assert [looked, 0, (), ("pumps", "oil")] == [
+            len(news.asked),
+            made.retrieval.k_final,
+            made.degradations,
+            made.memory.semantic_keys,
+        ]
+
+
+async def test_a_store_that_fails_at_once_fails_the_command():
+    """Nothing was found because nobody could look: that is not NO_DATA."""
+    with pytest.raises(CommandUnavailable) as failure:
+        await built({}, SourceUnavailable("the index is gone"))
+
+    assert ["UNAVAILABLE", True] == [failure.value.to_dict()["error"][name] for name in ("code", "retryable")]
+
+
+async def test_a_store_that_fails_later_costs_only_what_was_not_found():
+    """What the narrow window had is given, with a degradation."""
+    made = await built({}, SIX[:3], SourceUnavailable("the index is gone"))
+
+    assert 3 == made.retrieval.k_final
+    assert "SourceUnavailable: the index is gone" in [each.reason for each in made.degradations]
+
+
+class Slow(ScriptedNews):
+    """News that answer what they know, and then never again."""
+
+    async def find(self, scope, question, **asked):
+        """The next answer, or a wait for ever."""
+        if len(self.asked) >= len(self.answers):
+            await asyncio.Event().wait()
+        return await ScriptedNews.find(self, scope, question, **asked)
+
+
+async def test_the_whole_ladder_ends_with_the_commands_time():
+    """A store that hangs is given up when the one deadline of all steps is over; what was found is given."""
+    times = iter([0.0, 1.0, 20.0, 20.0])
+    deadline = Deadline(18, clock=lambda: next(times))
+    search, trace = first_search((await built({})).params), Trace()
+    climb = Climb(Slow([SIX[:2]]), search, scope=Scope.local(), text="pump", now=NOON, deadline=deadline, trace=trace)
+    found_in_time = await climb.retrieve(flags=Flags())
+
+    assert 2 == len(found_in_time.found)
+    (lost,) = trace.finish(()).degradations
+    assert "the article store did not answer within 18 s" in lost.reason
+
+
+async def test_a_document_without_a_date_says_so():
+    """It is dated by its loading, and the ledger says that."""
+    undated = replace(SIX[0], dated_by_loading=True)
+    made = await built({}, [undated, *SIX[1:]])
+    notes = {entry.id: entry.note for entry in made.ledger.entries}
+
+    assert "2026-06-01" == made.to_dict()["retrieval"]["docs"][0]["date"]
+    assert notes["a0#00000"].startswith("dated by its loading")
+    assert "" == notes["a1#00000"]
+
+
+async def test_other_languages_are_told_beside_the_two():
+    """A German document is `en` for those who know two languages, and `de` for the others."""
+    made = await built({}, [found("de", "Die Pumpe leckt.", lang="de", score=1), *SIX[:5]])
+    german, english = made.to_dict()["retrieval"]["docs"][:2]
+
+    assert ["en", "de"] == [german["lang"], german["spoken"]]
+    assert "spoken" not in english
+
+
+async def test_a_document_without_a_title_is_called_by_its_text():
+    """A title is never empty."""
+    bare = replace(SIX[0], candidates=(changed(SIX[0].candidates[0], title="", text="Pump " * 60),))
+    made = await built({}, [bare])
+
+    assert ("Pump " * 60)[:TITLE_CHARS] == made.retrieval.docs[0].title
+
+
+async def test_only_one_passage_of_an_article_is_shown():
+    """The others are in the ledger, and with the document for those who want more."""
+    best = SIX[0].candidates[0]
+    more = changed(best, id="a0#00001", key="a0#00001", text="Another leak.", score=0.1)
+    made = await built({}, [replace(SIX[0], candidates=(best, more)), *SIX[1:]])
+    entry = made.ledger.find("a0#00001")
+
+    assert (State.DROPPED, Reason.BEYOND_TOP_K, "a0#00000") == (entry.state, entry.reason, entry.of)
+    assert 2 == len(made.retrieval.docs[0].passages)
+
+
+async def test_everything_shown_is_redacted():
+    """Query, topic, title, snippet, url, prompt, keys and capsule are without the hidden word."""
+    said = f"the {HIDDEN} leaks"
+    told = found("a", f"Where the {HIDDEN} is. {said}")
+    secret = replace(
+        told,
+        article=replace(told.article, url=f"https://example.org/{HIDDEN}"),
+        candidates=(changed(told.candidates[0], title=said),),
+    )
+    made = await built({"raw_command": "/memory recall", "args": f"query={said} topic={HIDDEN}"}, [secret])
+
+    assert HIDDEN not in str(made.to_dict())
+    assert HIDDEN not in pack_capsule(made.capsule).decode()
+    assert said == made.asked.query
+
+
+async def test_what_cannot_be_redacted_is_left_out():
+    """A passage on which redaction fails is dropped, its address too; a query on which it fails is refused."""
+    poisoned = found("bad", "This is poison.")
+    told = await built({}, [poisoned, *SIX], redactor=FailingRedactor("poison"))
+
+    assert "bad" not in [each.article_id for each in told.retrieval.docs]
+    assert Reason.REDACTION_FAILED is told.ledger.find("bad#00000").reason
+    with pytest.raises(CommandFailed) as failure:
+        await built({"args": "poison"}, redactor=FailingRedactor("poison"))
+    assert ["INTERNAL", True] == [failure.value.to_dict()["error"][name] for name in ("code", "retryable")]
+
+
+async def test_a_prompt_never_exceeds_its_limit():
+    """Documents that do not fit are left out, and the ledger says so."""
+    dear = [found(f"d{at}", "\U0001f9ff" * 240, score=1 - at / 100) for at in range(10)]
+    made = await built({"args": "k=10", "env": env({"max_tokens": 2_048})}, dear)
+
+    assert made.tokens <= 2_048
+    assert 0 < made.retrieval.k_final < 10
+    assert 10 - made.retrieval.k_final == sum(entry.reason is Reason.OVER_BUDGET for entry in made.ledger.entries)
+
+
+async def test_a_question_longer_than_the_limit_is_refused():
+    """What alone exceeds the limit cannot be shown with anything."""
+    with pytest.raises(CommandRefused, match="raise the budget"):
+        await built({"args": "\U0001f9ff" * 2_000, "env": env({"max_tokens": 2_048})})
+
+
+async def test_a_command_replays_to_the_same_bytes():
+    """The capsule alone gives the same prompt and the same ledger."""
+    made = await built({"args": "topic=pump"})
+    capsule, ledger = replay(pack_capsule(made.capsule))
+
+    assert made.messages == capsule.messages
+    assert made.ledger == ledger
+
+
+async def test_equal_requests_at_one_time_are_equal_builds():
+    """Ids, bytes and errors are the same for the same request, user and clock, and differ with them."""
+    one, same = await built({"args": "topic=pump"}), await built({"args": "topic=pump"})
+    other = await built({"args": "topic=pump"}, scope=Scope(tenant="local", user="anna"))
+
+    assert one.to_dict() == same.to_dict()
+    assert re.fullmatch(r"ctx-[0-9a-f]{12}", one.build_id)
+    assert one.build_id != other.build_id
+    ids = []
+    for args in ("zeppelin", "zeppelin", "airship"):
+        with pytest.raises(NothingFound) as nothing:
+            await built({"args": args}, [])
+        ids.append(nothing.value.correlation_id)
+    assert re.fullmatch(r"ctx-error-[0-9a-f]{8}", ids[0])
+    assert ids[0] == ids[1] != ids[2]
+
+
+async def test_an_arm_changes_k_and_reranking_but_not_what_was_asked_for():
+    """The arm beats the defaults, the arguments beat the arm, and the flag beats all."""
+    experiments = {"e": {"few": Arm(k_final=5, rerank=False), "same": Arm()}}
+    ab_test = {"experiment": "e", "arm": "few"}
+    plain = await built({"ab_test": ab_test}, experiments=experiments)
+    asked = await built({"ab_test": ab_test, "args": "k=6 rerank"}, experiments=experiments)
+
+    assert [5, False] == [plain.params.k_final, plain.params.rerank_enabled]
+    assert [6, True] == [asked.params.k_final, asked.params.rerank_enabled]
+    assert ab_test == plain.to_dict()["ab_test"]
+
+
+async def test_an_arm_weighs_words_and_meaning_anew():
+    """With all weight on words, the document with the words comes first, and more are looked at."""
+    signals = [{"lexical": at / 10, "cosine": 1 - at / 10} for at in range(6)]
+    told = [
+        replace(each, candidates=(changed(each.candidates[0], signals=known),))
+        for each, known in zip(SIX, signals, strict=True)
+    ]
+    ab_test, arms = {"experiment": "e", "arm": "words"}, {"words": Arm(lexical=1.0), "meaning": Arm(lexical=0.0)}
+    words = await built({"ab_test": ab_test}, told, experiments={"e": arms})
+    meaning = await built({"ab_test": {**ab_test, "arm": "meaning"}}, told, experiments={"e": arms})
+
+    assert ["a5", "a0"] == [each.retrieval.docs[0].article_id for each in (words, meaning)]
+
+
+async def test_an_arm_that_does_not_exist_is_refused():
+    """The arms there are are named; an experiment nobody configured is carried along."""
+    with pytest.raises(CommandRefused, match="experiment 'e' has no arm 'x'; there are a"):
+        await built({"ab_test": {"experiment": "e", "arm": "x"}}, experiments={"e": {"a": Arm()}})
+    carried = await built({"ab_test": {"experiment": "other", "arm": "x"}})
+
+    assert {"experiment": "other", "arm": "x"} == carried.to_dict()["ab_test"]
+
+
+async def test_the_routing_table_can_be_changed():
+    """Another model for a command; a command or a list that cannot be meant is named."""
+    made = await built({}, models=routing({"/ask --depth=deep": ("local", "gpt-5")}))
+
+    assert {"primary": "local", "fallback": ["gpt-5"]} == made.to_dict()["models"]
+    with pytest.raises(InvalidRequest, match="'/ask' is not a command"):
+        routing({"/ask": ("gpt-5",)})
+    with pytest.raises(InvalidRequest, match="needs at least one model"):
+        routing({"/synthesize": ()})
+    with pytest.raises(InvalidRequest, match="a share from 0 to 1"):
+        Arm(lexical=2)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        ({"raw_command": "/ask", "color": 1}, "unknown field `color`"),
+        ({"raw_command": "/ask", "env": {"defaults": {"k": 1}}}, "unknown field `k`"),
+        ({"raw_command": "/ask", "env": {"feature_flags": {"strict_k": "yes"}}}, "Expected `bool`"),
+        ({"raw_command": "/ask", "env": {"defaults": {"window": "5h"}}}, "Invalid enum value '5h'"),
+        ({"raw_command": 1}, "Expected `str`, got `int` - at `raw_command`"),
+        ({}, "missing required field `raw_command`"),
+        ([], "a command must be an object, not list"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_named(raw, sentence):
+    """An unknown or malformed field is refused by name."""
+    with pytest.raises(CommandRefused) as refusal:
+        await CommandBench().builder().build_context(raw)
+
+    assert sentence in str(refusal.value)
+
+
+async def test_a_request_may_be_an_object_of_its_own():
+    """A typed request says what a mapping says, and an error echoes its version."""
+    made = (
+        await CommandBench(news=ScriptedNews([SIX]))
+        .builder()
+        .build_context(CommandRequest(raw_command="/ask topic=pump"))
+    )
+    with pytest.raises(CommandRefused) as refusal:
+        await built({"raw_command": "/x", "env": {"version": "v9"}})
+
+    assert 6 == made.retrieval.k_final
+    assert "v9" == refusal.value.to_dict()["meta"]["version"]
+
+
+async def test_articles_dated_a_little_ahead_are_found():
+    """A source whose clock is wrong by hours is not hidden, and tomorrow's news of another clock is."""
+    news = ScriptedNews([SIX])
+    await CommandBench(news=news).builder().build_context({"raw_command": "/ask"})
+
+    assert NOON + timedelta(days=1) == news.asked[0][0].before
