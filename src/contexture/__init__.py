@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from contexture.engine import Contexture, SearchResult, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
     from contexture.errors import ContextError, RequestError, SourceError
+    from contexture.news.articles import Article, FoundArticle, NewsQuestion
+    from contexture.news.store import NewsStore
     from contexture.sync import SyncContexture, open_sync
     from contexture.types import (
         And,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "And",
     "AnyOf",
+    "Article",
     "Budget",
     "BuiltContext",
     "ChatRequest",
@@ -47,6 +50,9 @@ __all__ = [
     "Contexture",
     "Equals",
     "FieldType",
+    "FoundArticle",
+    "NewsQuestion",
+    "NewsStore",
     "Not",
     "Or",
     "QueryContext",
@@ -70,10 +76,14 @@ __all__ = [
 
 # Names are imported when they are used, so that `contexture --help` loads neither models nor the index.
 _HOMES = {
+    "Article": "contexture.news.articles",
     "ChatRequest": "contexture.answer.exchange",
     "ChatResult": "contexture.answer.exchange",
     "ContextError": "contexture.errors",
     "Contexture": "contexture.engine",
+    "FoundArticle": "contexture.news.articles",
+    "NewsQuestion": "contexture.news.articles",
+    "NewsStore": "contexture.news.store",
     "QueryContext": "contexture.builders.query.build",
     "QueryRequest": "contexture.builders.query.request",
     "RequestError": "contexture.errors",
