@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from contexture.adapters.sessions.database import storable
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 from contexture.types import Scope
 
@@ -64,8 +63,10 @@ class ApiKeys:
             raise InvalidRequest("a key needs a name, by which people know what it is for")
         if expires is not None and expires <= now:
             raise InvalidRequest("a key that has expired already opens nothing")
-        for each in (name, scope.tenant, scope.user, *scope.groups):
-            storable("a name of the key", each)
+        try:
+            "".join((name, scope.tenant, scope.user, *scope.groups)).encode()
+        except UnicodeEncodeError as failure:
+            raise InvalidRequest("a key's names may not hold a lone surrogate, which cannot be stored") from failure
         made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires)
         secret = secrets.token_urlsafe(32)
         groups = msgspec.json.encode(scope.groups).decode()
