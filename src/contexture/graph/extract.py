@@ -34,7 +34,7 @@ def readable(text: str, hidden: Sequence[Span]) -> str:
 
 
 def extracted(record_id: str, digest: str, text: str, found: Sequence[Mention]) -> Extracted:
-    """The mentions that have a key, and a bond for each pair of different names in one sentence, or in two neighbours."""
+    """The mentions that have a key, and a bond for each pair of names in one sentence or in two neighbours."""
     named = tuple(mention for mention in found if key_of(mention.name) and _BLANK not in mention.name)
     places = sentences(text)
     inside = [bond for start, end in places for bond in _bonds(text, start, end, named)]

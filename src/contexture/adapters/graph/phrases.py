@@ -49,8 +49,10 @@ class CapitalisedPhrases:
     def find(self, text: str, lang: str) -> Sequence[Mention]:
         """Phrases in order."""
         del lang
-        starts = {start for start, _ in sentences(text)}
-        found = [_trimmed(text, *match.span(), starts) for match in _PHRASE.finditer(text)]
+        places = sentences(text)
+        starts = {start for start, _ in places}
+        matches = [match for start, end in places for match in _PHRASE.finditer(text, start, end)]
+        found = [_trimmed(text, *match.span(), starts) for match in matches]
         spans = [span for span in found if span is not None]
         sure = {text[start:end] for start, end in spans if start not in starts or " " in text[start:end]}
         return [_mention(text, start, end) for start, end in spans if text[start:end] in sure]

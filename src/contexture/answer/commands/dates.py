@@ -45,7 +45,8 @@ _WEEKDAY = tuple(re.compile(rf"\b(?:on|last|во?|прошл\w+)\s+(?:{names})\b
 def date_in(text: str, told: date) -> date | None:
     """The first date that a text names, for a reader of `told`; None when it names none.
 
-    A weekday is one of the four days before it, that day itself, or one of the two after it. A day and month without a year are those nearest to it.
+    A weekday is one of the four days before it, that day itself, or one of the two after it. A day and month
+    without a year are those nearest to it.
     """
     return _exact(text, told) or _relative(text, told)
 

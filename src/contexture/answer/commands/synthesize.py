@@ -19,7 +19,7 @@ from contexture.text.language import detect
 MOST = 8
 """Agreements, conflicts and gaps of each kind that are shown."""
 
-_ALIKE = 0.45
+_ALIKE = 0.5
 _CLOSE = 0.25  # for sentences whose figures differ: they speak of one thing in other words
 _CLOSE_LEADS = 0.08  # for those that begin articles on the same story: what they count is the story
 _DENIED = 0.45

@@ -1,0 +1,148 @@
+"""The small parts of executing commands: dates, figures, questions, prices, and what a model may say."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from contexture.answer.commands.check import checked
+from contexture.answer.commands.dates import date_in
+from contexture.answer.commands.decompose import parts_of
+from contexture.answer.commands.figures import Figure, differing, figures
+from contexture.answer.commands.prices import PRICES, Price, Purse, price_of
+from contexture.answer.commands.values import UNSURE, Evidence
+from contexture.answer.commands.words import HEADINGS
+from contexture.builders.command.routing import ROUTING
+from contexture.types import Citation
+
+FRIDAY = date(2026, 5, 29)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("It was signed on 12 May 2025.", "2025-05-12"),
+        ("It was signed on May 12, 2025.", "2025-05-12"),
+        ("Подписано 12 мая 2025 года.", "2025-05-12"),
+        ("Signed 2025-05-12 in Riga.", "2025-05-12"),
+        ("Подписано 12.05.2025.", "2025-05-12"),
+        ("On 30 December they met.", "2025-12-30"),
+        ("They met yesterday.", "2026-05-28"),
+        ("Они встретились вчера.", "2026-05-28"),
+        ("They met on Monday.", "2026-05-25"),
+        ("They will meet on Sunday.", "2026-05-31"),
+        ("They met last Sunday.", "2026-05-24"),
+        ("Встреча прошла в понедельник.", "2026-05-25"),
+        ("On 31 February nothing happens.", None),
+        ("May I ask?", None),
+        ("They met.", None),
+    ],
+)
+def test_dates_are_told_from_the_day_of_the_article(text, day):
+    """A date is read in words, in figures, or relative to when the article was published."""
+    assert (day and date.fromisoformat(day)) == date_in(text, FRIDAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("About 1,200 dockers walked out.", (Figure(1200, "people"),)),
+        ("Вышли около 1 200 докеров.", (Figure(1200, "people"),)),
+        ("Losses of 2.5 million euros.", (Figure(2_500_000, "euro"),)),
+        ("Убытки в 2,5 млн евро.", (Figure(2_500_000, "евр"),)),
+        ("Freight rose 9 percent.", (Figure(9, "%"),)),
+        ("It costs $12 billion.", (Figure(12_000_000_000, "dollar"),)),
+        ("Three ships wait.", (Figure(3, "ship"),)),
+        ("In 2026 it ended.", ()),
+        ("It began on 12 May.", ()),
+        ("Number 7.", ()),
+    ],
+)
+def test_figures_are_what_is_counted(text, found):
+    """Numbers are read with their scale and what they count; years, dates and bare numbers count nothing."""
+    assert found == figures(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "unit"),
+    [
+        ("12 ships are waiting", "15 ships wait", "ship"),
+        ("1,200 dockers walked out", "900 workers stopped", "people"),
+        ("12 ships are waiting", "12 ships wait", None),
+        ("12 ships are waiting", "15 trucks wait", None),
+    ],
+)
+def test_figures_differ_only_where_they_count_the_same(one, other, unit):
+    """Different units cannot contradict each other."""
+    assert unit == differing(one, other)
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("port strike", ("port strike",)),
+        ("How many ships wait and who leads Norvik?", ("How many ships wait", "who leads Norvik")),
+        ("Кто бастует, и когда начались переговоры?", ("Кто бастует", "когда начались переговоры")),
+        ("Tallinn vs Riga", ("Tallinn", "Riga")),
+        ("?", ("?",)),
+    ],
+)
+def test_questions_are_taken_apart(question, parts):
+    """Each part asks for something of its own; a subject stays whole."""
+    assert parts == parts_of(question)
+
+
+def test_a_purse_is_never_overdrawn():
+    """An answer is only as long as what is left can pay for."""
+    purse = Purse(1.0)
+    assert purse.affords(Price(100, 1_000), 1_000, 5_000) == 900
+    purse.pay(Price(100, 1_000), 1_000, 900)
+
+    assert purse.spent == pytest.approx(1.0)
+    assert purse.affords(Price(100, 1_000), 1, 100) == 0
+    assert purse.affords(Price(0, 0), 10_000, 100) == 100
+
+
+def test_every_routed_model_has_a_price_and_an_unknown_one_the_highest():
+    """Nothing is cheap because nobody knows its price."""
+    assert {name for names in ROUTING.values() for name in names} <= PRICES.keys()
+    assert price_of("unheard-of") == Price(300, 1_500)
+
+
+def test_both_languages_have_every_heading():
+    """No section is without a heading in a language that can be asked for."""
+    assert HEADINGS["en"].keys() == HEADINGS["ru"].keys()
+
+
+def evidence(number: int, text: str) -> Evidence:
+    """A piece of evidence."""
+    citation = Citation(collection="articles", record_id="a", title="", start=0, end=len(text), hash="0" * 64)
+    about = {"article_id": "a", "title": "", "url": "", "source": "", "date": "2026-05-29", "lang": "en"}
+    return Evidence(number=number, text=text, citation=citation, **about)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Ships wait [1].", [("Ships wait.", (1,))]),
+        ("Ships wait. [1] Talks failed [2].", [("Ships wait.", (1,)), ("Talks failed.", (2,))]),
+        ("Ships wait [1, 2].", [("Ships wait.", (1, 2))]),
+        ("Ships wait [1][9].", [("Ships wait.", (1,))]),
+        ("- Ships wait [1]\n- Nothing else is known", [("Ships wait", (1,))]),
+        ("Ships wait [9]. Trust me.", []),
+        ("[1]", []),
+    ],
+)
+def test_only_sentences_with_valid_evidence_stand(text, kept):
+    """A reference that does not exist is no reference."""
+    found = checked(text, {1: evidence(1, "ships"), 2: evidence(2, "talks")}, "en")
+
+    assert kept == [(each.text, each.evidence) for each in found.statements]
+
+
+def test_a_figure_that_the_evidence_does_not_show_is_marked():
+    """Invented figures are pointed out, those of the evidence and its date are not."""
+    found = checked("12 ships wait [1]. 13 ships wait [1]. It was 29 May [1].", {1: evidence(1, "12 ships")}, "en")
+
+    assert [(), (UNSURE,), ()] == [each.marks for each in found.statements]

@@ -1,0 +1,102 @@
+"""Graphs from what records say, and the paths through them."""
+
+from __future__ import annotations
+
+import pytest
+
+from contexture.adapters.graph.phrases import CapitalisedPhrases
+from contexture.errors import InvalidRequest
+from contexture.graph.assemble import assemble
+from contexture.graph.extract import extracted, readable
+from contexture.graph.paths import asked_for, ranked_paths
+from contexture.types import Extracted, Span, content_hash
+
+CHAIN = {
+    "a": "In May, Anna Berg hired Boris Ulm.",
+    "b": "In June, Boris Ulm joined Norvik Lines.",
+    "c": "In July, Norvik Lines sued Carla Diaz.",
+}
+
+
+def said(name: str, text: str) -> Extracted:
+    """What phrases find in a text."""
+    return extracted(name, content_hash(text), text, CapitalisedPhrases().find(text, "en"))
+
+
+@pytest.fixture
+def chain():
+    """A graph in which each record ties two names."""
+    return assemble([said(name, text) for name, text in CHAIN.items()])
+
+
+def test_a_relation_says_what_stands_between_and_where(chain):
+    """The label is the words between the names, the support their sentence."""
+    relation = next(each for each in chain.relations if {each.head, each.tail} == {"anna berg", "boris ulm"})
+
+    assert ("hired", ["a"]) == (relation.label, [each.record_id for each in relation.support])
+    assert CHAIN["a"] == CHAIN["a"][relation.support[0].start : relation.support[0].end]
+
+
+def test_equal_records_in_any_order_give_an_equal_graph(chain):
+    """The order in which records are found decides nothing."""
+    assert chain == assemble([said(name, CHAIN[name]) for name in "cab"])
+
+
+def test_names_in_neighbouring_sentences_are_tied_weakly():
+    """One sentence ties more than two."""
+    near = assemble([said("n", "Today Anna Berg spoke. Then Boris Ulm left.")])
+    same = assemble([said("s", "Today Anna Berg met Boris Ulm.")])
+
+    assert 0 < near.relations[0].strength < same.relations[0].strength
+
+
+def test_more_records_tie_more():
+    """What two records say is stronger than what one says."""
+    once = assemble([said("a", CHAIN["a"])])
+    twice = assemble([said("a", CHAIN["a"]), said("z", CHAIN["a"])])
+
+    assert twice.relations[0].strength > once.relations[0].strength
+
+
+def test_entities_and_relations_are_bounded():
+    """However many names there are, the graph stays small, and what was asked about stays in it."""
+    names = [f"In all, Person{chr(97 + at // 26)}{chr(97 + at % 26)} met Anna Berg." for at in range(100)]
+    graph = assemble([said(f"{at:03d}", text) for at, text in enumerate(names)], focus={"persondv"})
+
+    assert (60, True) == (len(graph.entities), "persondv" in graph.by_key)
+    assert len(graph.relations) <= 120
+
+
+def test_the_question_names_its_entities(chain):
+    """Entities are found in a question by any of their names, whatever the case."""
+    assert {"anna berg", "norvik lines"} == set(asked_for(chain, "how is anna berg tied to the Norvik Lines?"))
+
+
+@pytest.mark.parametrize(("hops", "found"), [(1, 0), (2, 1), (3, 1)])
+def test_a_path_takes_no_more_steps_than_allowed(chain, hops, found):
+    """Two names two steps apart are joined from two hops on."""
+    assert found == len(ranked_paths(chain, ["anna berg", "norvik lines"], hops=hops))
+
+
+def test_paths_from_one_entity_lead_outwards_nearest_first(chain):
+    """With one end the best paths are the short ones."""
+    paths = ranked_paths(chain, ["anna berg"], hops=3)
+
+    assert [2, 3, 4] == [len(path.entities) for path in paths]
+    assert sorted((path.score for path in paths), reverse=True) == [path.score for path in paths]
+
+
+@pytest.mark.parametrize("hops", [0, 4])
+def test_a_hop_limit_out_of_range_is_refused(chain, hops):
+    """Nobody walks further than three steps."""
+    with pytest.raises(InvalidRequest, match="hop_limit"):
+        ranked_paths(chain, ["anna berg"], hops=hops)
+
+
+def test_hidden_stretches_are_blanked_in_place():
+    """What redaction hides is not read, and all offsets stay."""
+    text = "Today Anna Berg met Boris Ulm."
+    blank = readable(text, [Span(6, 15, "PERSON")])
+
+    assert len(text) == len(blank)
+    assert [] == [each for each in said("a", blank).mentions if "Anna" in each.name]

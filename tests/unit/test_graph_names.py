@@ -1,0 +1,92 @@
+"""Names that are the same name, and entities in texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from contexture.adapters.graph.models import NameModels
+from contexture.adapters.graph.phrases import CapitalisedPhrases
+from contexture.graph.names import key_of, same_names
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Газпрома", "Gazprom"),
+        ("the European Central Bank", "European Central Bank"),
+        ("Norvik Lines Ltd", "norvik lines"),
+        ("Powell's", "Powell"),
+        ("ООО Яндекс", "Yandex"),
+        ("Миллер", "Миллера"),
+    ],
+)
+def test_spellings_of_a_name_have_one_key(one, other):
+    """Case, inflection, script and legal form do not make another name."""
+    assert key_of(one) == key_of(other) != ""
+
+
+@pytest.mark.parametrize("name", ["", "...", "Ltd", "the"])
+def test_what_is_no_name_has_no_key(name):
+    """Nothing is left of a legal form or of punctuation."""
+    assert key_of(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("short", "kind", "long", "long_kind"),
+    [
+        ("ECB", "organization", "European Central Bank", "organization"),
+        ("Powell", "person", "Jerome Powell", "person"),
+        ("Мария Тамм", "person", "Maria Tamm", "person"),
+        ("Таллин", "place", "Tallinn", "place"),
+    ],
+)
+def test_an_alias_joins_the_name_it_stands_for(short, kind, long, long_kind):
+    """Initials, surnames and transliterations lead to the full name."""
+    found = {key_of(short): (kind, [short]), key_of(long): (long_kind, [long])}
+
+    assert same_names(found)[key_of(short)] == key_of(long)
+
+
+def test_a_surname_that_two_people_bear_joins_neither():
+    """A wrong link is worse than none."""
+    names = ["Powell", "Jerome Powell", "Anna Powell"]
+    found = {key_of(name): ("person", [name]) for name in names}
+
+    assert {key: key for key in found} == same_names(found)
+
+
+def test_phrases_are_names_but_not_the_words_that_begin_sentences():
+    """A capital letter at the start of a sentence says nothing."""
+    text = "Workers met in Tallinn on Monday. Then Norvik Lines answered Maria Tamm. Tallinn is calm."
+    found = [(each.name, each.kind) for each in CapitalisedPhrases().find(text, "en")]
+
+    assert [
+        ("Tallinn", "place"),
+        ("Norvik Lines", "name"),
+        ("Maria Tamm", "name"),
+        ("Tallinn", "name"),
+    ] == found
+
+
+def test_mentions_stand_where_they_say():
+    """The characters at a mention's offsets are its name."""
+    text = "The Ministry of Energy denied it, and Boris Ulm left for Riga."
+
+    assert all(text[each.start : each.end] == each.name for each in CapitalisedPhrases().find(text, "en"))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("text", "lang", "names"),
+    [
+        (
+            "Глава Газпрома Алексей Миллер прилетел в Москву.",
+            "ru",
+            {("Газпром", "organization"), ("Алексей Миллер", "person"), ("Москва", "place")},
+        ),
+        ("Christine Lagarde spoke in Frankfurt.", "en", {("Christine Lagarde", "person"), ("Frankfurt", "place")}),
+    ],
+)
+def test_models_give_dictionary_forms(text, lang, names):
+    """Russian names come in the nominative, and each has a kind."""
+    assert names == {(each.name, each.kind) for each in NameModels().find(text, lang)}
