@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.steps import STEPS
 
-STORES = ("index", "build", "turn", "cache")
+STORES = ("index", "build", "turn", "command", "cache")
 NAMES = (*STORES, *STEPS)
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from benchmarks import machine
 from benchmarks.build import building
 from benchmarks.caching import caching
+from benchmarks.command import commands
 from benchmarks.corpus import questions
 from benchmarks.index import exact, over_graph
 from benchmarks.options import STORES, Options
@@ -55,6 +56,8 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
             numbers |= asyncio.run(building(folder, models, chosen.questions, progress))
         if "turn" in chosen.only:
             numbers |= asyncio.run(turns(Path(scratch) / "memories", models, size, chosen.questions, progress))
+        if "command" in chosen.only:
+            numbers |= asyncio.run(commands(Path(scratch) / "articles", models, size, chosen.questions, progress))
         if chosen.profile:
             console.print(_profile(folder, models, chosen.questions), markup=False, highlight=False, soft_wrap=True)
         once: Numbers = {}

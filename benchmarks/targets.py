@@ -50,6 +50,10 @@ SIZED = {
     "turn_embedding_shipped_p95_ms": Target(30),
     "turn_down_p95_ms": Target(2),
     "turn_within_budget_share": Target(1, at_least=True),
+    "command_p95_ms": Target(40),
+    "command_embedding_shipped_p95_ms": Target(40),
+    "command_miss_p95_ms": Target(150),
+    "command_miss_embedding_shipped_p95_ms": Target(150),
 }
 """For stores of up to 100,000 records."""
 
