@@ -166,7 +166,7 @@ async def test_the_last_rung_asks_for_ten_documents_without_reranking():
         await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "6h topic=pump lang=en"})
     )
 
-    assert (14, False) == news.asked[-1][1:]
+    assert (12, False) == news.asked[-1][1:]
     assert [10, False, "auto", "2w"] == [
         made.retrieval.k_final,
         made.retrieval.rerank_enabled,
@@ -182,7 +182,7 @@ async def test_documents_that_were_close_are_in_the_ledger():
         made = await built({"args": args}, many)
 
         assert 6 == made.retrieval.k_final
-        assert 4 == sum(entry.reason is Reason.BEYOND_TOP_K for entry in made.ledger.entries)
+        assert 2 == sum(entry.reason is Reason.BEYOND_TOP_K for entry in made.ledger.entries)
 
 
 async def test_memory_commands_need_no_documents():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any
@@ -12,7 +12,7 @@ from msgspec.structs import replace as changed
 
 from contexture.builders.command.answers import Answers, answers
 from contexture.builders.command.capsule import Boxed, sealed_command
-from contexture.builders.command.clean import Cleaner
+from contexture.builders.command.clean import Cleaner, facts_of
 from contexture.builders.command.compose import Composed, Plan, compose
 from contexture.builders.command.experiments import Arm, Experiments, assigned
 from contexture.builders.command.grammar import parse
@@ -41,7 +41,7 @@ from contexture.resilience.deadline import Deadline
 from contexture.retrieval.search import COSINE, LEXICAL
 from contexture.types import Candidate, Scope
 
-_MORE = 4  # documents looked at beyond those asked for, so that the ledger can say what was close
+_MORE = 2  # documents looked at beyond those asked for, so that the ledger can say what was close
 _POOL = 20  # and where an arm weighs them anew
 
 
@@ -169,9 +169,11 @@ class CommandContextBuilder:
             lang=params.lang,
             k=retrieved.search.k,
             max_tokens=asked.limits.max_tokens,
-            articles=tuple(cleaner.facts(number, found, now) for number, found in retrieved.found),
+            articles=tuple(facts_of(number, found, now) for number, found in retrieved.found),
         )
         composed = compose(plan, clean, counter=self._counter, trace=trace)
+        addresses = {found.article.article_id: found.article.url for _, found in retrieved.found}
+        documents = tuple(replace(each, url=cleaner.address(addresses[each.article_id])) for each in composed.documents)
         _record(retrieved, composed, trace, needed=not asked.parsed.command.remembers)
         boxed = Boxed(
             scope=scope,
@@ -182,7 +184,7 @@ class CommandContextBuilder:
             ledger=trace.finish(raw),
             model=self._model,
         )
-        return _Made(params=params, composed=composed, boxed=boxed)
+        return _Made(params=params, composed=replace(composed, documents=documents), boxed=boxed)
 
     def _context(self, asked: _Asked, retrieved: Retrieved, made: _Made, timings: dict[str, float]) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command

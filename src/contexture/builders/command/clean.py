@@ -66,25 +66,25 @@ class Cleaner:
         )
         return masked(hidden, self._mask)
 
-    def facts(self, number: int, found: FoundArticle, now: datetime) -> Facts:
-        """What is known of an article, found by search `number`; an address that cannot be redacted is left out."""
-        article = found.article
-        return Facts(
-            article_id=article.article_id,
-            url=self._address(article.url),
-            source=self._address(article.source),
-            date=(article.published or now).astimezone(UTC).date().isoformat(),
-            lang=article.lang,
-            rung=number,
-            dated_by_loading=found.dated_by_loading or article.published is None,
-        )
-
-    def _address(self, text: str) -> str:
+    def address(self, url: str) -> str:
+        """An address as it may be shown; one that cannot be redacted is left out."""
         try:
-            return self.text(text) if text else ""
+            return self.text(url) if url else ""
         except RedactionFailed as failure:
             self._trace.degraded("redactor", str(failure))
             return ""
 
     def _names(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if names is None else tuple(self.text(name) for name in names)
+
+
+def facts_of(number: int, found: FoundArticle, now: datetime) -> Facts:
+    """What is known of an article that search `number` found."""
+    article = found.article
+    return Facts(
+        article_id=article.article_id,
+        date=(article.published or now).astimezone(UTC).date().isoformat(),
+        lang=article.lang,
+        rung=number,
+        dated_by_loading=found.dated_by_loading or article.published is None,
+    )

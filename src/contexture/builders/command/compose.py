@@ -48,22 +48,20 @@ def compose(plan: Plan, candidates: Sequence[Candidate], *, counter: TokenCounte
     chosen = found[: plan.k]
     for beyond in found[plan.k :]:
         _drop(beyond, Reason.BEYOND_TOP_K, counter, trace)
-    unlimited = tokens = counter.count_messages(_prompt(plan, chosen))
+    blocks = [block(each) for each in chosen]
+    prompt = messages(plan.text, plan.lang, blocks)
+    unlimited = tokens = counter.count_messages(prompt)
     while tokens > plan.max_tokens:
         if not chosen:
             raise BudgetTooSmall(tokens, plan.max_tokens)
         _drop(chosen.pop(), Reason.OVER_BUDGET, counter, trace)
-        tokens = counter.count_messages(_prompt(plan, chosen))
+        prompt = messages(plan.text, plan.lang, blocks[: len(chosen)])
+        tokens = counter.count_messages(prompt)
     for each in chosen:
         _keep(each, counter, trace)
-    shown = [each.passages[0] for each in chosen]
-    validate(tokens=tokens, limit=plan.max_tokens, shown=shown, texts=[block(each).text for each in chosen])
-    prompt = _prompt(plan, chosen)
+    shown, texts = [each.passages[0] for each in chosen], [each.text for each in blocks[: len(chosen)]]
+    validate(tokens=tokens, limit=plan.max_tokens, shown=shown, texts=texts)
     return Composed(documents=tuple(chosen), messages=prompt, tokens=tokens, unlimited=unlimited)
-
-
-def _prompt(plan: Plan, chosen: Sequence[Document]) -> tuple[Message, ...]:
-    return messages(plan.text, plan.lang, [block(each) for each in chosen])
 
 
 def _documents(plan: Plan, candidates: Sequence[Candidate]) -> list[Document]:

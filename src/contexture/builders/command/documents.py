@@ -17,8 +17,6 @@ class Facts:
     """What is known of an article beside its passages; `rung` is the number of the search that found it."""
 
     article_id: str
-    url: str
-    source: str
     date: str
     lang: str
     rung: int
@@ -65,13 +63,16 @@ class Document:
 
 
 def document(facts: Facts, passages: Sequence[Candidate], text: str) -> Document:
-    """The document of an article whose best passage is shown as `text`; one without a title is called by its text."""
+    """The document of an article whose best passage is shown as `text`, as yet without its address.
+
+    One without a title is called by its text.
+    """
     best = passages[0]
     return Document(
         article_id=facts.article_id,
         title=" ".join(best.title.split()) or text[:TITLE_CHARS],
-        url=facts.url,
-        source=facts.source,
+        url="",
+        source=best.source,
         date=facts.date,
         lang=facts.lang if facts.lang in LANGS else "en",
         spoken=facts.lang,
