@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contexture.answer.exchange import ChatRequest, ChatResult
+    from contexture.builders.command.build import CommandContextBuilder
+    from contexture.builders.command.request import CommandRequest
+    from contexture.builders.command.result import CommandContext
     from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
     from contexture.builders.turn.build import TurnContextBuilder
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture, SearchResult, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
-    from contexture.errors import ContextError, RequestError, SourceError
+    from contexture.errors import CommandError, ContextError, RequestError, SourceError
     from contexture.news.articles import Article, FoundArticle, NewsQuestion
     from contexture.news.store import NewsStore
     from contexture.sync import SyncContexture, open_sync
@@ -45,6 +48,10 @@ __all__ = [
     "ChatResult",
     "Citation",
     "Collection",
+    "CommandContext",
+    "CommandContextBuilder",
+    "CommandError",
+    "CommandRequest",
     "Contains",
     "ContextError",
     "Contexture",
@@ -79,6 +86,10 @@ _HOMES = {
     "Article": "contexture.news.articles",
     "ChatRequest": "contexture.answer.exchange",
     "ChatResult": "contexture.answer.exchange",
+    "CommandContext": "contexture.builders.command.result",
+    "CommandContextBuilder": "contexture.builders.command.build",
+    "CommandError": "contexture.errors",
+    "CommandRequest": "contexture.builders.command.request",
     "ContextError": "contexture.errors",
     "Contexture": "contexture.engine",
     "FoundArticle": "contexture.news.articles",
