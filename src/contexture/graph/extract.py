@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
+
+from msgspec.structs import replace
 
 from contexture.graph.names import key_of
 from contexture.text.sentences import sentences
@@ -42,6 +44,21 @@ def extracted(record_id: str, digest: str, text: str, found: Sequence[Mention]) 
     bonds = (*inside, *across)
     keys = tuple(sorted({key_of(mention.name) for mention in named}))
     return Extracted(record_id=record_id, hash=digest, mentions=named, bonds=bonds, keys=keys)
+
+
+def without(found: Extracted, hides: Callable[[str], bool]) -> Extracted:
+    """The same without the names that must not be shown, and without the words between names that must not."""
+    kept = [at for at, mention in enumerate(found.mentions) if not hides(mention.name)]
+    if len(kept) == len(found.mentions) and not any(hides(bond.label) for bond in found.bonds):
+        return found
+    places = {at: place for place, at in enumerate(kept)}
+    bonds = (
+        replace(bond, head=places[bond.head], tail=places[bond.tail], label="" if hides(bond.label) else bond.label)
+        for bond in found.bonds
+        if bond.head in places and bond.tail in places
+    )
+    mentions = tuple(found.mentions[at] for at in kept)
+    return replace(found, mentions=mentions, bonds=tuple(bonds), keys=tuple(sorted({key_of(m.name) for m in mentions})))
 
 
 def _neighbours(one: tuple[int, int], other: tuple[int, int], found: Sequence[Mention]) -> Iterator[Bond]:

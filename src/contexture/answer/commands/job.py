@@ -11,6 +11,7 @@ from contexture.answer.commands.values import Section, Statement
 from contexture.answer.commands.words import heading, said
 from contexture.conversation import THRESHOLD
 from contexture.errors import SourceTimeout
+from contexture.graph.extract import without
 from contexture.graph.store import GraphStore
 from contexture.ledger import Trace
 from contexture.news.articles import FoundArticle
@@ -62,10 +63,11 @@ class Job:
         """What these articles say about named things, as far as there is time."""
         try:
             work = self.graph.extract(self.scope, ids, trace=self.trace, learn=learn)
-            return await self.deadline.wait_for(work, "reading names")
+            found = await self.deadline.wait_for(work, "reading names")
         except SourceTimeout as failure:
             self.trace.degraded("timeout", failure)
             return ()
+        return [without(each, self.reader.hides) for each in found]
 
     def quote(self, sentence: Sentence) -> Statement:
         """A sentence as a statement that rests on itself."""

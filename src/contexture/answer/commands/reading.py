@@ -112,6 +112,10 @@ class Reader:
         """A text on one line, as it may be shown; raises `RedactionFailed`."""
         return self._shown(redact_text(text, self.redactor, self.operator, lang=lang).text) if text else ""
 
+    def hides(self, name: str) -> bool:
+        """Whether a name is, or holds, a secret that is known now."""
+        return self.mask.piece(name) != name
+
     def redacted(self, text: str, lang: str = "") -> str:
         """A longer text as it may be shown, with its lines; raises `RedactionFailed`."""
         return self.mask.mask(redact_text(text, self.redactor, self.operator, lang=lang).text)
