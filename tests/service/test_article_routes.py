@@ -87,3 +87,33 @@ async def test_articles_are_removed_by_those_who_may_read_them(client, engine):
 
     assert ({"deleted": 0}, {"deleted": 1}) == (foreign.json(), own.json())
     assert [] == await found(engine)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"articles": [null]}',
+        b'{"articles": [{}]}',
+        b'{"articles": [{"id": "\\ud800", "text": "x"}]}',
+        b'{"articles": [{"id": "a", "text": "\\ud800", "title": "\\udfff", "source": "\\ud800", "url": "\\ud800"}]}',
+        b'{"articles": [{"id": "a", "text": "x", "lang": "\\ud800", "readers": ["user:\\ud800"]}]}',
+        b'{"articles": [{"id": "a\\u0000", "text": "\\u0000\\u001b[31m", "url": "http://[x", "source": "//["}]}',
+        b'{"articles": [{"id": "a", "text": "x", "age_hours": 1e308}]}',
+        b'{"articles": [{"id": "a", "text": "x", "published": "0001-01-01T00:00:00+14:00"}]}',
+        b'{"articles": [{"id": "a", "text": "x", "published": "9999-12-31T23:59:59-14:00"}]}',
+        b'{"articles": [{"id": "a", "text": "one two three four five six seven eight", "published": "0001-01-01"}]}',
+        b'{"articles": [{"id": "a", "text": "one two three four five six seven eight", "published": "9999-12-31"}]}',
+        b'{"articles": [{"id": "a", "text": "x", "published": ' + b"[" * 500 + b"]" * 500 + b"}]}",
+        b'{"articles": [{"id": "a", "text": "' + b"a " * 20_000 + b'"}]}',
+        b'{"ids": ["\\ud800", "\\u0000"]}',
+        b'{"ids": "a"}',
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_hostile_bodies_never_break_it(client, method, body):
+    """Whatever is sent is refused, reported or stored."""
+    response = await client.request(method, URL, content=body, headers={"Content-Type": "application/json"})
+
+    assert response.status_code < 500, response.text

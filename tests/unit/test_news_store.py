@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -84,6 +85,15 @@ async def test_the_window_is_half_open_to_the_second(news):
     )
 
     assert ["at", "inside"] == sorted(await ids(news, since=NOON, before=NOON + timedelta(seconds=60)))
+
+
+async def test_windows_reach_to_the_ends_of_the_calendar(news):
+    """The first and the last moment are times like others."""
+    ends = {"first": datetime.min.replace(tzinfo=UTC), "last": datetime.max.replace(tzinfo=UTC)}
+    await news.add(ANNA, [replace(article(name), published=time) for name, time in ends.items()], now=NOON)
+
+    assert ["first"] == await ids(news, since=ends["first"], before=ends["last"])
+    assert ["last"] == await ids(news, since=NOON)
 
 
 async def test_a_source_stands_for_its_subdomains(news):

@@ -51,6 +51,7 @@ def publish(
     from contexture import wiring
     from contexture.ingestion.article_files import Reading
     from contexture.ingestion.articles import ArticleWriter, load_articles
+    from contexture.ingestion.load import MUCH
 
     now = wiring.SystemClock().now()
 
@@ -65,7 +66,10 @@ def publish(
         )
 
     async def inside(engine: Contexture) -> LoadReport:
-        return await loaded(ArticleWriter(engine.news, engine.scope, now))
+        report = await loaded(ArticleWriter(engine.news, engine.scope, now))
+        if report.added >= MUCH:
+            await engine.index.optimize()
+        return report
 
     if door is not None:
         from contexture.cli.sending import ArticleSender

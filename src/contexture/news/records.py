@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from contexture.news.articles import Article
 from contexture.news.copies import print_of
@@ -70,6 +70,14 @@ def same(stored: Record, record: Record) -> bool:
 def aware(time: datetime) -> datetime:
     """The time in its zone, or in UTC when it has none."""
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def moved(time: datetime, by: timedelta) -> datetime | None:
+    """Another time, or None where the calendar ends before it."""
+    try:
+        return time + by
+    except OverflowError:
+        return None
 
 
 def _together(one: datetime | None, other: datetime | None) -> bool:

@@ -9,7 +9,7 @@ from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
 from contexture.news.articles import Added, Article, FoundArticle, NewsQuestion, Other, check
 from contexture.news.domains import domain_of
-from contexture.news.records import ARTICLES, article_of, aware, record_of, same
+from contexture.news.records import ARTICLES, article_of, aware, moved, record_of, same
 from contexture.news.stories import by_ranks, grouped, stories
 from contexture.news.twins import outdone
 from contexture.ports import Index
@@ -124,7 +124,7 @@ def admitted(question: NewsQuestion) -> Filter | None:
     chosen = {"lang": question.langs, "domains": tuple(map(domain_of, question.sources))}
     parts: list[Filter] = [AnyOf(name, tuple(map(mended, values))) for name, values in chosen.items() if values]
     since = None if question.since is None else _minute(question.since)
-    before = None if question.before is None else _minute(question.before) + _MINUTE
+    before = None if question.before is None else moved(_minute(question.before), _MINUTE)
     if since or before:
         parts.append(Range(field="time", gte=since, lt=before))
     return And(tuple(parts)) if parts else None

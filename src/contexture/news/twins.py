@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from contexture.news.copies import APART, copies, stored_print
-from contexture.news.records import ARTICLES, aware
+from contexture.news.records import ARTICLES, aware, moved
 from contexture.news.stories import quality
 from contexture.ports import Index
 from contexture.text.terms import terms
@@ -33,4 +33,4 @@ def _about(record: Record) -> Filter:
     if record.time is None:
         return same_language
     time = aware(record.time)
-    return And((same_language, Range(field="time", gte=time - APART, lte=time + APART)))
+    return And((same_language, Range(field="time", gte=moved(time, -APART), lte=moved(time, APART))))
