@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contexture.answer.commands.execute import ExecuteCommand
+    from contexture.answer.commands.values import CommandAnswer
     from contexture.answer.exchange import ChatRequest, ChatResult
     from contexture.builders.command.build import CommandContextBuilder
     from contexture.builders.command.request import CommandRequest
@@ -48,6 +50,7 @@ __all__ = [
     "ChatResult",
     "Citation",
     "Collection",
+    "CommandAnswer",
     "CommandContext",
     "CommandContextBuilder",
     "CommandError",
@@ -56,6 +59,7 @@ __all__ = [
     "ContextError",
     "Contexture",
     "Equals",
+    "ExecuteCommand",
     "FieldType",
     "FoundArticle",
     "NewsQuestion",
@@ -86,12 +90,14 @@ _HOMES = {
     "Article": "contexture.news.articles",
     "ChatRequest": "contexture.answer.exchange",
     "ChatResult": "contexture.answer.exchange",
+    "CommandAnswer": "contexture.answer.commands.values",
     "CommandContext": "contexture.builders.command.result",
     "CommandContextBuilder": "contexture.builders.command.build",
     "CommandError": "contexture.errors",
     "CommandRequest": "contexture.builders.command.request",
     "ContextError": "contexture.errors",
     "Contexture": "contexture.engine",
+    "ExecuteCommand": "contexture.answer.commands.execute",
     "FoundArticle": "contexture.news.articles",
     "NewsQuestion": "contexture.news.articles",
     "NewsStore": "contexture.news.store",

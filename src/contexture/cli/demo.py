@@ -12,6 +12,7 @@ import typer
 
 import contexture
 from contexture.cli.common import Common, command
+from contexture.cli.demo_commands import COMMAND_SCENES, Executed, commands_object, executed, print_commands
 from contexture.cli.demo_news import NEWS_SCENES, Headlines, headlines, news_object, print_news, published
 from contexture.cli.output import console, emit
 from contexture.cli.progress import watched
@@ -84,6 +85,7 @@ class Played:
     news: LoadReport
     shown: list[Shown]
     headlines: list[Headlines]
+    executed: list[Executed]
 
 
 def register(app: typer.Typer) -> None:
@@ -97,7 +99,7 @@ def demo(
         bool, typer.Option("--serve/--no-serve", help="Go on to serve it on this machine; not with --json.")
     ] = True,
 ) -> None:
-    """Show contexts and news searches over the samples, then serve them.
+    """Show contexts, news and commands over the samples, then serve them.
 
     The corpus is loaded into a store of its own, below the one in use; a second run finds it there.
     """
@@ -155,6 +157,7 @@ async def _play(settings: Settings, progress: Progress | None) -> Played:
             news=news_report,
             shown=[await _shown(engine, scene, settings.collection) for scene in SCENES],
             headlines=[await headlines(engine, scene, scope(scene.user), now) for scene in NEWS_SCENES],
+            executed=[await executed(engine, scene, scope("demo"), now) for scene in COMMAND_SCENES],
         )
 
 
@@ -201,6 +204,7 @@ def _answer(settings: Settings, played: Played) -> dict[str, Any]:
         "loaded": report_object(played.corpus),
         "scenes": scenes,
         "news": news_object(played.news, played.headlines),
+        "commands": commands_object(played.executed),
     }
 
 
@@ -224,6 +228,7 @@ def _print(settings: Settings, played: Played) -> None:
         if each.advice:
             out.print(Text(each.advice, style="cyan"))
     print_news(out, played.headlines, first=len(played.shown) + 1)
+    print_commands(out, played.executed, first=len(played.shown) + len(played.headlines) + 1)
     out.print()
     out.print("Type next:")
     for line in _next(settings, played.shown[-1]):
@@ -237,5 +242,6 @@ def _next(settings: Settings, last: Shown) -> list[str]:
         f"{door} build query 'Who pays for spare pumps?' --tenant demo --user boris --group finance",
         f"{door} explain {last.built.context.build_id} --tenant demo --user demo",
         f"{door} search 'port strike' --collection articles --tenant demo --user demo",
+        f"{door} ask '/events port strike window=1w' --tenant demo --user demo",
         "contexture ingest YOUR-FOLDER",
     ]

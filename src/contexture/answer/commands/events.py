@@ -215,7 +215,7 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
 
 
 def _statement(event: Event) -> Statement:
-    return Statement(text=f"{event.date}: {event.text}", lang=event.lang, evidence=event.evidence)
+    return Statement(text=f"{event.id} ({event.date}): {event.text}", lang=event.lang, evidence=event.evidence)
 
 
 def _said(job: Job, link: Link, found: Sequence[Event]) -> Statement:
