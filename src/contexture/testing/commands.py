@@ -15,6 +15,7 @@ from contexture.ledger import Trace
 from contexture.news.articles import Article, FoundArticle, NewsQuestion
 from contexture.ports import Redactor
 from contexture.testing.doubles import NOON, FixedClock, WordRedactor
+from contexture.text.sentences import sentences
 from contexture.types import Candidate, Citation, Scope
 
 HIDDEN = "hunter2"
@@ -46,8 +47,8 @@ def found(name: str, text: str, *, score: float = 0.5, hours: float = 1, lang: s
         lang=lang,
         time=told.published,
         score=score,
-        sentences=((0, len(text)),),
-        origins=((0, len(text)),),
+        sentences=sentences(text),
+        origins=sentences(text),
         citation=citation,
     )
     return FoundArticle(article=told, candidates=(passage,), score=score, dated_by_loading=False)
