@@ -76,8 +76,16 @@ class Contexture:
         self.outbox = wiring.outbox(settings, self.memory, self._clock)
         self._sessions = wiring.sessions(settings)
         self.sessions: SessionStore = self._sessions
+        self._graph_cache = wiring.graph_cache(settings)
+        self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
         self.news = wiring.news_store(
-            settings, store, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
+            settings,
+            store,
+            speakers,
+            preparer=self._preparer,
+            searcher=self.searcher,
+            scanner=self._redactor,
+            on_removed=wiring.forgets(self.graph),
         )
         self.commands = wiring.command_builder(
             settings,
@@ -89,8 +97,6 @@ class Contexture:
         )
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
-        self._graph_cache = wiring.graph_cache(settings)
-        self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
         self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
 
     @cached_property

@@ -139,6 +139,18 @@ async def test_a_cached_graph_reads_nothing_anew(engine):
     assert "Maria Tamm" in {each.name for each in after.details.entities}
 
 
+async def test_removed_articles_leave_the_graphs_file(engine):
+    """With an article go the names that were read in it; a closed file keeps nobody from removing."""
+    await run(engine, '/graph query="Maria Tamm" window=3d')
+    assert b"Helsinki" in (engine.settings.home / "graph.sqlite-wal").read_bytes()
+    removed = await engine.news.remove(engine.scope, ["talks"])
+    kept = await engine.graph._cache.mentioning("acme", engine.graph._version, ["helsinki"])
+    engine._graph_cache.close()
+
+    assert (1, []) == (removed, list(kept))
+    assert 1 == await engine.news.remove(engine.scope, ["cost"])
+
+
 async def test_sources_that_differ_stand_side_by_side(engine):
     """Two figures for one thing are a conflict, and what one source alone says is a gap."""
     details = (await run(engine, '/synthesize topic="ships waiting at the port strike" window=3d')).details

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from contexture.errors import InvalidRequest
@@ -19,6 +19,9 @@ from contexture.retrieval.search import Found, HybridSearch
 from contexture.types import And, AnyOf, Filter, Range, Record, Scope
 
 __all__ = ["Added", "Article", "FoundArticle", "NewsQuestion", "NewsStore", "Other"]
+
+Removed = Callable[[Scope, Sequence[str]], Awaitable[None]]
+"""Told of articles that were removed, so that what was read in them can be forgotten too."""
 
 MOST = 100
 """Articles that one search may ask for."""
@@ -46,12 +49,14 @@ class NewsStore:
         search: HybridSearch,
         rules: str,
         plain: HybridSearch | None = None,
+        on_removed: Removed | None = None,
     ) -> None:
         self._index = index
         self._preparer = preparer
         self._search = search
         self._plain = plain or search
         self._rules = rules
+        self._on_removed = on_removed
         self._made = False
 
     async def add(self, scope: Scope, articles: Sequence[Article], *, now: datetime) -> Added:
@@ -69,7 +74,11 @@ class NewsStore:
     async def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove those the scope may read; returns how many there were."""
         await self._ready()
-        return await self._index.delete(scope, _NAME, list(dict.fromkeys(ids)))
+        named = list(dict.fromkeys(ids))
+        gone = await self._index.delete(scope, _NAME, named)
+        if self._on_removed is not None:
+            await self._on_removed(scope, named)
+        return gone
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Article]:
         """Those of `ids` that exist and that the scope may read, whole, in the order asked for; `also` is empty."""

@@ -13,7 +13,7 @@ from contexture.wiring.core import (
     redactor,
     search,
 )
-from contexture.wiring.execute import command_writer, graph_cache, graph_store, memory_place
+from contexture.wiring.execute import command_writer, forgets, graph_cache, graph_store, memory_place
 from contexture.wiring.memory import local_memory, memory_health, memory_service
 from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.turn import TurnParts, turn_builder
@@ -29,6 +29,7 @@ __all__ = [
     "encoders",
     "feed_parser",
     "feed_wire",
+    "forgets",
     "graph_cache",
     "graph_store",
     "index",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import structlog
+
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.adapters.graph.sqlite import SqliteGraphCache
 from contexture.adapters.tokens.models import counter_for
 from contexture.answer.commands.job import MemoryPlace
 from contexture.answer.commands.write import Writer
 from contexture.config import Settings
+from contexture.errors import SourceError
 from contexture.graph.store import GraphStore
+from contexture.news.store import Removed
 from contexture.ports import EntityRecognizer, GraphCache, Index, Redactor
+from contexture.types import Scope
 from contexture.wiring.chat import chat_model
 
 
@@ -40,6 +47,18 @@ def graph_store(settings: Settings, index: Index, cache: GraphCache, scanner: Re
         fallback=CapitalisedPhrases(),
         redactor=scanner,
     )
+
+
+def forgets(graph: GraphStore) -> Removed:
+    """Lets the graph forget removed articles; they are never shown again even where that fails."""
+
+    async def forget(scope: Scope, ids: Sequence[str]) -> None:
+        try:
+            await graph.forget(scope, ids)
+        except SourceError as failure:
+            structlog.get_logger().warning("names of removed articles are still kept", reason=str(failure))
+
+    return forget
 
 
 def command_writer(settings: Settings) -> Writer:

@@ -8,7 +8,7 @@ from contexture.adapters.feeds.parser import FeedparserParser
 from contexture.config import Settings
 from contexture.feeds import FeedParser
 from contexture.ingestion.articles import Wire
-from contexture.news.store import NewsStore
+from contexture.news.store import NewsStore, Removed
 from contexture.ports import Index, Redactor
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
@@ -24,10 +24,13 @@ def news_store(
     preparer: Preparer,
     searcher: HybridSearch,
     scanner: Redactor,
+    on_removed: Removed | None = None,
 ) -> NewsStore:
     """Articles over the engine's own index and search; searches that nothing reranks share it where they can."""
     plain = search(settings.model_copy(update={"reranker": ""}), store, speakers) if settings.reranker else searcher
-    return NewsStore(index=store, preparer=preparer, search=searcher, plain=plain, rules=scanner.rules)
+    return NewsStore(
+        index=store, preparer=preparer, search=searcher, plain=plain, rules=scanner.rules, on_removed=on_removed
+    )
 
 
 def feed_parser() -> FeedParser:
