@@ -278,6 +278,32 @@ async def test_nothing_found_is_the_builders_error(new_folder):
             await run(engine, "/ask query=zirconium window=6h")
 
 
+class _Emptied:
+    """An index out of which everything was removed since it was read."""
+
+    def __init__(self, index: object) -> None:
+        self._index = index
+
+    async def collections(self) -> object:
+        return await self._index.collections()
+
+    async def get(self, scope: Scope, collection: str, ids: object) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+async def test_what_rests_on_removed_articles_is_left_out_and_named(engine, line):
+    """Evidence that does not resolve when the answer is given takes its statements and findings with it."""
+    engine.execute = replace(engine.execute, index=_Emptied(engine.index))
+    answer = await run(engine, line)
+    details = answer_object(answer)["details"]
+    found = [each for name in ("events", "links", "relations", "paths", "agreements", "suggestions") for each in
+             getattr(details, name, ())]  # fmt: skip
+
+    assert ((), (), []) == (answer.statements, answer.evidence, found)
+    assert "evidence" in {each.source for each in answer.degradations}
+
+
 class _Down:
     async def remember(self, scope: Scope, memories: object) -> list[str]:
         raise SourceUnavailable("memory is down")
