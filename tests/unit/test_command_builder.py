@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace as changed
 
+from contexture.adapters.tokens.models import counter_for
 from contexture.builders.command.documents import TITLE_CHARS
 from contexture.builders.command.experiments import Arm
-from contexture.builders.command.ladder import Climb, first_search
-from contexture.builders.command.request import CommandRequest, Flags
+from contexture.builders.command.explain import rebuild
+from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.routing import routing
 from contexture.capsule import pack_capsule
+from contexture.config import Settings
 from contexture.engine import replay
 from contexture.errors import (
     CommandFailed,
     CommandRefused,
-    CommandUnavailable,
     InvalidRequest,
     NothingFound,
-    SourceUnavailable,
 )
-from contexture.ledger import Reason, State, Trace
-from contexture.resilience.deadline import Deadline
+from contexture.ledger import Reason, State
 from contexture.testing.commands import HIDDEN, CommandBench, ScriptedNews, found
-from contexture.testing.doubles import NOON, FailingRedactor
+from contexture.testing.doubles import FailingRedactor
 from contexture.types import Scope
+from contexture.wiring.command import experiments
 
 SIX = [found(f"a{at}", f"Pump {at} leaks oil.", score=0.9 - at / 10) for at in range(6)]
 
@@ -125,121 +123,6 @@ async def test_domains_are_sources_too():
         made.params.domains,
         made.retrieval.sources,
     ]
-
-
-async def test_widening_asks_only_for_what_it_adds():
-    """Each window begins where the last one ended, and the documents of the narrow one come first."""
-    news = ScriptedNews([SIX[3:5], [], SIX[:1], SIX[1:3]])
-    made = await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "6h topic=pump"})
-    spans = [(NOON - question.since, NOON - question.before) for question, _, _ in news.asked]
-
-    hours = [round(span.total_seconds() / 3_600) for pair in spans[1:] for span in pair]
-    assert hours == [12, 6, 24, 12, 72, 24]
-    assert ["a3", "a4", "a0", "a1", "a2"] == [each.article_id for each in made.retrieval.docs]
-    assert "3d" == made.retrieval.window
-
-
-async def test_a_thin_result_widens_the_window_and_no_more():
-    """With one to four documents filters stay; what stays thin is given with a degradation."""
-    news = ScriptedNews([SIX[:2]])
-    made = (
-        await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "24h lang=en topic=pump"})
-    )
-
-    assert {("en",)} == {question.langs for question, _, _ in news.asked}
-    assert ["window"] * 5 == [step.rung for step in made.recovery]
-    assert "24h" == made.retrieval.window
-    assert ["only 2 of at least 5 documents were found"] == [each.reason for each in made.degradations]
-
-
-async def test_strict_k_refuses_what_stays_thin():
-    """Whoever insists on five documents gets an error instead of four."""
-    with pytest.raises(CommandRefused, match="k_final: 2 documents are fewer than 5"):
-        await built({"env": env(strict_k=True)}, SIX[:2])
-
-
-async def test_the_last_rung_asks_for_ten_documents_without_reranking():
-    """What nothing else found is looked for by ranks alone."""
-    many = [found(f"b{at}", f"Pump {at} leaks.") for at in range(12)]
-    news = ScriptedNews([*[[]] * 7, many])
-    made = (
-        await CommandBench(news=news).builder().build_context({"raw_command": "/ask", "args": "6h topic=pump lang=en"})
-    )
-
-    assert (12, False) == news.asked[-1][1:]
-    assert [10, False, "auto", "2w"] == [
-        made.retrieval.k_final,
-        made.retrieval.rerank_enabled,
-        made.retrieval.lang,
-        made.retrieval.window,
-    ]
-
-
-async def test_documents_that_were_close_are_in_the_ledger():
-    """A few more than asked for are looked at, whatever ranks them; no more than asked for are given."""
-    many = [found(f"b{at}", f"Pump {at} leaks.", score=1 - at / 100) for at in range(30)]
-    for args in ("k=6", "k=6 no-rerank"):
-        made = await built({"args": args}, many)
-
-        assert 6 == made.retrieval.k_final
-        assert 2 == sum(entry.reason is Reason.BEYOND_TOP_K for entry in made.ledger.entries)
-
-
-async def test_memory_commands_need_no_documents():
-    """They look once, without recovery, and storing does not look at all."""
-    for mode, looked in (("suggest", 1), ("recall", 1), ("store", 0)):
-        news = ScriptedNews()
-        made = (
-            await CommandBench(news=news)
-            .builder()
-            .build_context({"raw_command": f"/memory {mode}", "args": "pumps topic=oil", "env": env(strict_k=True)})
-        )
-
-        assert [looked, 0, (), ("pumps", "oil")] == [
-            len(news.asked),
-            made.retrieval.k_final,
-            made.degradations,
-            made.memory.semantic_keys,
-        ]
-
-
-async def test_a_store_that_fails_at_once_fails_the_command():
-    """Nothing was found because nobody could look: that is not NO_DATA."""
-    with pytest.raises(CommandUnavailable) as failure:
-        await built({}, SourceUnavailable("the index is gone"))
-
-    assert ["UNAVAILABLE", True] == [failure.value.to_dict()["error"][name] for name in ("code", "retryable")]
-
-
-async def test_a_store_that_fails_later_costs_only_what_was_not_found():
-    """What the narrow window had is given, with a degradation."""
-    made = await built({}, SIX[:3], SourceUnavailable("the index is gone"))
-
-    assert 3 == made.retrieval.k_final
-    assert "SourceUnavailable: the index is gone" in [each.reason for each in made.degradations]
-
-
-class Slow(ScriptedNews):
-    """News that answer what they know, and then never again."""
-
-    async def find(self, scope, question, **asked):
-        """The next answer, or a wait for ever."""
-        if len(self.asked) >= len(self.answers):
-            await asyncio.Event().wait()
-        return await ScriptedNews.find(self, scope, question, **asked)
-
-
-async def test_the_whole_ladder_ends_with_the_commands_time():
-    """A store that hangs is given up when the one deadline of all steps is over; what was found is given."""
-    times = iter([0.0, 1.0, 20.0, 20.0])
-    deadline = Deadline(18, clock=lambda: next(times))
-    search, trace = first_search((await built({})).params), Trace()
-    climb = Climb(Slow([SIX[:2]]), search, scope=Scope.local(), text="pump", now=NOON, deadline=deadline, trace=trace)
-    found_in_time = await climb.retrieve(flags=Flags())
-
-    assert 2 == len(found_in_time.found)
-    (lost,) = trace.finish(()).degradations
-    assert "the article store did not answer within 18 s" in lost.reason
 
 
 async def test_a_document_without_a_date_says_so():
@@ -399,26 +282,6 @@ async def test_the_routing_table_can_be_changed():
         Arm(lexical=2)
 
 
-@pytest.mark.parametrize(
-    ("raw", "sentence"),
-    [
-        ({"raw_command": "/ask", "color": 1}, "unknown field `color`"),
-        ({"raw_command": "/ask", "env": {"defaults": {"k": 1}}}, "unknown field `k`"),
-        ({"raw_command": "/ask", "env": {"feature_flags": {"strict_k": "yes"}}}, "Expected `bool`"),
-        ({"raw_command": "/ask", "env": {"defaults": {"window": "5h"}}}, "Invalid enum value '5h'"),
-        ({"raw_command": 1}, "Expected `str`, got `int` - at `raw_command`"),
-        ({}, "missing required field `raw_command`"),
-        ([], "a command must be an object, not list"),
-    ],
-)
-async def test_what_is_wrong_with_a_request_is_named(raw, sentence):
-    """An unknown or malformed field is refused by name."""
-    with pytest.raises(CommandRefused) as refusal:
-        await CommandBench().builder().build_context(raw)
-
-    assert sentence in str(refusal.value)
-
-
 async def test_a_request_may_be_an_object_of_its_own():
     """A typed request says what a mapping says, and an error echoes its version."""
     made = (
@@ -433,9 +296,30 @@ async def test_a_request_may_be_an_object_of_its_own():
     assert "v9" == refusal.value.to_dict()["meta"]["version"]
 
 
-async def test_articles_dated_a_little_ahead_are_found():
-    """A source whose clock is wrong by hours is not hidden, and tomorrow's news of another clock is."""
-    news = ScriptedNews([SIX])
-    await CommandBench(news=news).builder().build_context({"raw_command": "/ask"})
+async def test_an_address_that_cannot_be_redacted_is_left_out():
+    """The document stays, without its address, and a degradation says why."""
+    told = replace(SIX[0], article=replace(SIX[0].article, url="https://example.org/poison"))
+    made = await built({}, [told, *SIX[1:]], redactor=FailingRedactor("poison"))
 
-    assert NOON + timedelta(days=1) == news.asked[0][0].before
+    assert None is made.to_dict()["retrieval"]["docs"][0]["url"]
+    assert "redactor" in [each.source for each in made.degradations]
+
+
+async def test_a_capsule_that_holds_no_command_is_refused():
+    """A plan that is missing, or that does not know its articles, is named."""
+    capsule = (await built({})).capsule
+    plan = {**capsule.request["plan"], "articles": []}
+
+    with pytest.raises(InvalidRequest, match="does not hold a command"):
+        rebuild(replace(capsule, request={}), counter_for("gpt-4o"))
+    with pytest.raises(InvalidRequest, match="nothing is known of article 'a0'"):
+        rebuild(replace(capsule, request={"plan": plan}), counter_for("gpt-4o"))
+
+
+def test_settings_name_experiments_and_models():
+    """Arms and tables are read from settings, and what cannot be meant is named with its variable."""
+    arms = {"e": {"few": {"k_final": 5, "rerank": False, "lexical": 0.5}}}
+
+    assert {"e": {"few": Arm(k_final=5, rerank=False, lexical=0.5)}} == experiments(Settings(command_experiments=arms))
+    with pytest.raises(InvalidRequest, match="CONTEXTURE_COMMAND_EXPERIMENTS"):
+        experiments(Settings(command_experiments={"e": {"a": {"k_final": 1.5}}}))
