@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from contexture.adapters.memory.http import RemoteMemory
+from contexture.config import Settings
 from contexture.conversation import HealthState
 from contexture.errors import SourceError, SourceTimeout, SourceUnavailable
 from contexture.memory.guarded import Guard, GuardedMemory
@@ -19,6 +20,7 @@ from contexture.resilience.breaker import Breaker
 from contexture.resilience.health import HealthMonitor
 from contexture.resilience.retry import Retries
 from contexture.testing.memory import asking
+from contexture.testing.service import small_engine
 from contexture.types import Scope
 
 pytestmark = pytest.mark.integration
@@ -93,7 +95,10 @@ async def talk(server):
     await conversation.memory.close()
 
 
-@pytest.mark.parametrize("fault", ["hung", "slow", "garbage", "500", "wrong types", "empty", "cut"])
+FAULTS = ["hung", "slow", "garbage", "500", "wrong types", "empty", "cut"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_is_a_failure_inside_the_deadline_and_recovery_is_automatic(server, talk, fault):
     """The turn goes on without memories, the service is degraded, and the next good answer makes it well."""
     assert (["m-1"], NORMAL) == await talk.turn()
@@ -158,3 +163,47 @@ async def test_the_open_breaker_spares_the_server(server, talk):
 
     talk.time += 15
     assert (["m-1"], NORMAL) == await talk.turn()
+
+
+@pytest.fixture
+async def engine(server, new_folder):
+    """An engine whose memories live on the server."""
+    address = f"http://127.0.0.1:{server.port}"
+    settings = Settings(home=new_folder(), memory_url=address, memory_retry_base_ms=1, timeout_seconds=PATIENCE)
+    async with small_engine(settings) as found:
+        yield found
+
+
+async def built(engine):
+    """What a turn says of the state in which it was built, of its memories, and of what it lost."""
+    turn = await engine.build_turn({"user_message": "When does the ferry leave?"})
+    return turn.debug["somabrain_state"], turn.debug["snippet_ids"], len(turn.degradations)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_every_turn_is_built_whatever_the_server_does(server, engine, fault):
+    """The loss is in the result, the next turn is careful, and the one after its success is not."""
+    assert ("normal", ["m-1"], 0) == await built(engine)
+
+    server.behave(fault)
+    assert ("normal", [], 1) == await built(engine)
+
+    server.behave("well")
+    assert ("degraded", ["m-1"], 1) == await built(engine)
+    assert ("normal", ["m-1"], 0) == await built(engine)
+
+
+async def test_turns_go_on_without_a_server_and_find_it_again(server, engine):
+    """They walk down the table, ask nobody while the service is down, and need nobody's help to recover."""
+    time = [0.0]
+    engine.health._clock = engine._memory._guard.breaker._clock = lambda: time[0]
+    server.kill()
+    told = [await built(engine) for _ in range(7)]
+    server.start()
+
+    assert ["normal", *["degraded"] * 5, "down"] == [state for state, _, _ in told]
+    assert [1, 2, 2, 2, 2, 2, 1] == [lost for _, _, lost in told]  # the state is a loss of its own, and so is a failure
+    assert ("down", [], 1) == await built(engine)
+    time[0] += 60
+    assert ("degraded", ["m-1"], 1) == await built(engine)
+    assert ("normal", ["m-1"], 0) == await built(engine)
