@@ -179,7 +179,9 @@ async def test_a_server_that_does_not_answer_is_given_up(server):
         await HttpFeeds(timeout=0.05).fetch(f"{server.url}/silent", Mark())
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://a.example/", "javascript:alert(1)", "http://a.example:port/"])
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://a.example/", "javascript:alert(1)", "http://a.example:port/"]
+)
 async def test_only_http_is_fetched(url):
     """Other schemes are refused before anything is opened."""
     with pytest.raises(InvalidRequest, match="only http and https"):
