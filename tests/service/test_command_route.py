@@ -89,6 +89,16 @@ async def test_an_error_echoes_the_version_of_the_surroundings(client: httpx.Asy
     assert isinstance(error_of((await client.post(ROUTE, json={"raw_command": "/x"})).content), CommandRefused)
 
 
+async def test_the_id_of_an_error_is_in_the_header_too(client: httpx.AsyncClient):
+    """Header and body name the same error; a caller who has chosen an id finds that one in the header."""
+    own = await client.post(ROUTE, json={"raw_command": "/aks"})
+    chosen = await client.post(ROUTE, json={"raw_command": "/aks"}, headers={"X-Correlation-Id": "mine-1"})
+
+    assert own.json()["meta"]["correlation_id"] == own.headers["X-Correlation-Id"]
+    assert own.json() == chosen.json()
+    assert "mine-1" == chosen.headers["X-Correlation-Id"]
+
+
 async def test_forbidden_articles_change_nothing(client: httpx.AsyncClient, engine: Contexture):
     """With articles that the user may not read, present or absent, every byte is the same, on every rung."""
     raws = [{"raw_command": "/ask", "args": args} for args in ("topic=pump", "topic=palace window=6h lang=ru")]

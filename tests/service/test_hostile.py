@@ -22,6 +22,7 @@ ROUTES = [
     ("POST", "/v1/ingest/documents"),
     ("DELETE", "/v1/ingest/documents"),
     ("POST", "/v1/context/turn"),
+    ("POST", "/v1/context/command"),
     ("POST", "/v1/chat"),
     ("POST", "/memory/remember"),
     ("POST", "/memory/remember/batch"),

@@ -83,6 +83,8 @@ ARGUMENTS = {
     "window=24h, lang=ru; what now": {"window": Window.DAY, "lang": "ru", "text": "what now"},
     'topic="AI" what is new': {"topic": "AI", "text": "what is new"},
     "query=batteries lang=en and cars": {"query": "batteries and cars", "lang": "en"},
+    "topic=AI trends, lang=ru": {"topic": "AI trends", "lang": "ru"},
+    "what is new; lang=ru": {"text": "what is new", "lang": "ru"},
     # quotes
     "topic='AI trends'": {"topic": "AI trends"},
     "topic=«AI trends»": {"topic": "AI trends"},

@@ -25,6 +25,14 @@ def correlation_of(scope: Scope) -> str:
     return cast("str", state.setdefault("correlation_id", new_id()))
 
 
+def renamed(scope: Scope, name: str) -> None:
+    """Let a request have the id of its answer, in the log too, unless the caller has chosen one."""
+    state = cast("dict[str, Any]", scope.setdefault("state", {}))
+    if not state.get("correlation_chosen"):
+        state["correlation_id"] = name
+        structlog.contextvars.bind_contextvars(correlation_id=name)
+
+
 class Correlation:
     """Gives each request its id, in the log, in `meta` of errors and in a header of the answer."""
 
@@ -39,11 +47,11 @@ class Correlation:
         given = Headers(scope=scope).getlist(HEADER)
         sane = len(given) == 1 and _SANE.fullmatch(given[0])
         name = given[0] if sane else new_id()
-        scope.setdefault("state", {})["correlation_id"] = name
+        scope.setdefault("state", {}).update(correlation_id=name, correlation_chosen=bool(sane))
 
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[HEADER] = name
+                MutableHeaders(scope=message)[HEADER] = correlation_of(scope)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(correlation_id=name):

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from contexture.errors import (
+    CommandError,
     ContextError,
     InvalidRequest,
     NotFound,
@@ -20,7 +21,7 @@ from contexture.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from contexture.service.correlation import HEADER, correlation_of
+from contexture.service.correlation import HEADER, correlation_of, renamed
 from contexture.service.envelope import encoded, error_object
 
 STATUS = {
@@ -46,6 +47,8 @@ _KINDS: Mapping[int, type[ContextError]] = {
 
 def problem(error: Exception, scope: Scope, *, status: int | None = None) -> Response:
     """The answer to a request that ended in `error`; `status` is given where HTTP has a closer one."""
+    if isinstance(error, CommandError):
+        renamed(scope, error.correlation_id)
     name = correlation_of(scope)
     body = error_object(error, name)
     chosen = status or STATUS[body["error"]["code"]]

@@ -157,12 +157,13 @@ class Arguments:
         )
 
     def _joined(self, taken: Sequence[Token]) -> str:
-        """Words as one text; a single quoted text without its quotes, others with theirs."""
+        """Words as one text, without what separates it from the next; a single quoted text without its quotes."""
         if len(taken) == 1 and taken[0].kind is Kind.QUOTED:
             return taken[0].text if taken[0].text.strip() else ""
         pieces = [self._line[token.start : token.end] for token in taken]
         gaps = [self._gap(left, right) for left, right in pairwise(taken)]
-        return "".join(part for both in zip(pieces, [*gaps, ""], strict=True) for part in both) if taken else ""
+        text = "".join(part for both in zip(pieces, [*gaps, ""], strict=True) for part in both) if taken else ""
+        return text if self._verbatim else text.rstrip(",; ")
 
     def _gap(self, left: Token, right: Token) -> str:
         between = self._line[left.end : right.start]
