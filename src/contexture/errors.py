@@ -29,6 +29,8 @@ CommandFailed (a ContractError).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class ContextError(Exception):
     """Base of everything raised on purpose; `code` is the wire name, `retryable` a hint."""
@@ -62,12 +64,13 @@ class UnknownAdapter(RequestError):
 
 
 class BudgetTooSmall(RequestError):
-    """The fixed parts of a prompt need `needed` tokens and only `available` were given."""
+    """The fixed parts of a prompt need `needed` tokens and only `available` were given; `parts` has each one's."""
 
-    def __init__(self, needed: int, available: int) -> None:
+    def __init__(self, needed: int, available: int, parts: Mapping[str, int] | None = None) -> None:
+        each = ", ".join(f"{name} {tokens}" for name, tokens in (parts or {}).items())
         super().__init__(
-            f"the fixed parts of this prompt need {needed} tokens but the budget is {available}; "
-            f"raise the budget to at least {needed}"
+            f"the fixed parts of this prompt need {needed} tokens{f' ({each})' if each else ''} but the budget is "
+            f"{available}; raise the budget to at least {needed}"
         )
         self.needed = needed
         self.available = available

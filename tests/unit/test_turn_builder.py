@@ -293,13 +293,14 @@ async def test_memories_are_fenced():
 
 
 async def test_system_and_user_alone_over_the_limit_is_an_error_with_the_numbers():
-    """The error says what is needed and what was given."""
+    """The error says what is needed, by whom, and what was given."""
     bench = TurnBench(counter=WordCounter())
 
     with pytest.raises(BudgetTooSmall) as failure:
         await bench.builder().build_for_turn({**TURN, "system_prompt": "one two three"}, max_prompt_tokens=10)
 
     assert (28, 10) == (failure.value.needed, failure.value.available)
+    assert "need 28 tokens (system 21, user 7) but the budget is 10" in str(failure.value)
 
 
 async def test_the_limit_comes_from_the_call_then_the_turn_then_the_recipe():

@@ -12,6 +12,7 @@ from contexture.builders.turn.messages import words_of
 from contexture.builders.turn.render import Shown, messages
 from contexture.builders.turn.request import Asked, Line, TurnRecipe
 from contexture.builders.turn.variants import Forms, forms_of, items_of
+from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.dedupe import by_key, near_duplicates
 from contexture.pipeline.fit import fit
@@ -70,10 +71,11 @@ def compose(
     with timed("ranking"):
         ranking = _eligible(candidates, asked, recipe, trace)
     with timed("tokenisation"):
+        fixed = _fixed(asked, counter)
         empty = counter.count_messages([])
         costs = [counter.count_messages([line.message]) - empty for line in asked.lines]
-        kept = unheard(ranking, _visible(asked, costs, counter, recipe), trace, share=recipe.near_duplicate)
-        chosen = _budgeted(asked, kept, costs, counter, recipe)
+        kept = unheard(ranking, _visible(asked, costs, fixed, recipe), trace, share=recipe.near_duplicate)
+        chosen = _budgeted(asked, kept, costs, fixed, counter, recipe)
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
         prompt = messages(asked.system, history, chosen.shown, asked.user)
@@ -84,7 +86,6 @@ def compose(
         shown=[candidate for candidate, _ in chosen.shown],
         texts=[form.text for _, form in chosen.shown],
     )
-    fixed = counter.count_messages(messages(asked.system, (), (), asked.user))
     return Composed(
         messages=prompt,
         tokens=chosen.tokens,
@@ -96,10 +97,18 @@ def compose(
     )
 
 
-def _visible(asked: Asked, costs: Sequence[int], counter: TokenCounter, recipe: TurnRecipe) -> Sequence[Line]:
+def _fixed(asked: Asked, counter: TokenCounter) -> int:
+    """What system and user cost; more than the limit is an error that says how much of it is whose."""
+    tokens = counter.count_messages(messages(asked.system, (), (), asked.user))
+    if tokens > asked.limit:
+        parts = _parts(asked, (), tokens, tokens, counter)
+        raise BudgetTooSmall(tokens, asked.limit, {name: parts[name] for name in ("system", "user")})
+    return tokens
+
+
+def _visible(asked: Asked, costs: Sequence[int], fixed: int, recipe: TurnRecipe) -> Sequence[Line]:
     """The history that would be shown if there were no memories."""
-    room = asked.limit - counter.count_messages(messages(asked.system, (), (), asked.user))
-    return asked.lines[cut(asked.lines, costs, room, int(recipe.history_step * asked.limit)) :]
+    return asked.lines[cut(asked.lines, costs, asked.limit - fixed, int(recipe.history_step * asked.limit)) :]
 
 
 def _eligible(candidates: Sequence[Candidate], asked: Asked, recipe: TurnRecipe, trace: Trace) -> list[Candidate]:
@@ -113,10 +122,10 @@ def _eligible(candidates: Sequence[Candidate], asked: Asked, recipe: TurnRecipe,
 
 
 def _budgeted(
-    asked: Asked, kept: Sequence[Candidate], costs: Sequence[int], counter: TokenCounter, recipe: TurnRecipe
+    asked: Asked, kept: Sequence[Candidate], costs: Sequence[int], fixed: int, counter: TokenCounter, recipe: TurnRecipe
 ) -> _Budgeted:
     """Memories first, then history; but the newest exchange keeps its place if half of the room holds it."""
-    room = asked.limit - counter.count_messages(messages(asked.system, (), (), asked.user))
+    room = asked.limit - fixed
     reserve = sum(costs[newest_exchange(asked.lines) :])
     reserve = reserve if 2 * reserve <= room else 0
     forms = forms_of(kept, query=words_of(asked.user), counter=counter, sharpness=recipe.sharpness, room=room - reserve)
