@@ -37,14 +37,14 @@ async def commands(folder: Path, models: Models, size: int, asked: int, progress
     numbers = await filled_news(folder, models, size, progress)
     numbers |= await finding(folder, models, asked, progress)
     settings = Settings(home=folder, tenant=SCOPE.tenant, user=SCOPE.user, groups=SCOPE.groups, cache_size=0)
-    for pay in _SEEDS:
+    for pay, seed in _SEEDS.items():
         index = await opened(folder, models, exact_limit=EXACT)
         engine = Contexture(settings, index, models.encoders(pay), FixedClock(NOW))
         async with service_client(engine) as client:
             for done, (name, form) in enumerate(KINDS.items()):
                 progress("build commands", done, len(KINDS))
                 # Questions of their own for each kind: one that was embedded before costs nothing.
-                numbers |= await _asked(client, name, form, pay, asked, seed=_SEEDS[pay] + done)
+                numbers |= await _asked(client, name, form, pay, asked, seed=seed + done)
         await engine.close()
     return numbers
 
