@@ -10,10 +10,13 @@ from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-def _alias(name: str, other: str, default: Any, description: str) -> Any:
+def _alias(
+    name: str, other: str, default: Any, description: str, *, ge: float | None = None, gt: float | None = None
+) -> Any:
     """A setting that is also read from a variable other software already sets; ours wins."""
     names = AliasChoices(f"CONTEXTURE_{name.upper()}", other)
-    return Field(default=default, validation_alias=names, description=f"{description} Also read from `{other}`.")
+    said = f"{description} Also read from `{other}`."
+    return Field(default=default, validation_alias=names, description=said, ge=ge, gt=gt)
 
 
 class Settings(BaseSettings):
@@ -69,19 +72,25 @@ class Settings(BaseSettings):
     memory_url: str = _alias("memory_url", "SA01_SOMA_BASE_URL", "", "Remote memory service; empty for the built-in.")
     memory_api_key: str = Field(default="", description="Key presented to the remote memory service.")
     memory_timeout_seconds: float = _alias(
-        "memory_timeout_seconds", "SA01_SOMA_TIMEOUT_SECONDS", 30.0, "Time one request to the memory service may take."
+        "memory_timeout_seconds",
+        "SA01_SOMA_TIMEOUT_SECONDS",
+        30.0,
+        "Time one request to the memory service may take.",
+        gt=0,
     )
     memory_max_retries: int = _alias(
-        "memory_max_retries", "SA01_SOMA_MAX_RETRIES", 2, "Retries of a request to the memory service."
+        "memory_max_retries", "SA01_SOMA_MAX_RETRIES", 2, "Retries of a request to the memory service.", ge=0
     )
     memory_retry_base_ms: float = _alias(
-        "memory_retry_base_ms", "SA01_SOMA_RETRY_BASE_MS", 150.0, "Wait before the first retry, in milliseconds."
+        "memory_retry_base_ms", "SA01_SOMA_RETRY_BASE_MS", 150.0, "Wait before the first retry, in milliseconds.", ge=0
     )
     memory_universe: str = _alias("memory_universe", "SA01_NAMESPACE", "", "Logical universe of memories.")
     memory_namespace: str = _alias("memory_namespace", "SA01_MEMORY_NAMESPACE", "wm", "Namespace of memories.")
     memory_threshold: float = Field(default=0.5, ge=0, le=1, description="Relevance at which a memory is recalled.")
-    memory_top_k: int = Field(default=8, ge=1, description="Memories recalled while the memory service is well.")
-    memory_top_k_degraded: int = Field(default=3, ge=0, description="Memories recalled while it is degraded.")
+    memory_top_k: int = Field(
+        default=8, ge=1, le=100, description="Memories recalled while the memory service is well."
+    )
+    memory_top_k_degraded: int = Field(default=3, ge=0, le=100, description="Memories recalled while it is degraded.")
     breaker_failures: int = Field(default=3, ge=1, description="Failures in a row that open the circuit breaker.")
     breaker_seconds: float = Field(default=15.0, gt=0, description="How long an open breaker refuses calls.")
     degraded_seconds: float = Field(default=15.0, gt=0, description="How long one failure degrades a service.")

@@ -29,7 +29,10 @@ CommandFailed (a ContractError).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ContextError(Exception):

@@ -358,10 +358,12 @@ def test_a_bad_request_on_standard_input_is_refused(home, stdin):
 def test_a_bad_variable_is_named():
     """A setting that cannot be read says which variable holds it."""
     number = run("settings", env={"CONTEXTURE_MAX_TOKENS": "many"})
+    aliased = run("settings", env={"CONTEXTURE_MEMORY_MAX_RETRIES": "-1"})
     groups = run("settings", env={"CONTEXTURE_GROUPS": "sales"})
 
-    assert (2, 2) == (number.exit_code, groups.exit_code)
+    assert (2, 2, 2) == (number.exit_code, aliased.exit_code, groups.exit_code)
     assert "CONTEXTURE_MAX_TOKENS is 'many'" in number.stderr
+    assert "error: CONTEXTURE_MEMORY_MAX_RETRIES is '-1'" in aliased.stderr
     assert "lists are written as JSON" in groups.stderr
 
 

@@ -6,6 +6,7 @@ import json
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from contexture.adapters.memory.http import RemoteMemory
 from contexture.config import Settings
@@ -42,6 +43,16 @@ def test_the_defaults_are_the_documented_ones():
     settings = Settings()
 
     assert [getattr(settings, name) for name, _ in ALIASES.values()] == ["", 30.0, 2, 150.0, "", "wm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("timeout_seconds", 0), ("max_retries", -1), ("retry_base_ms", -1), ("top_k", 101), ("top_k_degraded", 101)],
+)
+def test_numbers_that_no_recall_could_work_with_are_refused(name, value):
+    """A wrong setting is told at the start, and not by every turn."""
+    with pytest.raises(ValidationError, match=f"memory_{name}"):
+        Settings(**{f"memory_{name}": value})
 
 
 async def test_memories_are_kept_here_unless_an_address_is_set(tmp_path):

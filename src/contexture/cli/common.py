@@ -81,7 +81,8 @@ def read_settings(given: dict[str, Any]) -> Settings:
     except ValidationError as failure:
         first = failure.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
-        source = f"--{name.replace('_', '-')}" if name in given else f"CONTEXTURE_{name.upper()}"
+        variable = name if name.isupper() else f"CONTEXTURE_{name.upper()}"  # one with an alias says so
+        source = f"--{name.replace('_', '-')}" if name in given else variable
         raise InvalidRequest(f"{source} is {first['input']!r}: {first['msg']}") from failure
     except SettingsError as failure:
         raise InvalidRequest(f"{failure}; lists are written as JSON, such as '[\"sales\"]'") from failure
