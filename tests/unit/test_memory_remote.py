@@ -244,10 +244,20 @@ async def test_half_characters_are_replaced_wherever_they_stand():
     assert found.metadata == {"k\ufffd": ["v\ufffd"], "source": "x"}
 
 
-def test_an_address_that_is_none_is_refused():
-    """The setting is to blame, and says so."""
+@pytest.mark.parametrize(
+    "url", ["http://[::bad", "localhost:8420", "nonsense", "ftp://memory", "http://", "http://127.0.0.1:99999"]
+)
+def test_an_address_that_is_none_is_refused(url):
+    """The setting is to blame, and says so at once instead of in every turn."""
     with pytest.raises(InvalidRequest, match="not the address"):
-        RemoteMemory("http://[::bad")
+        RemoteMemory(url)
+
+
+async def test_what_is_wrong_with_an_answer_is_told_in_short():
+    """However large the nonsense, results and logs repeat little of it."""
+    with pytest.raises(SourceUnavailable) as caught:
+        await remote({"candidates": [{**ITEM, "id": ["x" * 10_000]}]}).recall(SCOPE, asking("tea"))
+    assert len(str(caught.value)) < 300
 
 
 async def test_what_json_cannot_say_is_the_callers_to_fix():

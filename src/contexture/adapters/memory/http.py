@@ -28,6 +28,7 @@ LARGEST = 16 * 2**20
 _OK, _REDIRECT, _SERVER = 200, 300, 500
 _NOT_FOUND = 404
 _REFUSED = frozenset({401, 403, 408, 429})
+_LAST_PORT = 65_535
 _SHOWN = 200
 
 
@@ -55,10 +56,7 @@ class RemoteMemory:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        try:
-            self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout, transport=transport)
-        except (httpx.InvalidURL, ValueError) as failure:
-            raise InvalidRequest(f"{url!r} is not the address of a memory service: {failure}") from failure
+        self._client = httpx.AsyncClient(base_url=_address(url), headers=headers, timeout=timeout, transport=transport)
         self._timeout = timeout
         self._path = path
 
@@ -123,6 +121,18 @@ class RemoteMemory:
             return response.status_code, bytes(body)
         finally:
             await response.aclose()
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        found = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as failure:
+        raise InvalidRequest(f"{url!r} is not the address of a memory service: {failure}") from failure
+    if found.scheme not in {"http", "https"} or not found.host or (found.port or 0) > _LAST_PORT:
+        raise InvalidRequest(
+            f"{url!r} is not the address of a memory service; write it like http://memory.example:8420"
+        )
+    return found
 
 
 def _who(scope: Scope) -> dict[str, str]:

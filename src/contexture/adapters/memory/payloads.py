@@ -21,6 +21,7 @@ _LISTS = ("tags", "readers", "injected")
 _KNOWN = frozenset({*_PLAIN, *_LISTS, *TIMES, "kind", "idempotency_key", "metadata", "tenant_id", "user_id"})
 _ASKED = ("query", "top_k", "threshold", "session_id", "persona_id", "namespace", "universe")
 _FILTERS = ("sessions", "personas", "tags", "kinds")
+_SHOWN = 200
 
 T = TypeVar("T")
 
@@ -180,8 +181,8 @@ def ids_from(answer: object, memories: Sequence[Memory]) -> tuple[str, ...]:
 
 
 def broken(what: str) -> SourceUnavailable:
-    """The failure of a service whose answer cannot be used."""
-    return SourceUnavailable(f"the memory service gave an answer that cannot be used: {what}")
+    """The failure of a service whose answer cannot be used, in words that are never long."""
+    return SourceUnavailable(f"the memory service gave an answer that cannot be used: {what[:_SHOWN]}")
 
 
 def _member(answer: object, name: str) -> list[object] | None:
