@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -70,12 +71,17 @@ def stores(lasting_folder):
     """Runs work on a memory service over a new store."""
 
     def run(work):
+        folder = lasting_folder()
+
         async def inside():
-            async with workbench(lasting_folder()) as bench:
+            async with workbench(folder) as bench:
                 service = partial(LocalMemory, index=bench.index, preparer=bench.preparer, search=bench.search)
                 return await work(service(clock=FixedClock()))
 
-        return asyncio.run(inside())
+        try:
+            return asyncio.run(inside())
+        finally:
+            shutil.rmtree(folder)
 
     return run
 
