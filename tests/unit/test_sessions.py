@@ -161,9 +161,9 @@ async def test_what_cannot_be_stored_is_refused_before_anything_is(path: Path, b
 
 
 @given(appends=st.lists(st.tuples(st.sampled_from("st"), st.lists(st.sampled_from("abcdef"), max_size=4)), max_size=12))
-def test_a_session_is_its_events_in_order_of_first_appearance(new_folder, appends) -> None:
+def test_a_session_is_its_events_in_order_of_first_appearance(lasting_folder, appends) -> None:
     """Whatever is appended, a session holds each id once, in order, numbered from 1."""
-    store = SqliteSessions(new_folder() / "sessions.sqlite")
+    store = SqliteSessions(lasting_folder() / "sessions.sqlite")
     model: dict[str, list[str]] = {"s": [], "t": []}
 
     async def run() -> None:
