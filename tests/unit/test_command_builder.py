@@ -24,23 +24,16 @@ from contexture.errors import (
     NothingFound,
 )
 from contexture.ledger import Reason, State
-from contexture.testing.commands import HIDDEN, CommandBench, ScriptedNews, found
+from contexture.testing.commands import HIDDEN, SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import FailingRedactor
 from contexture.types import Scope
 from contexture.wiring.command import experiments
 
-SIX = [found(f"a{at}", f"Pump {at} leaks oil.", score=0.9 - at / 10) for at in range(6)]
-
 
 async def built(raw, *answers, scope=None, **parts):
     """A command built over these answers of the news."""
-    bench = CommandBench(news=ScriptedNews(answers or [SIX]), **parts)
+    bench = CommandBench(news=ScriptedNews(answers or [list(SIX)]), **parts)
     return await bench.builder().build_context({"raw_command": "/ask", **raw}, scope=scope)
-
-
-def env(defaults=None, **flags):
-    """Surroundings with these defaults and flags."""
-    return {"defaults": defaults or {}, "feature_flags": flags}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +50,7 @@ def env(defaults=None, **flags):
 )
 async def test_an_argument_beats_the_user_who_beats_the_defaults(args, user_lang, default, lang):
     """The language is the argument's, else the user's, else the default."""
-    made = await built({"args": args, "user_lang": user_lang, "env": env({"lang": default})})
+    made = await built({"args": args, "user_lang": user_lang, "env": surroundings({"lang": default})})
 
     assert lang == made.params.lang
 
@@ -74,7 +67,7 @@ async def test_an_argument_beats_the_user_who_beats_the_defaults(args, user_lang
 )
 async def test_reranking_is_asked_for_or_switched_off(args, defaults, flags, rerank):
     """The argument beats the default, and the flag beats everything."""
-    made = await built({"args": args, "env": env(defaults, **flags)})
+    made = await built({"args": args, "env": surroundings(defaults, **flags)})
 
     assert [rerank, rerank] == [made.params.rerank_enabled, made.retrieval.rerank_enabled]
 
@@ -101,8 +94,8 @@ async def test_what_is_searched_for_has_its_priorities(args, text):
 
 async def test_limits_have_floors():
     """Too little is raised to what a command needs; more is left alone."""
-    low = await built({"env": env({"max_tokens": 1, "budget_cents": 0, "timeout_s": 0.5})})
-    high = await built({"env": env({"max_tokens": 9_000, "budget_cents": 99, "timeout_s": 30.5})})
+    low = await built({"env": surroundings({"max_tokens": 1, "budget_cents": 0, "timeout_s": 0.5})})
+    high = await built({"env": surroundings({"max_tokens": 9_000, "budget_cents": 99, "timeout_s": 30.5})})
 
     assert low.to_dict()["limits"] == {"max_tokens": 2_048, "budget_cents": 25, "timeout_s": 8}
     assert high.to_dict()["limits"] == {"max_tokens": 9_000, "budget_cents": 99, "timeout_s": 30.5}
@@ -195,7 +188,7 @@ async def test_what_cannot_be_redacted_is_left_out():
 async def test_a_prompt_never_exceeds_its_limit():
     """Documents that do not fit are left out, and the ledger says so."""
     dear = [found(f"d{at}", "\U0001f9ff" * 240, score=1 - at / 100) for at in range(10)]
-    made = await built({"args": "k=10", "env": env({"max_tokens": 2_048})}, dear)
+    made = await built({"args": "k=10", "env": surroundings({"max_tokens": 2_048})}, dear)
 
     assert made.tokens <= 2_048
     assert 0 < made.retrieval.k_final < 10
@@ -205,7 +198,7 @@ async def test_a_prompt_never_exceeds_its_limit():
 async def test_a_question_longer_than_the_limit_is_refused():
     """What alone exceeds the limit cannot be shown with anything."""
     with pytest.raises(CommandRefused, match="raise the budget"):
-        await built({"args": "\U0001f9ff" * 2_000, "env": env({"max_tokens": 2_048})})
+        await built({"args": "\U0001f9ff" * 2_000, "env": surroundings({"max_tokens": 2_048})})
 
 
 async def test_a_command_replays_to_the_same_bytes():

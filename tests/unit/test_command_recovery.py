@@ -17,22 +17,15 @@ from contexture.errors import (
 )
 from contexture.ledger import Reason, Trace
 from contexture.resilience.deadline import Deadline
-from contexture.testing.commands import CommandBench, ScriptedNews, found
+from contexture.testing.commands import SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
-
-SIX = [found(f"a{at}", f"Pump {at} leaks oil.", score=0.9 - at / 10) for at in range(6)]
 
 
 async def built(raw, *answers, scope=None, **parts):
     """A command built over these answers of the news."""
-    bench = CommandBench(news=ScriptedNews(answers or [SIX]), **parts)
+    bench = CommandBench(news=ScriptedNews(answers or [list(SIX)]), **parts)
     return await bench.builder().build_context({"raw_command": "/ask", **raw}, scope=scope)
-
-
-def env(defaults=None, **flags):
-    """Surroundings with these defaults and flags."""
-    return {"defaults": defaults or {}, "feature_flags": flags}
 
 
 async def test_widening_asks_only_for_what_it_adds():
@@ -63,7 +56,7 @@ async def test_a_thin_result_widens_the_window_and_no_more():
 async def test_strict_k_refuses_what_stays_thin():
     """Whoever insists on five documents gets an error instead of four."""
     with pytest.raises(CommandRefused, match="k_final: 2 documents are fewer than 5"):
-        await built({"env": env(strict_k=True)}, SIX[:2])
+        await built({"env": surroundings(strict_k=True)}, SIX[:2])
 
 
 async def test_the_last_rung_asks_for_ten_documents_without_reranking():
@@ -100,7 +93,9 @@ async def test_memory_commands_need_no_documents():
         made = (
             await CommandBench(news=news)
             .builder()
-            .build_context({"raw_command": f"/memory {mode}", "args": "pumps topic=oil", "env": env(strict_k=True)})
+            .build_context(
+                {"raw_command": f"/memory {mode}", "args": "pumps topic=oil", "env": surroundings(strict_k=True)}
+            )
         )
 
         assert [looked, 0, (), ("pumps", "oil")] == [

@@ -92,3 +92,12 @@ class CommandBench:
             models=self.models,
             experiments=self.experiments,
         )
+
+
+SIX = tuple(found(f"a{at}", f"Pump {at} leaks oil.", score=0.9 - at / 10) for at in range(6))
+"""Six articles, best first: as many as a list needs to be full."""
+
+
+def surroundings(defaults: Mapping[str, Any] | None = None, **flags: bool) -> dict[str, Any]:
+    """The `env` of a request with these defaults and feature flags."""
+    return {"defaults": dict(defaults or {}), "feature_flags": flags}

@@ -10,6 +10,7 @@ from contexture.errors import RedactionFailed
 from contexture.graph.extract import readable
 from contexture.ledger import Trace
 from contexture.news.articles import Article
+from contexture.news.records import ARTICLES
 from contexture.news.store import NewsStore
 from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator
@@ -20,7 +21,6 @@ from contexture.text.sentences import sentences
 from contexture.text.terms import terms
 from contexture.types import Citation, Scope, content_hash
 
-ARTICLES = "articles"
 _MOST_SENTENCES = 200
 _MOST_CHARACTERS = 600  # of one sentence: a table without full stops is not one
 
@@ -53,6 +53,18 @@ class Sentence:
     def place(self) -> tuple[str, int]:
         """What orders sentences, and tells them apart."""
         return self.source.article_id, self.start
+
+    @property
+    def citation(self) -> Citation:
+        """Where it stands in the store."""
+        return Citation(
+            collection=ARTICLES.name,
+            record_id=self.source.article_id,
+            title=self.source.title,
+            start=self.start,
+            end=self.end,
+            hash=self.source.hash,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,16 +152,8 @@ class Notebook:
     def cite(self, sentence: Sentence) -> int:
         """The number of a sentence."""
         source = sentence.source
-        citation = Citation(
-            collection=ARTICLES,
-            record_id=source.article_id,
-            title=source.title,
-            start=sentence.start,
-            end=sentence.end,
-            hash=source.hash,
-        )
         return self.enter(
-            citation,
+            sentence.citation,
             lambda number: Evidence(
                 number=number,
                 article_id=source.article_id,
@@ -159,7 +163,7 @@ class Notebook:
                 date=source.date,
                 lang=source.lang,
                 text=sentence.text,
-                citation=citation,
+                citation=sentence.citation,
             ),
         )
 

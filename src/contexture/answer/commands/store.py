@@ -18,11 +18,11 @@ from contexture.answer.commands.memories import (
     quoted,
 )
 from contexture.answer.commands.plan import SemanticKey
-from contexture.answer.commands.reading import ARTICLES, Sentence
+from contexture.answer.commands.reading import Sentence
 from contexture.answer.commands.values import Findings
 from contexture.conversation import Memory, MemoryKind
 from contexture.errors import InvalidRequest
-from contexture.types import Citation, content_hash
+from contexture.types import content_hash
 
 _DAY = 86_400.0
 _EPISODES = 5
@@ -82,14 +82,6 @@ def _subject(job: Job, key: SemanticKey) -> Memory:
 def _episode(job: Job, key: SemanticKey, sentence: Sentence) -> Memory:
     """What was read about a subject; it carries the citation, so that recalling it can check it."""
     source = sentence.source
-    citation = Citation(
-        collection=ARTICLES,
-        record_id=source.article_id,
-        title=source.title,
-        start=sentence.start,
-        end=sentence.end,
-        hash=source.hash,
-    )
     place = f"{key.key.casefold()}:{source.article_id}:{source.hash}:{sentence.start}"
     return Memory(
         text=sentence.text,
@@ -106,7 +98,7 @@ def _episode(job: Job, key: SemanticKey, sentence: Sentence) -> Memory:
             "key": key.key,
             "article": {
                 **{name: getattr(source, name) for name in ("article_id", "title", "url", "date", "lang")},
-                "citation": msgspec.structs.asdict(citation),
+                "citation": msgspec.structs.asdict(sentence.citation),
             },
         },
     )

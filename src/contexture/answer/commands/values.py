@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -146,8 +146,3 @@ def grounded(found: Iterable[G], lost: frozenset[int]) -> tuple[G, ...]:
 def section_without(section: Section, lost: frozenset[int]) -> Section:
     """The section with only the statements that still rest on something."""
     return replace(section, statements=grounded(section.statements, lost))
-
-
-def numbers_of(sections: Sequence[Section]) -> frozenset[int]:
-    """Every number that a statement names."""
-    return frozenset(number for section in sections for each in section.statements for number in each.evidence)
