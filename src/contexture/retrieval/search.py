@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
+from contexture.pipeline.fuse import blend
 from contexture.ports import Index, Reranker
 from contexture.retrieval.cache import CacheStats, ResultCache
 from contexture.retrieval.encoders import Encoders, Similarity
@@ -137,8 +138,8 @@ class HybridSearch:
         best = max((hit.scores.get(BM25, 0.0) for hit in hits), default=0.0)
         similar = self._encoders.similarities([hit.scores for hit in hits])
         signals = [_signals(hit, best, each) for hit, each in zip(hits, similar, strict=True)]
-        lexical, semantic = self._weights(lang, lexical=best > 0, semantic=any(each is not None for each in similar))
-        scores = [max(lexical * each[LEXICAL] + semantic * each.get(COSINE, 0.0), 0.0) for each in signals]
+        weights = self._weights(lang, lexical=best > 0, semantic=any(each is not None for each in similar))
+        scores = [max(blend(each, weights), 0.0) for each in signals]
         shares = [self._options.lift_session if hit.record.session else self._options.lift for hit in hits]
         gains = lifts(hits, scores, shares)
         found = [
@@ -148,12 +149,11 @@ class HybridSearch:
         ]
         return sorted(found, key=_order)
 
-    def _weights(self, lang: str, *, lexical: bool, semantic: bool) -> tuple[float, float]:
-        """The shares of BM25 and of the cosine; a channel that found nothing has no say, so that scores keep scale."""
+    def _weights(self, lang: str, *, lexical: bool, semantic: bool) -> Mapping[str, float]:
+        """A channel that found nothing has no say, so that scores keep their scale."""
         share = self._options.lexical.get(lang, self._options.lexical_default)
-        if lexical and semantic:
-            return share, 1 - share
-        return float(lexical), float(semantic)
+        weights = {LEXICAL: share if lexical else 0.0, COSINE: 1 - share if semantic else 0.0}
+        return {name: weight for name, weight in weights.items() if weight}
 
     async def _rerank(
         self, reranker: Reranker, question: str, found: Sequence[Found], trace: Trace

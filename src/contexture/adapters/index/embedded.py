@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -46,18 +47,15 @@ class EmbeddedIndex:
         self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._closed = False
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.release)
             self._truth = Truth(folder / "truth.sqlite")
-        except BaseException:
-            self._lock.release()
-            raise
-        self._opened = self._truth.seq
-        self._shelf = Shelf(folder, self._truth, options)
-        try:
+            undo.callback(self._truth.close)
+            self._opened = self._truth.seq
+            self._shelf = Shelf(folder, self._truth, options)
+            undo.callback(self._shelf.release)
             self._shelf.heal()
-        except BaseException:
-            self._release()
-            raise
+            undo.pop_all()
 
     @classmethod
     async def open(cls, folder: Path, options: EmbeddedOptions) -> EmbeddedIndex:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,16 +74,11 @@ class Part:
         self.scanner = scanner
         self._places = places
 
-    def fill(self, rows: Iterable[Stored]) -> None:
-        """Give the scanner every passage of the collection."""
-        if self.scanner is not None:
-            self.scanner.fill(rows)
-
     def apply(self, added: Sequence[Row], removed: Sequence[int]) -> None:
         """Follow a change that SQLite has committed."""
         if self.scanner is not None:
             stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in added]
-            self.scanner.apply(stored, [_record(row) for row in added], removed)
+            self.scanner.apply(stored, [_record(row) for row in added] if self.scanner.fields else (), removed)
         self.engine.apply(added, removed)
 
     def add_fields(self, fields: Mapping[str, FieldType]) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -64,13 +64,11 @@ class Truth:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
-        try:
-            with store_errors(path):
-                migrate(self._reader())
-                self.seq = int(self.meta("seq") or 0)
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as undo, store_errors(path):
+            undo.callback(self.close)
+            migrate(self._reader())
+            self.seq = int(self.meta("seq") or 0)
+            undo.pop_all()
 
     # --- meta and collections ---
 
@@ -254,13 +252,8 @@ class Truth:
         db = self._reader()
         with store_errors(self._path):
             db.execute("BEGIN IMMEDIATE")
-            try:
+            with db:
                 yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:  # a full disk makes SQLite roll back by itself
-                    db.execute("ROLLBACK")
-                raise
 
     def _next_seq(self, db: sqlite3.Connection) -> int:
         seq = self.seq + 1

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,14 +59,8 @@ class Database:
         with self._lock, store_errors(self._path):
             connection = self._opened()
             connection.execute(f"BEGIN {kind}")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # a full disk makes SQLite roll back by itself
-                    connection.execute("ROLLBACK")
-                raise
-            return result
+            with connection:  # commits, or rolls back what failed
+                return work(connection)
 
     def _opened(self) -> sqlite3.Connection:
         if self._closed:
@@ -73,13 +68,12 @@ class Database:
         if self._connection is None:
             _make_private(self._path)
             connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
-            try:
+            with ExitStack() as undo:
+                undo.callback(connection.close)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 _migrate(connection, self._path, self._migrations)
-            except BaseException:
-                connection.close()
-                raise
+                undo.pop_all()
             self._connection = connection
         return self._connection
 
