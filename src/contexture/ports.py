@@ -76,6 +76,10 @@ class Index(Protocol):
         """
         ...
 
+    async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
+        """By id, the rows written under `name` with those of these records that have them and the scope may see."""
+        ...
+
     async def version(self, scope: Scope, collection: str) -> int:
         """A number that changes with every write to the tenant's part of a collection; caches use it."""
         ...

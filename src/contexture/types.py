@@ -123,13 +123,17 @@ class Passage(Struct, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Prepared:
-    """A record ready to be written; `rules` names the rule set that found its redactions."""
+    """A record ready to be written; `rules` names the rule set that found its redactions.
+
+    `matrices` are rows of vectors for the record as a whole, by name, read back with `Index.matrices`.
+    """
 
     record: Record
     passages: tuple[Passage, ...]
     redactions: tuple[Span, ...]
     title_redactions: tuple[Span, ...]
     rules: str
+    matrices: Mapping[str, Matrix] = field(default_factory=dict[str, Matrix])
 
 
 # --- filters -----------------------------------------------------------------------------
