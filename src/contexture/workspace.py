@@ -40,8 +40,8 @@ class Block(Struct, frozen=True, kw_only=True):
 
     `text` is Markdown (the title of a page, a database or a row). `readers` lists who may read it; None inherits
     from the parent, and a root that says nothing is read by everyone in the tenant. `order` places it among its
-    siblings, ties by id. `properties` are a row's cells, a task's `due` (ISO date), `done`, `status`, `priority`, `assignee`,
-    a heading's `level`, a code block's `language`; a database's `schema` maps its columns to their types.
+    siblings, ties by id. `properties` are a row's cells, a task's `due` (ISO date), `done`, `status`, `priority` and
+    `assignee`, a heading's `level`, a code block's `language`; a database's `schema` maps its columns to their types.
     `acl` is who may read it once inheritance is worked out, filled in by the store.
     """
 
