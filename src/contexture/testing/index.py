@@ -17,6 +17,7 @@ import pytest
 
 from contexture.ports import Index
 from contexture.testing.index_filters import IndexFilters
+from contexture.testing.index_matrices import IndexMatrices
 from contexture.testing.index_permissions import IndexPermissions
 from contexture.testing.index_searches import IndexSearches
 from contexture.testing.index_writes import IndexWrites
@@ -26,7 +27,7 @@ from contexture.types import Scope
 __all__ = ["VECTORS", "IndexConformance"]
 
 
-class IndexConformance(IndexWrites, IndexSearches, IndexFilters, IndexPermissions):
+class IndexConformance(IndexWrites, IndexSearches, IndexFilters, IndexPermissions, IndexMatrices):
     """Everything an index promises."""
 
     @pytest.fixture

@@ -36,6 +36,9 @@ def check_records(records: Sequence[Prepared], vectors: Mapping[str, int]) -> No
             raise InvalidRequest("a record needs an id")
         if not valid_id(item.record.id):
             raise InvalidRequest(f"record id {item.record.id!r} is not valid Unicode")
+        for name, matrix in item.matrices.items():
+            if matrix.ndim != 2 or not np.isfinite(matrix).all():  # noqa: PLR2004 - rows and columns
+                raise InvalidRequest(f"matrix {name!r} of record {item.record.id!r} must hold rows of finite numbers")
         for passage in item.passages:
             for name, vector in passage.vectors.items():
                 if name in vectors:

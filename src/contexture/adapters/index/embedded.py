@@ -20,7 +20,7 @@ from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change, Truth, store_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable, UnknownCollection
-from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope
+from contexture.types import Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
@@ -120,6 +120,17 @@ class EmbeddedIndex:
         """The union of every channel's best passages, each with all its scores."""
         check_query(query, field_types(self._known(scope, query.collection)), self._options.vectors)
         return await self._read(lambda: self._search(scope, query))
+
+    async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
+        """By id, the rows written under `name` with those records that the scope may see."""
+        self._known(scope, collection)
+
+        def read() -> dict[str, Matrix]:
+            allowed = self._access(scope, collection).allowed
+            found = self._truth.matrices(collection, scope.tenant, name, [id_ for id_ in ids if valid_id(id_)])
+            return {id_: matrix for id_, access, matrix in found if access in allowed}
+
+        return await self._read(read)
 
     async def version(self, scope: Scope, collection: str) -> int:
         """The sequence number of the tenant's last write to the collection, or of the opening."""

@@ -35,6 +35,10 @@ MIGRATIONS: tuple[str, ...] = (
         term INTEGER NOT NULL, class INTEGER NOT NULL, passages INTEGER NOT NULL, PRIMARY KEY (term, class)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE matrices (row INTEGER NOT NULL REFERENCES records, name TEXT NOT NULL, data BLOB NOT NULL);
+    CREATE UNIQUE INDEX matrices_row ON matrices (row, name);
+    """,
 )
 
 

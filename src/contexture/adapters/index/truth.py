@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
-from contexture.types import Collection, FieldType, Prepared, Record, Scope
+from contexture.types import Collection, FieldType, Matrix, Prepared, Record, Scope
 
 _T = TypeVar("_T")
 _MAPPED = 1 << 34  # rows of one answer are far apart: reading them by system call costs ten times as much
@@ -182,6 +183,18 @@ class Truth:
             )
         return found
 
+    def matrices(
+        self, collection: str, tenant: str, name: str, ids: Sequence[str]
+    ) -> Iterator[tuple[str, int, Matrix]]:
+        """The rows of vectors of this name of a tenant's records, each with its record's id and access class."""
+        for some in _chunks(ids):
+            rows = self._reader().execute(
+                "SELECT r.id, r.class, m.data FROM records r JOIN matrices m USING (row) "  # noqa: S608 - fixed
+                f"WHERE r.collection = ? AND r.tenant = ? AND r.id IN ({_marks(some)}) AND m.name = ?",
+                (collection, tenant, *some, name),
+            )
+            yield from ((id_, access, unpack_matrix(data)) for id_, access, data in rows)
+
     def walk(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
         """Records of these classes in id order, behind `after`."""
         allowed = ",".join(str(int(access)) for access in sorted(classes))
@@ -283,6 +296,7 @@ class Truth:
             db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(row.pid, collection, seq) for row in rows])
             db.execute("DELETE FROM vectors WHERE pid IN (SELECT pid FROM passages WHERE row = ?)", (found[0],))
             db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
+            db.execute("DELETE FROM matrices WHERE row = ?", (found[0],))
             db.execute("DELETE FROM records WHERE row = ?", (found[0],))
             count += 1
         return count, removed
@@ -303,6 +317,8 @@ class Truth:
             (collection, scope.tenant, record.id, access, digest, header, record.text, item.rules,
              codec.pack_spans(item.redactions)),
         ).lastrowid  # fmt: skip
+        for name, matrix in item.matrices.items():
+            db.execute("INSERT INTO matrices VALUES (?, ?, ?)", (row, name, pack_matrix(matrix)))
         for ordinal, passage in enumerate(item.passages):
             text = record.text[passage.start : passage.end]
             facts = codec.pack_facts(passage)

@@ -1,0 +1,48 @@
+"""Rows of vectors as bytes, and stores made before there were any."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
+from contexture.testing.index_matrices import ROWS, with_rows
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared
+from contexture.types import Scope
+
+SCOPE = Scope.local()
+
+
+@given(height=st.integers(0, 6), width=st.integers(1, 40), scale=st.sampled_from((0.0, 1e-6, 1.0, 1e6)))
+def test_packed_rows_keep_their_directions(height: int, width: int, scale: float):
+    """Each number comes back to within half a step of its row's largest divided by 127."""
+    rows = scale * np.random.default_rng(height * 41 + width).standard_normal((height, width)).astype(np.float32)
+    back = unpack_matrix(pack_matrix(rows))
+
+    assert back.shape == rows.shape
+    assert back.dtype == np.float32
+    steps = np.abs(rows).max(axis=1, initial=0.0) / 127
+    assert (np.abs(back - rows) <= 0.51 * steps[:, None]).all()
+
+
+async def test_a_store_made_before_matrices_still_opens(tmp_path: Path):
+    """What was stored is found, and new records may have rows of vectors."""
+    options = EmbeddedOptions(vectors=VECTORS, threads=1)
+    index = await EmbeddedIndex.open(tmp_path, options)
+    await index.create(COLLECTION)
+    await index.upsert(SCOPE, NAME, [prepared(own("old"))])
+    await index.close()
+    with sqlite3.connect(tmp_path / "truth.sqlite") as db:
+        db.executescript("DROP TABLE matrices; PRAGMA user_version = 1;")
+    db.close()
+    index = await EmbeddedIndex.open(tmp_path, options)
+    await index.upsert(SCOPE, NAME, [with_rows(own("new"), ROWS)])
+
+    assert ids(await index.scroll(SCOPE, NAME)) == ["new", "old"]
+    assert list(await index.matrices(SCOPE, NAME, "rows", ["old", "new"])) == ["new"]
+    await index.close()
