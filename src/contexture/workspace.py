@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -128,7 +128,7 @@ class BlockStore(Protocol):
         ...
 
     async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
-        """What these blocks name, where both ends may be read; relations first, then in document order."""
+        """What these blocks name, where both ends may be read; relations first, then as `ids` and their texts go."""
         ...
 
     async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
@@ -148,3 +148,163 @@ class BlockStore(Protocol):
     ) -> Sequence[Block]:
         """Todos, cards and rows that have a due date, the earliest due first, ties by id."""
         ...
+
+
+class Put(Struct, frozen=True, kw_only=True):
+    """How many blocks a write brought, altered, and found as they were."""
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """What a block names, before anyone looks whether it is there: a block by its id, a page by its name, or either.
+
+    Where both are given the id counts first. A relation's `column` says which cell holds it.
+    """
+
+    kind: LinkKind
+    id: str = ""
+    page: str = ""
+    column: str = ""
+
+
+NamesIn: TypeAlias = Callable[[Block, Mapping[str, Json]], Sequence[Named]]
+"""Finds what a block names; the mapping is the schema of the database it is a row of, else empty."""
+
+
+class Stale(Struct, frozen=True, kw_only=True):
+    """A block whose search record may differ from the store.
+
+    `block` is None when it is gone. `ancestors` are all its parents upwards, whoever may read them. `readers` are all
+    who may read the block now or could read what was last written to the index. `number` grows with every write.
+    """
+
+    number: int
+    tenant: str
+    id: str
+    readers: tuple[str, ...]
+    block: Block | None = None
+    ancestors: tuple[Block, ...] = ()
+
+
+class WritableBlocks(BlockStore, Protocol):
+    """Writes a workspace, each call whole or not at all.
+
+    Whoever may read a block may write it and below it; what the scope may not read is answered as unknown, with
+    `NotFound`. Every block that a call alters is `stale` until it is settled, also across the end of the process.
+    """
+
+    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> Put:
+        """Write these; parents may come behind their children. A cycle is an `InvalidRequest`.
+
+        A block that says no author is its writer's; one that says no time was made, or changed, now. Each block that is
+        new or altered counts as an edit of the writer's, at the time it says it was modified.
+        """
+        ...
+
+    async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float) -> None:
+        """Put a block and all below it under another parent, or make it a root; what is inherited follows."""
+        ...
+
+    async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
+        """Hide these and all below them until they are restored; returns how many the scope could read."""
+        ...
+
+    async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
+        """Bring back all that went with each of these in one deletion; returns how many the scope may read."""
+        ...
+
+    async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
+        """Note that the scope's user looked at a block."""
+        ...
+
+    async def note(self, scope: Scope, deeds: Sequence[Activity]) -> None:
+        """Note what users did with blocks that the scope may read, as a workspace that is imported says it."""
+        ...
+
+    async def purge(self, scope: Scope, *, before: datetime) -> int:
+        """Forget for good what was deleted before then; returns how many blocks the scope could read."""
+        ...
+
+    async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
+        """By name, the page, else the database, else the row that has it as title or alias, ties by id."""
+        ...
+
+    async def stale(self, *, limit: int) -> Sequence[Stale]:
+        """Up to `limit` blocks, of every tenant, whose search records are to be written, the longest waiting first."""
+        ...
+
+    async def settle(self, done: Sequence[Stale]) -> None:
+        """Say that the search records of these are as they were when they were given out."""
+        ...
+
+    def close(self) -> None:
+        """Release the store."""
+        ...
+
+
+_DUE = frozenset(("due", "duedate", "deadline", "срок"))
+_DONE = frozenset(
+    "done complete completed closed cancelled canceled готово сделано выполнено завершено закрыто отменено".split()
+)
+LINKABLE = (BlockType.PAGE, BlockType.DB, BlockType.DB_ROW)
+"""What can be linked by its name; of two with one name the earlier kind counts."""
+
+_TASKS = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
+
+
+def due_of(block: Block) -> datetime | None:
+    """When a task is due, in UTC; a date without a time lasts until its last microsecond.
+
+    A row's column may also be called `Due date`, `Deadline` or `Срок`. What is not a date counts as none.
+    """
+    if block.type not in _TASKS:
+        return None
+    given = block.properties.get("due")
+    if given is None and block.type is BlockType.DB_ROW:
+        given = next((value for name, value in block.properties.items() if _plain(name) in _DUE), None)
+    return moment_of(given) if isinstance(given, str) else None
+
+
+def moment_of(text: str) -> datetime | None:
+    """An ISO time in UTC; a date without a time is its last microsecond, and what is neither is None."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+        whole_day = len(text.strip()) <= len("2026-01-01")
+        ends = found + timedelta(days=1) - timedelta(microseconds=1) if whole_day else found
+        return ends.astimezone(UTC) if ends.tzinfo else ends.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def done_of(block: Block) -> bool:
+    """Whether a task is done: it says so, or its status does."""
+    done = block.properties.get("done")
+    if isinstance(done, bool):
+        return done
+    return any(
+        isinstance(value, str) and _plain(value) in _DONE
+        for name, value in block.properties.items()
+        if name.casefold() in ("status", "done", "статус")
+    )
+
+
+def names_of(block: Block) -> Sequence[str]:
+    """The names under which a page, a database or a row can be linked: its title and its aliases, as `plain_name`."""
+    if block.type not in LINKABLE:
+        return ()
+    given = block.properties.get("alias", block.properties.get("aliases", ""))
+    aliases = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
+    told = (block.text, *(each.strip().strip("[]") for each in aliases if isinstance(each, str)))
+    return tuple(dict.fromkeys(name for name in map(plain_name, told) if name))
+
+
+def plain_name(name: str) -> str:
+    """A page's name as links compare it: case and runs of white space do not matter."""
+    return " ".join(name.casefold().split())
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
