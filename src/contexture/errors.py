@@ -24,7 +24,7 @@
 
 A slash command that gives no context raises one of these again as a CommandError, which is its answer:
 CommandRefused (an InvalidRequest), NothingFound (a NotFound), CommandUnavailable (a SourceError) or
-CommandFailed (a ContractError).
+CommandFailed (a ContractError). A page that is not there is an UnknownPage: a NotFound, and a ValueError too.
 """
 
 from __future__ import annotations
@@ -106,6 +106,10 @@ class NotFound(RequestError):
     """No such thing, or none that the scope may see: the two are answered alike."""
 
     code = "NO_DATA"
+
+
+class UnknownPage(NotFound, ValueError):
+    """No such page of a document, or none that the scope may see."""
 
 
 class SourceError(ContextError):

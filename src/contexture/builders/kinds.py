@@ -8,12 +8,13 @@ from types import MappingProxyType
 from contexture.builders.command import explain as command
 from contexture.builders.explain import Rebuild
 from contexture.builders.query import explain as query
+from contexture.builders.research import explain as research
 from contexture.builders.turn import explain as turn
 from contexture.capsule import Capsule
 from contexture.errors import InvalidRequest
 
 REBUILDS: Mapping[str, Rebuild] = MappingProxyType(
-    {"query": query.rebuild, "turn": turn.rebuild, "command": command.rebuild}
+    {"query": query.rebuild, "turn": turn.rebuild, "command": command.rebuild, "research": research.rebuild}
 )
 
 
