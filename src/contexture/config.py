@@ -39,6 +39,12 @@ class Settings(BaseSettings):
         default="use", description="Embedder of all other texts, and of questions across languages."
     )
     embedder_threads: int = Field(default=1, ge=1, description="Threads one embedding call may use.")
+    page_encoder: str = Field(
+        default="regions", description="What sees pages: `regions` by their texts, `colpali:MODEL` or `colpali:FOLDER`."
+    )
+    pages_index: str = Field(
+        default="", description="Where pages live: `chroma:FOLDER`, `chroma+http://HOST:PORT`; empty for the store."
+    )
     reranker: str = Field(default="", description="Reranker, such as `fastembed:MODEL`; empty for none.")
     redaction: Literal["default", "none"] = Field(
         default="default", description="`none` shows everything as it is stored."

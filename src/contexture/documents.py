@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -99,40 +99,39 @@ class DocumentReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Encoded:
-    """A page as vectors: a row per region or patch, their boxes, and the one vector that stands for them all."""
+    """A page as vectors, by the name of the space they live in.
 
-    rows: Matrix
+    Each space has a row per region or patch and one vector that stands for them all; `boxes` says where on the page
+    the rows look, in their order. A page that shows nothing has no rows.
+    """
+
+    rows: Mapping[str, Matrix]
     boxes: tuple[Box, ...]
-    whole: Vector
+    whole: Mapping[str, Vector]
 
 
 class PageEncoder(Protocol):
-    """Turns pages and questions into rows of unit vectors that are compared by MaxSim.
+    """Turns pages and questions into rows of unit vectors that are compared by MaxSim, in one space or several.
 
-    The MaxSim of a question and a page is the mean, over the question's rows, of the best cosine with any of the
-    page's rows.
+    The MaxSim of a question and a page in a space they share is the mean, over the question's rows, of the best cosine
+    with any of the page's rows.
     """
 
     @property
-    def name(self) -> str:
-        """Names the vectors in the index; changes when the weights do."""
-        ...
-
-    @property
-    def dimensions(self) -> int:
-        """Length of every row."""
+    def vectors(self) -> Mapping[str, int]:
+        """Names and lengths of the vectors of every space; a name changes when the weights do."""
         ...
 
     async def pages(self, pages: Sequence[Page]) -> Sequence[Encoded]:
-        """One value per page, in order; a page that shows nothing has no rows."""
+        """One value per page, in order."""
         ...
 
-    async def question(self, text: str) -> Matrix:
-        """The question's rows."""
+    async def question(self, text: str) -> Mapping[str, Matrix]:
+        """The question's rows in each space in which it is asked."""
         ...
 
-    def calibrate(self, similarity: Vector) -> Vector:
-        """MaxSim values as similarities from 0 to 1: unrelated pairs below .3, true pairs about .8; monotonic."""
+    def calibrate(self, name: str, similarity: Vector) -> Vector:
+        """MaxSim values of a space as similarities from 0 to 1: unrelated pairs below .3, true pairs about .8."""
         ...

@@ -1,0 +1,181 @@
+"""Pages found by what they show: a vector per page proposes some, and the rows of those decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from contexture.documents import Box, PageEncoder
+from contexture.errors import SourceError
+from contexture.ledger import Trace
+from contexture.pages.maxsim import maxsim
+from contexture.pages.records import page_id
+from contexture.pages.values import Document
+from contexture.pages.visual_records import BOXES, VISUAL, place_of, visual_record
+from contexture.ports import Index
+from contexture.types import Filter, Hit, Matrix, Query, Record, Scope, Vector
+
+__all__ = ["VISUAL", "SeenPage", "VisualOptions", "VisualPages"]
+
+_NAME = VISUAL.name
+_TOGETHER = 32  # pages encoded and written at a time
+_WALK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPage:
+    """A page that shows what was asked for: how well, from 0 to 1, and where on it."""
+
+    doc_id: str
+    page: int
+    score: float
+    box: Box | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VisualOptions:
+    """How pages are searched.
+
+    `pool` pages are proposed by their representative vectors, or `width` times as many as are wanted where that is
+    more; those whose rows are less similar than `floor` do not match.
+    """
+
+    pool: int = 50
+    width: int = 5
+    floor: float = 0.3
+
+
+class _Scored(NamedTuple):
+    """A proposed page, how similar it is, and where."""
+
+    id: str
+    score: float
+    box: Box | None
+
+
+class VisualPages:
+    """The collection `pages_visual` of an index: a record per page, with the page's metadata and its vectors.
+
+    A search has two stages. The index proposes pages by one vector each, with tenant, permissions and filter as part
+    of the query; then MaxSim compares the question with every row of the proposed pages.
+    """
+
+    def __init__(self, *, index: Index, encoder: PageEncoder, options: VisualOptions | None = None) -> None:
+        self._index = index
+        self._encoder = encoder
+        self._options = options or VisualOptions()
+        self._made = False
+
+    async def add(self, scope: Scope, document: Document) -> int:
+        """Write the pages of a document that show something, in place of all it had; returns how many."""
+        await self._ready()
+        written: set[str] = set()
+        for start in range(0, len(document.pages), _TOGETHER):
+            some = document.pages[start : start + _TOGETHER]
+            encoded = await self._encoder.pages(some)
+            records = [visual_record(document, page, each) for page, each in zip(some, encoded, strict=True)]
+            await self._index.upsert(scope, _NAME, records)
+            written.update(each.record.id for each in records)
+        stale = [record.id for record in await self._pages_of(scope, document.doc_id) if record.id not in written]
+        if stale:
+            await self._index.delete(scope, _NAME, stale)
+        return len(written)
+
+    async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
+        """Remove the pages of these documents that the scope may see; returns how many pages there were."""
+        await self._ready()
+        removed = 0
+        for doc_id in dict.fromkeys(doc_ids):
+            ids = [record.id for record in await self._pages_of(scope, doc_id)]
+            removed += await self._index.delete(scope, _NAME, ids) if ids else 0
+        return removed
+
+    async def search(
+        self, scope: Scope, question: str, *, k: int, where: Filter | None, trace: Trace
+    ) -> Sequence[SeenPage]:
+        """The best `k` pages that match, best first, ties by document and page.
+
+        When the rows cannot be read the representative vectors decide alone, and `trace` says so.
+        """
+        await self._ready()
+        asked = await self._encoder.question(question)
+        hits = await self._proposed(scope, asked, k, where)
+        try:
+            scored = await self._compared(scope, asked, list(hits))
+        except SourceError as failure:
+            trace.degraded(_NAME, failure)
+            scored = self._guessed(asked, hits)
+        best = sorted(
+            (each for each in scored if each.score >= self._options.floor),
+            key=lambda each: (-each.score, place_of(hits[each.id].record)),
+        )[:k]
+        return [SeenPage(*place_of(hits[each.id].record), each.score, each.box) for each in best]
+
+    # --- inside ---
+
+    async def _proposed(
+        self, scope: Scope, asked: Mapping[str, Matrix], k: int, where: Filter | None
+    ) -> Mapping[str, Hit]:
+        """The pages whose representative vectors are nearest, in any of the spaces."""
+        pool = max(self._options.pool, self._options.width * k)
+        vectors = {name: _direction(rows) for name, rows in asked.items()}
+        hits = await self._index.search(scope, Query(collection=_NAME, vectors=vectors, where=where, k=pool))
+        return {hit.record.id: hit for hit in hits}
+
+    async def _compared(self, scope: Scope, asked: Mapping[str, Matrix], ids: Sequence[str]) -> Sequence[_Scored]:
+        """Each page by its rows, in the space where it answers best."""
+        names = (*asked, BOXES)
+        found = dict(zip(names, [await self._index.matrices(scope, _NAME, name, ids) for name in names], strict=True))
+        best: dict[str, _Scored] = {}
+        for name, question in asked.items():
+            pages = {id_: found[name][id_] for id_ in ids if id_ in found[name]}
+            seen = maxsim(question, list(pages.values()))
+            scores = self._encoder.calibrate(name, seen.scores).tolist()
+            for id_, score, row in zip(pages, scores, seen.rows.tolist(), strict=True):
+                if id_ not in best or score > best[id_].score:
+                    best[id_] = _Scored(id_, score, _box(found[BOXES].get(id_), row))
+        return list(best.values())
+
+    def _guessed(self, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> Sequence[_Scored]:
+        """Each page by its representative vector alone."""
+        best: dict[str, float] = {}
+        for name in asked:
+            having = {id_: hit.scores[name] for id_, hit in hits.items() if name in hit.scores}
+            scores = self._encoder.calibrate(name, np.array(list(having.values()), np.float32)).tolist()
+            for id_, score in zip(having, scores, strict=True):
+                best[id_] = max(score, best.get(id_, 0.0))
+        return [_Scored(id_, score, None) for id_, score in best.items()]
+
+    async def _pages_of(self, scope: Scope, doc_id: str) -> Sequence[Record]:
+        """The document's pages: their ids stand together, so that no other page is looked at."""
+        first, found = page_id(doc_id, 0).removesuffix("0"), list[Record]()
+        after = first
+        while some := await self._index.scroll(scope, _NAME, after=after, limit=_WALK):
+            own = [record for record in some if record.id.startswith(first)]
+            found += own
+            if len(own) < _WALK:
+                break
+            after = own[-1].id
+        return found
+
+    async def _ready(self) -> None:
+        if not self._made:
+            await self._index.create(VISUAL)
+            self._made = True
+
+
+def _direction(rows: Matrix) -> Vector:
+    """What stands for a question's rows in the first stage."""
+    mean = rows.mean(axis=0)
+    length = float((mean @ mean) ** 0.5)
+    return mean / length if length else mean
+
+
+def _box(boxes: Matrix | None, row: int) -> Box | None:
+    if boxes is None or row >= len(boxes):
+        return None
+    left, top, right, bottom = (round(float(edge), 3) for edge in boxes[row])
+    return left, top, right, bottom
