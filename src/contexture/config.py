@@ -125,6 +125,8 @@ class Settings(BaseSettings):
     command_experiments: dict[str, dict[str, dict[str, bool | int | float]]] = Field(
         default={}, description="Arms of experiments and what each changes, as a JSON object."
     )
+    research_max_sources: int = Field(default=10, ge=1, le=100, description="Sources of a research context at most.")
+    research_max_tokens: int = Field(default=10_000, ge=1, description="Token budget of a research context.")
     policy_folder: Path | None = Field(default=None, description="Folder of Rego policies; without it all is allowed.")
     policy_timeout_seconds: float = Field(default=1.0, gt=0, description="A policy that takes longer denies.")
     secrets_prefix: str = Field(default="", description="Variables with this prefix are secrets; empty for none.")

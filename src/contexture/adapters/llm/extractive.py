@@ -20,7 +20,8 @@ NOTHING = {
     "ru": "Без модели я могу лишь повторить сказанное раньше, а об этом там ничего нет.",
 }
 
-_BLOCK = re.compile(r"^\[(\d+)\] \(.*\)$", re.MULTILINE)
+_BLOCK = re.compile(r"^\[(?:(\d+)\] \(.*\)|Document (\d+): .*, Page \d+\])$", re.MULTILINE)
+_HEADING = re.compile(r"^\\*#{1,6}\s.*$", re.MULTILINE)
 _MARKS = re.compile(r"(?: \[\d+\])+$", re.MULTILINE)
 _MATERIAL = ("memory", "context")
 _SPEAKERS = ("user", "assistant")
@@ -40,8 +41,8 @@ class ExtractiveModel:
     """Answers with up to three sentences of the numbered blocks and of the conversation that match the question.
 
     Each keeps the number of its block; numbers at the end of earlier answers are of blocks of earlier prompts, and go.
-    A question, and what was said twice, is not repeated. When nothing matches, the answer says so in one sentence.
-    Equal prompts give equal answers.
+    A question, a heading, and what was said twice, is not repeated. When nothing matches, the answer says so in one
+    sentence. Equal prompts give equal answers.
     """
 
     @property
@@ -92,7 +93,7 @@ def _of_blocks(text: str) -> Iterator[_Sentence]:
     marks = list(_BLOCK.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
-        yield from _sentences(text[mark.end() : end], f" [{mark[1]}]")
+        yield from _sentences(_HEADING.sub("", text[mark.end() : end]), f" [{mark[1] or mark[2]}]")
 
 
 def _sentences(text: str, mark: str) -> Iterator[_Sentence]:
