@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contexture.adapters.index import codes
+from contexture.adapters.index import codes, scanner
 from contexture.adapters.index.codec import pack_vectors
-from contexture.adapters.index.codes import Codes, products, products_at, quantised
+from contexture.adapters.index.codes import Codes, products, products_at, promising, quantised, signs_of
 from contexture.adapters.index.columns import Columns
 from contexture.adapters.index.filters import field_types, holds
 from contexture.adapters.index.growing import Growing
@@ -52,12 +52,12 @@ def collections(draw: st.DrawFn) -> list[tuple[int, int | None]]:
 
 def scanner_of(rows: Sequence[tuple[int, int | None]]) -> Scanner:
     """A scanner that holds these passages, with ids from 10 in steps of 3."""
-    scanner = Scanner({"v": SIZE}, None)
-    scanner.fill(
+    found = Scanner({"v": SIZE}, None)
+    found.fill(
         Stored(10 + 3 * at, access, packed(None if seed is None else unit(seed)), (f"r{at}", 0))
         for at, (access, seed) in enumerate(rows)
     )
-    return scanner
+    return found
 
 
 @settings(max_examples=80)
@@ -102,6 +102,51 @@ def test_hidden_passages_leave_no_trace(
     crowded = scanner_of([*rows, *hidden]).look(frozenset({1, 2, 3, 4}), None).dense("v", unit(99), k)
 
     assert alone == crowded
+
+
+@settings(max_examples=60)
+@given(rows=collections(), hidden=st.lists(st.tuples(st.just(5), st.integers(0, 30)), max_size=60), k=st.integers(1, 9))
+def test_hidden_passages_leave_no_trace_where_signs_choose(
+    rows: list[tuple[int, int | None]], hidden: list[tuple[int, int]], k: int
+) -> None:
+    """Which passages are compared as bytes, and how many, depends on nothing the scope may not read."""
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(scanner, "_MANY", 10)
+        few.setattr(scanner, "_AGAIN", 5)
+        few.setattr(scanner, "_AGAIN_FOR_ONE", 1)
+        alone = scanner_of(rows).look(frozenset({1, 2, 3, 4}), None).dense("v", unit(99), k)
+        crowded = scanner_of([*rows, *hidden]).look(frozenset({1, 2, 3, 4}), None).dense("v", unit(99), k)
+
+    assert alone == crowded
+
+
+def test_signs_lose_hardly_any_of_the_best() -> None:
+    """Among 20,000 vectors around 200 topics the best ten by signs and bytes are the best ten by bytes."""
+    draw = np.random.default_rng(5)
+    topics = draw.standard_normal((200, 64))
+    vectors = (topics[draw.integers(200, size=20_000)] + draw.standard_normal((20_000, 64))).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    held = Codes(64)
+    held.append(np.arange(len(vectors)), vectors)
+    asked = vectors[:50]
+
+    best = [set(np.argsort(-products(held.view, vector, None))[:10].tolist()) for vector in asked]
+    chosen = [set(promising(held.view, vector, None, 2_000).tolist()) for vector in asked]
+
+    assert sum(len(one & some) for one, some in zip(best, chosen, strict=True)) >= 495
+
+
+@given(seeds=st.lists(st.integers(0, 30), min_size=1, max_size=40), wanted=st.integers(1, 50))
+def test_signs_choose_as_many_as_are_wanted(seeds: list[int], wanted: int) -> None:
+    """At least so many vectors are compared again, or all there are, and none that differs more than one left out."""
+    held = Codes(SIZE)
+    held.append(np.arange(len(seeds)), np.stack([unit(seed) for seed in seeds]))
+
+    chosen = promising(held.view, unit(99), None, wanted)
+
+    apart = np.bitwise_count(held.view.signs[:, 0] ^ signs_of(quantised(unit(99)[None, :])[0])[0, 0])
+    assert len(chosen) >= min(wanted, len(seeds))
+    assert set(chosen.tolist()) == set(np.flatnonzero(apart <= apart[chosen].max()).tolist())
 
 
 def test_a_helper_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Vectors of one name as small integers, all of them compared in one sweep."""
+"""Vectors of one name as small integers, all of them compared in one sweep, or first by their signs alone."""
 
 from __future__ import annotations
 
@@ -14,19 +14,31 @@ from contexture.adapters.index.growing import Growing
 from contexture.types import Matrix, Vector
 
 Bytes: TypeAlias = npt.NDArray[np.int8]
+Bits: TypeAlias = npt.NDArray[np.uint8]
 Numbers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _TOP = 127
-_LARGE = 1 << 21  # bytes of codes that are worth a second thread
-_dot = cast("Callable[..., Any]", simsimd.cdist)
+_LARGE = 1 << 23  # bytes of codes that are worth a second thread
+_compare = cast("Callable[..., Any]", simsimd.cdist)
 
 
 class View(NamedTuple):
     """The codes as one search sees them: a write makes a new view and leaves this one alone."""
 
     codes: Bytes
+    signs: Bits
     scales: Vector
     slots: Numbers
+
+    def until(self, slot: int) -> View:
+        """The view without vectors of this slot and those behind it."""
+        count = int(np.searchsorted(self.slots, slot))
+        return View(self.codes[:count], self.signs[:count], self.scales[:count], self.slots[:count])
+
+    def at(self, places: Numbers) -> View:
+        """Some of the vectors, whose signs have been compared already."""
+        return View(self.codes.take(places, axis=0), self.signs[:0], self.scales[places], self.slots[places])
 
 
 class Codes:
@@ -38,17 +50,22 @@ class Codes:
 
     def __init__(self, size: int) -> None:
         self._codes = Growing(np.int8, size)
+        self._signs = Growing(np.uint8, (size + 7) // 8)
         self._scales = Growing(np.float32)
         self._slots = Growing(np.int64)
-        self.view = View(self._codes.view, self._scales.view, self._slots.view)
+        self.view = self._view()
 
     def append(self, slots: Numbers, vectors: Matrix) -> None:
         """Add vectors behind those there are."""
         codes, scales = quantised(vectors)
         self._codes.append(codes)
+        self._signs.append(signs_of(codes))
         self._scales.append(scales)
         self._slots.append(slots)
-        self.view = View(self._codes.view, self._scales.view, self._slots.view)
+        self.view = self._view()
+
+    def _view(self) -> View:
+        return View(self._codes.view, self._signs.view, self._scales.view, self._slots.view)
 
 
 def quantised(vectors: Matrix) -> tuple[Bytes, Vector]:
@@ -56,6 +73,25 @@ def quantised(vectors: Matrix) -> tuple[Bytes, Vector]:
     scales = np.abs(vectors).max(axis=1, initial=0.0) / _TOP
     divisors = np.where(scales > 0, scales, 1.0)[:, None]
     return np.rint(vectors / divisors).astype(np.int8), scales.astype(np.float32)
+
+
+def signs_of(codes: Bytes) -> Bits:
+    """A bit for each number of each row: whether it is above zero."""
+    return np.packbits(codes > 0, axis=1)
+
+
+def promising(view: View, vector: Vector, mask: Mask | None, wanted: int) -> Numbers:
+    """Where the `wanted` vectors are whose signs differ least from the question's, and all that tie with the last.
+
+    Only vectors that the mask lets through have a say; without one, all of them do.
+    """
+    question = signs_of(quantised(vector[None, :])[0])
+    found = np.asarray(_compare(question, view.signs, "hamming", dtype="bin8"), np.float64)
+    differing, far = found.reshape(-1).astype(np.int16), 8 * question.shape[1] + 1
+    if mask is not None:
+        differing[~mask] = far
+    reached = np.cumsum(np.bincount(differing, minlength=far + 1)[:far])
+    return np.flatnonzero(differing <= np.searchsorted(reached, min(wanted, int(reached[-1]))))
 
 
 def products(view: View, vector: Vector, helpers: Executor | None) -> Vector:
@@ -81,11 +117,10 @@ def products_at(view: View, vector: Vector, slots: Sequence[int] | Numbers) -> t
     at = np.minimum(np.searchsorted(view.slots, wanted), len(view.slots) - 1)
     known = view.slots[at] == wanted
     at = at[known]
-    some = View(view.codes[at], view.scales[at], view.slots[at])
-    return wanted[known], products(some, vector, None)
+    return wanted[known], products(view.at(at), vector, None)
 
 
 def _swept(question: Bytes, codes: Bytes) -> Vector:
     if not len(codes):
         return np.empty(0, np.float32)
-    return np.asarray(_dot(question, codes, "dot", out_dtype="f32"), np.float32).reshape(-1)
+    return np.asarray(_compare(question, codes, "dot", out_dtype="f32"), np.float32).reshape(-1)

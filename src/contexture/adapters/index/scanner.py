@@ -1,4 +1,7 @@
-"""Exact search: every vector a scope may see is compared, and nothing it may not see has any say."""
+"""Search by meaning: every vector a scope may see is compared, and nothing it may not see has any say.
+
+Where a scope may see many, the signs of all of them are compared first, and only the most alike again, as bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.codes import Codes, Numbers, View, products, products_at
+from contexture.adapters.index.codes import Codes, Numbers, View, products, products_at, promising
 from contexture.adapters.index.columns import Columns, Mask
 from contexture.adapters.index.growing import Growing
 from contexture.adapters.index.truth import Stored
@@ -20,6 +23,9 @@ NOBODY = 0
 
 _BATCH = 2_000
 _BLOCK = 64
+_MANY = 1 << 14  # vectors that are compared as bytes at once
+_AGAIN = 1 << 13  # those compared as bytes when there are more, or
+_AGAIN_FOR_ONE = 64  # so many for each that is wanted
 _MASKS = 64  # of a tenth of a megabyte for 100,000 passages
 
 
@@ -154,10 +160,14 @@ class Look:
 
     def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
         """The best `k` passages by dot product, with every passage that ties with the last."""
-        view = self._seen(self._views[name])
+        view = self._views[name].until(len(self._pids))
+        mask = None if self._whole else self._mask[view.slots]
+        seen = len(view.slots) if mask is None else np.count_nonzero(mask)
+        if seen > _MANY:
+            view, mask = view.at(promising(view, vector, mask, max(_AGAIN, _AGAIN_FOR_ONE * k))), None
         scores = products(view, vector, self._helpers)
-        if not self._whole:
-            scores[~self._mask[view.slots]] = -np.inf
+        if mask is not None:
+            scores[~mask] = -np.inf
         at = _best(scores, k)
         pids = self._pids[view.slots[at]]
         return dict(zip(pids.tolist(), scores[at].tolist(), strict=True))
@@ -167,7 +177,7 @@ class Look:
         wanted = np.array(sorted(pids), np.int64)
         slots = np.minimum(np.searchsorted(self._pids, wanted), max(len(self._pids) - 1, 0))
         slots = slots[self._pids[slots] == wanted] if len(self._pids) else slots[:0]
-        known, scores = products_at(self._seen(self._views[name]), vector, slots)
+        known, scores = products_at(self._views[name].until(len(self._pids)), vector, slots)
         return dict(zip(self._pids[known].tolist(), scores.tolist(), strict=True))
 
     def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
@@ -176,11 +186,6 @@ class Look:
         places = self._places
         # The engine may know a passage that was written after this look was taken.
         return {pid: places[at] if at < len(places) else ("", 0) for pid, at in zip(pids, slots, strict=True)}
-
-    def _seen(self, view: View) -> View:
-        """The view without what was written after this look was taken."""
-        count = int(np.searchsorted(view.slots, len(self._pids)))
-        return View(view.codes[:count], view.scales[:count], view.slots[:count])
 
 
 def _best(scores: Vector, k: int) -> Numbers:
