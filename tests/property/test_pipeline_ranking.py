@@ -14,7 +14,7 @@ from contexture.pipeline.fuse import blend, fuse_scores, minmax, rrf
 from contexture.pipeline.rank import above, ranked, top_k
 from contexture.pipeline.score import composite, linear_decay, recency, structural
 from contexture.testing.strategies import candidate_lists, scores, times
-from contexture.text.simhash import distance, shingles, simhash
+from contexture.text.simhash import distance, shingles, shingles_of, simhash, surely_shared
 
 NAMES = st.sampled_from("abcdefgh")
 RANKINGS = st.lists(st.lists(NAMES, unique=True), max_size=4)
@@ -157,3 +157,16 @@ def test_a_dropped_text_repeats_a_better_kept_one(candidates, threshold):
         assert order.index(winner.id) < order.index(loser.id)
         similarity = jaccard(shingles(loser.text), shingles(winner.text))
         assert loser.text == winner.text if entry.reason is Reason.DUPLICATE else similarity >= threshold
+
+
+@given(
+    words=st.lists(st.sampled_from("abcde"), max_size=12),
+    at=st.integers(0, 12),
+    change=st.lists(st.sampled_from("abcxy"), max_size=3),
+    gone=st.integers(0, 3),
+)
+def test_what_two_texts_surely_share_is_no_more_than_they_do(words, at, change, gone):
+    """The bound told by how texts begin and end alike never exceeds the similarity of their shingles."""
+    changed = [*words[:at], *change, *words[at + gone :]]
+
+    assert surely_shared(words, changed) <= jaccard(shingles_of(words), shingles_of(changed))

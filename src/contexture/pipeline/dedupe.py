@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.rank import ranked
-from contexture.text.simhash import Shingle, shingles, simhash
+from contexture.text.simhash import Shingle, shingles_of, simhash, spoken, surely_shared
 from contexture.types import Candidate
 
 _BITS = 64
@@ -46,12 +46,12 @@ def near_duplicates(candidates: Sequence[Candidate], trace: Trace, *, threshold:
     order = ranked(candidates)
     close = _close(order, reach(threshold))
     first: dict[str, int] = {}
-    sets: dict[int, frozenset[Shingle]] = {}
+    texts = _Texts(order)
     keeper: dict[int, int] = {}  # dropped position to the kept one that it repeats
     for at, candidate in enumerate(order):
         twin = first.setdefault(candidate.text, at)
         new = twin == at
-        of = _match(at, close.get(at, ()), keeper, order, sets, threshold) if new else keeper.get(twin, twin)
+        of = _match(at, close.get(at, ()), keeper, texts, threshold) if new else keeper.get(twin, twin)
         if of is not None:
             same = candidate.text == order[of].text
             trace.drop(candidate, Reason.DUPLICATE if same else Reason.NEAR_DUPLICATE, of=order[of].id)
@@ -77,24 +77,34 @@ def reach(threshold: float) -> int:
     return min(_BITS, math.ceil(_BITS * chance + _SPREADS * math.sqrt(_BITS * chance * (1 - chance))))
 
 
-def _match(
-    at: int,
-    better: Sequence[int],
-    dropped: Container[int],
-    order: Sequence[Candidate],
-    sets: dict[int, frozenset[Shingle]],
-    threshold: float,
-) -> int | None:
+class _Texts:
+    """The words and shingles of candidates by place, each made when it is first asked for."""
+
+    def __init__(self, order: Sequence[Candidate]) -> None:
+        self._order = order
+        self._words: dict[int, list[str]] = {}
+        self._sets: dict[int, frozenset[Shingle]] = {}
+
+    def alike(self, left: int, right: int, threshold: float) -> bool:
+        """Whether the shingles of two texts reach a similarity; texts with one change are told without making them."""
+        if surely_shared(self._spoken(left), self._spoken(right)) >= threshold:
+            return True
+        return jaccard(self._shingles(left), self._shingles(right)) >= threshold
+
+    def _spoken(self, at: int) -> list[str]:
+        if at not in self._words:
+            self._words[at] = spoken(self._order[at].text)
+        return self._words[at]
+
+    def _shingles(self, at: int) -> frozenset[Shingle]:
+        if at not in self._sets:
+            self._sets[at] = shingles_of(self._spoken(at))
+        return self._sets[at]
+
+
+def _match(at: int, better: Sequence[int], dropped: Container[int], texts: _Texts, threshold: float) -> int | None:
     """The best-ranked kept candidate that the one `at` nearly repeats."""
-    for other in better:
-        if other in dropped:
-            continue
-        for each in (other, at):
-            if each not in sets:
-                sets[each] = shingles(order[each].text)
-        if jaccard(sets[other], sets[at]) >= threshold:
-            return other
-    return None
+    return next((other for other in better if other not in dropped and texts.alike(other, at, threshold)), None)
 
 
 def _close(order: Sequence[Candidate], bits: int) -> dict[int, list[int]]:

@@ -6,6 +6,7 @@ The hash is made once, when a text is stored, of its words; shingles are made wh
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -23,12 +24,36 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _HALF = np.uint64(31)
 
 
+def spoken(text: str) -> list[str]:
+    """The words of a text, split at white space and without case."""
+    return text.casefold().split()
+
+
 def shingles(text: str) -> frozenset[Shingle]:
-    """Every run of three words, split at white space and without case; a shorter text is one shingle."""
-    tokens = text.casefold().split()
+    """Every run of three words; a shorter text is one shingle."""
+    return shingles_of(spoken(text))
+
+
+def shingles_of(tokens: Sequence[str]) -> frozenset[Shingle]:
+    """Every run of three of these words; fewer words are one shingle."""
     if len(tokens) < _SHINGLE:
         return frozenset([tuple(tokens)] if tokens else ())
     return frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
+
+
+def surely_shared(left: Sequence[str], right: Sequence[str]) -> float:
+    """A similarity that the shingles of two texts have at least, told by how the texts begin and end alike.
+
+    Shingles that stand at the same place from either end are shared. There are at least as many different ones as
+    there are different words to begin them, and at worst no other shingle of either text is shared.
+    """
+    room = min(len(left), len(right))
+    head = next((at for at in range(room) if left[at] != right[at]), room)
+    tail = next((at for at in range(room - head) if left[-1 - at] != right[-1 - at]), room - head)
+    runs = left[: max(head - _SHINGLE + 1, 0)], left[len(left) - tail : max(len(left) - _SHINGLE + 1, len(left) - tail)]
+    shared = len({*runs[0], *runs[1]})
+    others = len(left) + len(right) - 2 * (_SHINGLE - 1 + len(runs[0]) + len(runs[1]))
+    return shared / (shared + others) if shared else 0.0
 
 
 def simhash(text: str) -> int:
