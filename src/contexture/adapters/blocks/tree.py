@@ -1,0 +1,144 @@
+"""Reads the tree of blocks, for one scope at a time; nothing hidden is fetched."""
+# ruff: noqa: S608 - queries are put together from fixed pieces, values are parameters
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+
+from contexture.adapters.blocks.rows import Given, Rows, asking, can_hold, listed, microseconds, most
+from contexture.adapters.blocks.schema import DEEPEST, columns, readable
+from contexture.types import Scope
+from contexture.workspace import Block
+
+_LIVE = f"b.tenant = :tenant AND b.deletion IS NULL AND {readable()}"
+
+_GET = f"""
+SELECT {columns()} FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value
+WHERE {_LIVE} ORDER BY i.key
+"""
+
+_ANCESTORS = f"""
+WITH RECURSIVE up (start, row, parent, level) AS (
+    SELECT b.id, b.row, b.parent, 0 FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value WHERE {_LIVE}
+    UNION ALL
+    SELECT up.start, b.row, b.parent, up.level + 1 FROM up CROSS JOIN blocks b ON b.row = up.parent
+    WHERE up.level < {DEEPEST} AND {_LIVE}
+)
+SELECT {columns()}, up.start, up.level FROM up CROSS JOIN blocks b ON b.row = up.row ORDER BY up.start, up.level
+"""
+
+_HERE = f"""
+SELECT b.row, b.parent, b.position, b.id,
+    b.parent IS NULL OR EXISTS (
+        SELECT 1 FROM blocks p WHERE p.row = b.parent AND p.deletion IS NULL AND {readable("p")}
+    )
+FROM blocks b WHERE b.id = :id AND {_LIVE}
+"""
+
+_CHILDREN = f"""
+SELECT {columns()} FROM blocks b INDEXED BY blocks_order
+WHERE {_LIVE} AND b.parent IS :parent AND (b.position, b.id) > (:position, :id)
+ORDER BY b.position, b.id LIMIT :limit
+"""
+
+_BEFORE = f"""
+SELECT {columns()} FROM blocks b INDEXED BY blocks_order
+WHERE {_LIVE} AND b.parent IS :parent AND (b.position, b.id) < (:position, :id)
+ORDER BY b.position DESC, b.id DESC LIMIT :limit
+"""
+
+# Deeper ones come off the queue first, so it is walked in document order; no block adds more than `:limit` to it.
+_SUBTREE = f"""
+WITH RECURSIVE below (row, level, position, id) AS (
+    SELECT * FROM (
+        SELECT b.row, 1, b.position, b.id FROM blocks b INDEXED BY blocks_order
+        WHERE {_LIVE} AND b.parent = :parent AND :depth > 0 ORDER BY b.position, b.id LIMIT :limit
+    )
+    UNION ALL
+    SELECT b.row, below.level + 1, b.position, b.id FROM below CROSS JOIN blocks b ON b.row IN (
+        SELECT b.row FROM blocks b INDEXED BY blocks_order
+        WHERE {_LIVE} AND b.parent = below.row ORDER BY b.position, b.id LIMIT :limit
+    )
+    WHERE below.level < :depth
+    ORDER BY 2 DESC, 3, 4
+    LIMIT :limit
+)
+SELECT {columns()} FROM below CROSS JOIN blocks b ON b.row = below.row
+"""
+
+_TASKS = f"""
+SELECT {columns()}, b.due FROM blocks b INDEXED BY blocks_due
+WHERE {_LIVE} AND b.due IS NOT NULL AND b.done = :done AND b.due < :before ORDER BY b.due, b.id LIMIT :limit
+"""
+
+
+def get(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) -> list[Block]:
+    """Those that exist, in the order asked for."""
+    return rows.blocks(db, db.execute(_GET, asking(scope, ids=listed(ids))))
+
+
+def ancestors(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
+    """By id, the parents upwards; the ids themselves are level 0 and only name their chains."""
+    found: dict[str, list[Block]] = {}
+    for row in db.execute(_ANCESTORS, asking(scope, ids=listed(ids))):
+        start, level = row[-2:]
+        chain = found.setdefault(start, [])
+        if level:
+            chain.append(rows.block(db, row))
+    return {name: found[name] for name in dict.fromkeys(ids) if name in found}
+
+
+def siblings(
+    db: sqlite3.Connection, rows: Rows, scope: Scope, block_id: str, before: int, after: int
+) -> Sequence[Block]:
+    """The nearest on both sides, in document order; what stands below something hidden has none."""
+    here = _here(db, scope, block_id)
+    if here is None or not here[4]:
+        return ()
+    _, parent, position, id_, _ = here
+    given = asking(scope, parent=parent, position=position, id=id_)
+    earlier = rows.blocks(db, db.execute(_BEFORE, {**given, "limit": most(before)}))
+    later = rows.blocks(db, db.execute(_CHILDREN, {**given, "limit": most(after)}))
+    return [*reversed(earlier), *later]
+
+
+def children(
+    db: sqlite3.Connection, rows: Rows, scope: Scope, block_id: str, limit: int, after: Block | None
+) -> Sequence[Block]:
+    """The first children, behind `after`."""
+    here = _here(db, scope, block_id)
+    if here is None:
+        return ()
+    place: Given = {"position": float("-inf"), "id": ""} if after is None else {"position": after.order, "id": after.id}
+    return rows.blocks(db, db.execute(_CHILDREN, {**asking(scope, parent=here[0], limit=most(limit)), **place}))
+
+
+def subtree(db: sqlite3.Connection, rows: Rows, scope: Scope, block_id: str, depth: int, limit: int) -> Sequence[Block]:
+    """The first `limit` below, in document order."""
+    here = _here(db, scope, block_id)
+    if here is None or limit <= 0:
+        return ()
+    given = asking(scope, parent=here[0], depth=min(max(0, depth), DEEPEST), limit=most(limit))
+    return rows.blocks(db, db.execute(_SUBTREE, given))
+
+
+def tasks(
+    db: sqlite3.Connection, rows: Rows, scope: Scope, due_before: datetime | None, limit: int, *, open_only: bool
+) -> Sequence[Block]:
+    """Those with a date, the earliest first; done and open ones stand in two places and are merged."""
+    before = (1 << 62) if due_before is None else microseconds(due_before)
+    given = asking(scope, before=before, limit=most(limit))
+    states = [db.execute(_TASKS, {**given, "done": done}) for done in ((0,) if open_only else (0, 1))]
+    first = merge(*states, key=lambda row: (row[-1], row[0]))
+    return rows.blocks(db, islice(first, most(limit)))
+
+
+def _here(db: sqlite3.Connection, scope: Scope, block_id: str) -> tuple[int, int | None, float, str, int] | None:
+    """A block's place, and whether its parent may be read."""
+    if not can_hold(block_id):
+        return None
+    return db.execute(_HERE, asking(scope, id=block_id)).fetchone()
