@@ -17,14 +17,17 @@ from contexture import wiring
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
+from contexture.answer.cited import Verified, claims_of
 from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.process import ProcessMessage
+from contexture.answer.research.ask import AskResearch
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation, explained, model_of
 from contexture.builders.kinds import rebuild_of
 from contexture.builders.query.build import QueryContext, QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.research.values import ResearchContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
@@ -37,7 +40,9 @@ from contexture.ports import Clock, Health, MemoryService, SessionStore
 from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import mended
+from contexture.retrieval.quotes import QuoteCheck
 from contexture.types import Candidate, Collection, Filter, Record, Scope
+from contexture.workspace import BlockStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +83,9 @@ class Contexture:
         self.sessions: SessionStore = self._sessions
         self._graph_cache = wiring.graph_cache(settings)
         self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
+        self._blocks = wiring.block_store(settings)
+        self.blocks: BlockStore = self._blocks
+        self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
         self.news = wiring.news_store(
             settings,
             store,
@@ -86,6 +94,17 @@ class Contexture:
             searcher=self.searcher,
             scanner=self._redactor,
             on_removed=wiring.forgets(self.graph),
+        )
+        self.pages = wiring.page_store(
+            settings, store, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
+        )
+        self.research = wiring.research_builder(
+            settings,
+            self.pages,
+            scanner=self._redactor,
+            secrets=self.secrets,
+            clock=self._clock,
+            speaker=self.scope,
         )
         self.commands = wiring.command_builder(
             settings,
@@ -130,6 +149,20 @@ class Contexture:
             writer=wiring.command_writer(self.settings),
             place=wiring.memory_place(self.settings),
             operator=self._operator,
+        )
+
+    @cached_property
+    def ask_research(self) -> AskResearch:
+        """What answers research questions; its models are loaded when it is first asked for."""
+        return AskResearch(
+            build=self.build_research,
+            policy=self.policy,
+            route=wiring.chat_route(self.settings),
+            secrets=self.secrets,
+            counter=counter_for(self.settings.model),
+            pictures=self.pages.picture,
+            alike=wiring.alike(self._speakers),
+            recipe=wiring.ask_recipe(self.settings),
         )
 
     @property
@@ -226,6 +259,37 @@ class Contexture:
         lost = await self._save(built.build_id, built.capsule)
         return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 
+    async def build_research(
+        self,
+        query: str,
+        num_results: int = 10,
+        include_text: bool = True,  # noqa: FBT001, FBT002 - as the builder takes them
+        include_visual: bool = True,  # noqa: FBT001, FBT002 - same
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+        max_tokens: int | None = None,
+        where: Filter | None = None,
+    ) -> ResearchContext:
+        """The context of a research question, kept on disk for `explain` and `replay`; see `ResearchContextBuilder`."""
+        built = await self.research.build_context(
+            query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
+        )
+        lost = await self._save(built.build_id, built.capsule) if built.capsule else None
+        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+
+    async def verify(self, data: bytes, *, scope: Scope | None = None) -> Verified:
+        """Whether every citation in a JSON file holds, as `scope` sees the store now; see `answer.cited`."""
+        claims = claims_of(data)
+        check = QuoteCheck(
+            stored=self.index, redactor=self._redactor, operator=self._operator(), mask=self._known.mask()
+        )
+        return Verified(
+            citations=len({citation for quote in claims.quotes for citation in quote.citations}),
+            problems=tuple(await check.problems(scope or self.scope, claims.quotes)),
+            faults=claims.faults,
+        )
+
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
         """The capsule of a recent build.
 
@@ -258,6 +322,7 @@ class Contexture:
         finally:
             self._graph_cache.close()
             self._sessions.close()
+            self._blocks.close()
             await self._memory.close()
             await self.index.close()
 
@@ -308,6 +373,7 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     store = await wiring.index(settings, speakers)
     try:
         engine = Contexture(settings, store, speakers)
+        await engine.workspace.catch_up()
         engine.outbox.start()
         try:
             yield engine

@@ -1,6 +1,7 @@
 """The only place where a name in the settings becomes an object."""
 
 from contexture.wiring.access import policy, secrets
+from contexture.wiring.blocks import block_store, block_writer
 from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
 from contexture.wiring.command import command_builder
 from contexture.wiring.core import (
@@ -16,11 +17,17 @@ from contexture.wiring.core import (
 from contexture.wiring.execute import command_writer, forgets, graph_cache, graph_store, memory_place
 from contexture.wiring.memory import local_memory, memory_health, memory_service
 from contexture.wiring.news import feed_parser, feed_wire, news_store
+from contexture.wiring.pages import page_store
+from contexture.wiring.research import alike, ask_recipe, research_builder
 from contexture.wiring.turn import TurnParts, turn_builder
 
 __all__ = [
     "SystemClock",
     "TurnParts",
+    "alike",
+    "ask_recipe",
+    "block_store",
+    "block_writer",
     "chat_model",
     "chat_recipe",
     "chat_route",
@@ -40,10 +47,12 @@ __all__ = [
     "news_store",
     "operator",
     "outbox",
+    "page_store",
     "policy",
     "preparer",
     "query_builder",
     "redactor",
+    "research_builder",
     "search",
     "secrets",
     "sessions",

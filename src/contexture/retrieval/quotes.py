@@ -1,0 +1,89 @@
+"""What is shown, compared with the stored text that it cites: redacted again, with gaps where an ellipsis stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contexture.errors import RedactionFailed
+from contexture.pipeline.mask import Mask
+from contexture.pipeline.operators import Operator
+from contexture.pipeline.redact import apply, redact_text, scanned
+from contexture.ports import Redactor
+from contexture.retrieval.citations import Problem, Stored, cited_records, reason_of
+from contexture.retrieval.prepare import clipped
+from contexture.types import Citation, Record, Scope
+
+_GAP = re.compile(r"(?:^|\s)…(?=\s|$)")
+_PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]{0,63})_[0-9]{1,9}>")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quote:
+    """A text that is shown, what it is called, and where it says it comes from; None where only the place counts."""
+
+    name: str
+    citations: tuple[Citation, ...]
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuoteCheck:
+    """Checks quotes against a store.
+
+    A quote holds when each of its citations resolves and its text, piece by piece between ellipses, stands in what
+    they name, in order, once that is masked and redacted as it was for the quote. Placeholders are compared without
+    their numbers, and runs of white space as one blank.
+    """
+
+    stored: Stored
+    redactor: Redactor
+    operator: Operator
+    mask: Mask
+
+    async def problems(self, scope: Scope, quotes: Sequence[Quote]) -> list[Problem]:
+        """Every citation that does not hold, once."""
+        everything = [citation for quote in quotes for citation in quote.citations]
+        records = await cited_records(self.stored, scope, everything)
+        found = [problem for quote in quotes for problem in self._of(quote, records)]
+        return list({(problem.citation, problem.reason): problem for problem in found}.values())
+
+    def _of(self, quote: Quote, records: Mapping[tuple[str, str], Record]) -> list[Problem]:
+        read = [(each, records.get((each.collection, each.record_id))) for each in quote.citations]
+        broken = [Problem(citation=each, reason=why) for each, record in read if (why := reason_of(each, record))]
+        if broken or quote.text is None or not read:
+            return broken
+        try:
+            there = "\n".join(self._shown(each, record) for each, record in read if record is not None)
+        except RedactionFailed as failure:
+            return [Problem(citation=read[0][0], reason=f"{quote.name} cannot be compared: {failure}")]
+        missing = _missing(quote.text, there)
+        if missing is None:
+            return []
+        reason = f"{quote.name} shows {missing[:80]!r}, which does not stand at the place it cites"
+        return [Problem(citation=read[0][0], reason=reason)]
+
+    def _shown(self, citation: Citation, record: Record) -> str:
+        """What a citation names, as it may be shown."""
+        raw = record.text[citation.start : citation.end]
+        piece = self.mask.piece(raw)
+        if piece != raw:  # places found in a text that held a secret no longer hold
+            return redact_text(piece, self.redactor, self.operator, lang=record.lang).text
+        spans = scanned(record.text, self.redactor, lang=record.lang)
+        return apply(raw, clipped(spans, citation.start, citation.end), self.operator).text
+
+
+def _missing(shown: str, there: str) -> str | None:
+    """The first piece of a shown text that is not there, in order; None when all are."""
+    place, at = _plain(there), 0
+    for piece in map(_plain, _GAP.split(shown)):
+        found = place.find(piece, at)
+        if found < 0:
+            return piece
+        at = found + len(piece)
+    return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(_PLACEHOLDER.sub(r"<\1>", text).split())
