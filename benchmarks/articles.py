@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,6 +27,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 SOURCES = 20
 _K = 10
+_ADDED, _NEW_SEED = 100, 7
 _SPAN = timedelta(days=365)
 _FIRST, _LAST = datetime(2020, 1, 1, tzinfo=UTC), datetime(2025, 12, 30, tzinfo=UTC)
 WINDOWS: Mapping[str, NewsQuestion] = {
@@ -66,7 +68,11 @@ async def filled_news(folder: Path, models: Models, size: int, progress: Progres
 def news(index: EmbeddedIndex, encoders: Encoders) -> NewsStore:
     """The news store as it is shipped; no answer is remembered."""
     return NewsStore(
-        index=index, preparer=_preparer(encoders), search=searcher(index, encoders), rules=default_redactor().rules
+        index=index,
+        preparer=_preparer(encoders),
+        search=searcher(index, encoders),
+        rules=default_redactor().rules,
+        vectors=encoders.vectors,
     )
 
 
@@ -81,6 +87,19 @@ async def finding(folder: Path, models: Models, asked: int, progress: Progress) 
     await index.close()
     progress("find articles", len(WINDOWS), len(WINDOWS))
     return numbers
+
+
+async def adding(folder: Path, models: Models, progress: Progress) -> Numbers:
+    """One article after the other through `NewsStore.add`, which looks for copies of each; embedding costs nothing."""
+    index = await opened(folder, models, exact_limit=EXACT)
+    store = news(index, models.encoders(Pay.NOTHING))
+    block = next(articles(_ADDED, seed=_NEW_SEED))
+    fresh = {article.article_id: replace(article, article_id=f"new-{article.article_id}") for _, article in block}
+    progress("add articles", 0, 1)
+    times = await each(list(fresh), lambda name: store.add(SCOPE, [fresh[name]], now=NOW))
+    await index.close()
+    progress("add articles", 1, 1)
+    return summary("article_add_one", times)
 
 
 async def _found(store: NewsStore, name: str, window: NewsQuestion, texts: Sequence[str]) -> Numbers:

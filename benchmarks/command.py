@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import structlog
-from benchmarks.articles import NOW, filled_news, finding
+from benchmarks.articles import NOW, adding, filled_news, finding
 from benchmarks.corpus import SCOPE, questions, warm_up
 from benchmarks.store import EXACT, Models, Pay, opened
 from benchmarks.timing import Numbers, Progress, each, summary
@@ -20,12 +20,15 @@ from contexture.testing.doubles import FixedClock
 from contexture.testing.service import service_client
 
 ROUTE = "/v1/context/command"
-KINDS = {
+FOUND = {
     "command": "window=1m k=8 query={}",
     "command_widened": "window=6h lang=en query={}",
-    "command_miss": "window=6h lang=en sources=nowhere.example query={miss}",
+    "command_latest": "window=1m k=8",
 }
-"""Found at once, found after some widening, and found nowhere: no article has such words."""
+"""Found at once, found after some widening, and the newest of a month."""
+
+MISSED = {"command_miss": "window=6h lang=en sources=nowhere.example query={miss}"}
+"""Found nowhere: no article has such words, and nothing is found by its meaning."""
 
 _SEEDS = {Pay.NOTHING: 820, Pay.SHIPPED: 840}
 _CRITICAL = 50  # the service's log of requests is not what is measured
@@ -36,16 +39,19 @@ async def commands(folder: Path, models: Models, size: int, asked: int, progress
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_CRITICAL))
     numbers = await filled_news(folder, models, size, progress)
     numbers |= await finding(folder, models, asked, progress)
+    numbers |= await adding(folder, models, progress)
     settings = Settings(home=folder, tenant=SCOPE.tenant, user=SCOPE.user, groups=SCOPE.groups, cache_size=0)
     for pay, seed in _SEEDS.items():
-        index = await opened(folder, models, exact_limit=EXACT)
-        engine = Contexture(settings, index, models.encoders(pay), FixedClock(NOW))
-        async with service_client(engine) as client:
-            for done, (name, form) in enumerate(KINDS.items()):
-                progress("build commands", done, len(KINDS))
-                # Questions of their own for each kind: one that was embedded before costs nothing.
-                numbers |= await _asked(client, name, form, pay, asked, seed=seed + done)
-        await engine.close()
+        for kinds, floor in ((FOUND, settings.search_floor), (MISSED, 1.0)):
+            index = await opened(folder, models, exact_limit=EXACT)
+            chosen = settings.model_copy(update={"search_floor": floor})
+            engine = Contexture(chosen, index, models.encoders(pay), FixedClock(NOW))
+            async with service_client(engine) as client:
+                for done, (name, form) in enumerate(kinds.items()):
+                    progress("build commands", done, len(kinds))
+                    # Questions of their own for each kind: one that was embedded before costs nothing.
+                    numbers |= await _asked(client, name, form, pay, asked, seed=seed + done)
+            await engine.close()
     return numbers
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from contexture.builders.command.experiments import Arm
+from contexture.builders.command.grammar import parse
 from contexture.builders.command.ladder import Climb, first_search
-from contexture.builders.command.request import Flags
+from contexture.builders.command.params import params_of
+from contexture.builders.command.request import CommandRequest, Flags
 from contexture.errors import (
     CommandRefused,
     CommandUnavailable,
@@ -16,6 +20,7 @@ from contexture.errors import (
     SourceUnavailable,
 )
 from contexture.ledger import Reason, Trace
+from contexture.news.copies import print_of, stored_print
 from contexture.resilience.deadline import Deadline
 from contexture.testing.commands import SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import NOON
@@ -38,6 +43,24 @@ async def test_widening_asks_only_for_what_it_adds():
     assert hours == [12, 6, 24, 12, 72, 24]
     assert ["a3", "a4", "a0", "a1", "a2"] == [each.article_id for each in made.retrieval.docs]
     assert "3d" == made.retrieval.window
+
+
+async def test_copies_in_other_windows_are_one_document():
+    """A copy that widening brings takes no place of its own: the one found first stays, and lists it."""
+    words = print_of(" ".join(f"word{at}" for at in range(40)))
+    first, second, later = (
+        replace(found(name, "Pump leaks.", hours=hours), print=stored_print({"print": words}))
+        for name, hours in (("first", 1), ("second", 9), ("later", 80))
+    )
+    news = ScriptedNews([[first], [second, SIX[0]], [], [later, second]])
+    scope, deadline = Scope.local(), Deadline(8)
+    search = first_search(params_of(parse("/ask 6h pump"), CommandRequest(raw_command="/ask"), Arm()))
+    climb = Climb(news, search, scope=scope, text="pump", now=NOON, deadline=deadline, trace=Trace())
+    retrieved = await climb.retrieve(flags=Flags())
+
+    assert [(0, "first"), (1, "a0"), (3, "later")] == [(at, each.article.article_id) for at, each in retrieved.found]
+    assert ["second"] == [other.article_id for other in retrieved.found[0][1].article.also]
+    assert [1, 0, 1, 0, 0] == [step.found for step in retrieved.steps]
 
 
 async def test_a_thin_result_widens_the_window_and_no_more():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from contexture.errors import InvalidRequest
+from contexture.news.copies import UNLIKE, Print
 from contexture.retrieval.prepare import valid
 from contexture.types import PUBLIC, Candidate
 
@@ -65,13 +66,14 @@ class FoundArticle:
     """An article that matches: without its text, with those of its passages that were found, best first.
 
     The article's title is as it was stored; the candidates carry what redaction must take out of it and of the
-    text. `dated_by_loading` says that nobody knows when it was published.
+    text. `dated_by_loading` says that nobody knows when it was published, and `print` what copies have in common.
     """
 
     article: Article
     candidates: tuple[Candidate, ...]
     score: float
     dated_by_loading: bool
+    print: Print = UNLIKE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -62,6 +62,10 @@ class Print:
     turns: frozenset[int]
 
 
+UNLIKE = Print(0, frozenset(), frozenset(), frozenset())
+"""The fingerprint of what is like nothing else."""
+
+
 def print_of(text: str) -> dict[str, Any]:
     """The fingerprint of a text, as it is stored."""
     spoken = words(text)

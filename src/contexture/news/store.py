@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
 from contexture.news.articles import Added, Article, FoundArticle, NewsQuestion, Other, check
 from contexture.news.domains import domain_of
+from contexture.news.newest import anything, asks_for_anything, by_age
 from contexture.news.records import ARTICLES, article_of, aware, moved, record_of, same
 from contexture.news.stories import by_ranks, grouped, stories
 from contexture.news.twins import outdone
@@ -16,7 +18,7 @@ from contexture.ports import Index
 from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import Found, HybridSearch
-from contexture.types import And, AnyOf, Filter, Range, Record, Scope
+from contexture.types import And, AnyOf, Filter, Query, Range, Record, Scope
 
 __all__ = ["Added", "Article", "FoundArticle", "NewsQuestion", "NewsStore", "Other"]
 
@@ -31,6 +33,7 @@ _PASSAGES = 4  # looked at for each article wanted: a long one has several that 
 _LEAST = 8  # fewer are not worth a smaller search
 _WIDER = 4  # times as many passages when copies crowd the others out
 _POOL = 1_600
+_SAMPLE = 128  # passages among which the newest articles are looked for at once
 _MINUTE = timedelta(minutes=1)
 
 
@@ -39,6 +42,7 @@ class NewsStore:
 
     Every copy of a story is stored; which of them is shown is decided among those that a question admits and the
     scope may read. So what is hidden changes nothing, and when the copy shown is removed, the next best is.
+    `vectors` are the names and lengths of those that passages carry.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class NewsStore:
         preparer: Preparer,
         search: HybridSearch,
         rules: str,
+        vectors: Mapping[str, int],
         plain: HybridSearch | None = None,
         on_removed: Removed | None = None,
     ) -> None:
@@ -56,6 +61,7 @@ class NewsStore:
         self._search = search
         self._plain = plain or search
         self._rules = rules
+        self._anything = anything(vectors)
         self._on_removed = on_removed
         self._made = False
 
@@ -90,7 +96,8 @@ class NewsStore:
     ) -> Sequence[FoundArticle]:
         """The best `k` articles that match, best first, ties by id; copies of one story are one article.
 
-        With `rerank` scores decide, those of the reranker too where there is one; without it ranks do. A failing
+        A question for news that names no subject matches everything, and the newest come first. Otherwise scores
+        decide with `rerank`, those of the reranker too where there is one, and ranks without it. A failing
         embedder or reranker degrades the answer and is named in `trace`.
         """
         if not 1 <= k <= MOST:
@@ -98,6 +105,8 @@ class NewsStore:
         if not mended(question.text).strip():
             return ()
         await self._ready()
+        if asks_for_anything(question.text):
+            return await self._newest(scope, question, k)
         pool = _PASSAGES * max(k, _LEAST)
         while True:
             found = await self._passages(scope, question, pool, trace, rerank=rerank)
@@ -105,6 +114,23 @@ class NewsStore:
             if len(told) >= k or len(found) < pool or pool >= _POOL:
                 return tuple(told[:k])
             pool *= _WIDER
+
+    async def _newest(self, scope: Scope, question: NewsQuestion, k: int) -> tuple[FoundArticle, ...]:
+        """The newest `k` articles: each sample of what is admitted shows from when on at least `k` of them are.
+
+        So the time to look at shrinks until all that was published in it is seen.
+        """
+        pool = max(_SAMPLE, _PASSAGES * k)
+        while True:
+            query = Query(collection=_NAME, vectors=self._anything, where=admitted(question), k=pool, pool=pool)
+            hits = await self._index.search(scope, query)
+            told = self._stories(by_age(hits), question)
+            if len(hits) < pool or pool > _POOL:
+                return tuple(told[:k])
+            edge = told[k - 1].article.published if len(told) >= k else question.since
+            if edge == question.since:
+                pool *= _WIDER
+            question = replace(question, since=edge)
 
     async def _passages(
         self, scope: Scope, question: NewsQuestion, pool: int, trace: Trace, *, rerank: bool

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from msgspec.structs import replace as changed
 
-from contexture.news.articles import FoundArticle, Other
+from contexture.news.articles import Article, FoundArticle, Other
 from contexture.news.copies import APART, Print, copies, stored_print
 from contexture.news.records import article_of, aware, undated
 from contexture.retrieval.search import Found
@@ -70,7 +71,20 @@ def stories(articles: Sequence[Shown]) -> list[FoundArticle]:
 
 def one_story(one: Shown, other: Shown) -> bool:
     """Whether two articles are copies that were published at about the same time."""
-    return copies(one.print, other.print) and _apart(one.record, other.record) <= APART.total_seconds()
+    return copies(one.print, other.print) and _together(one.record.time, other.record.time)
+
+
+def retold(known: FoundArticle, other: FoundArticle) -> FoundArticle | None:
+    """The known article with another in its `also`, when that is a copy which a later search found; else None.
+
+    The one that was found first stays, whichever is better: its search asked for more.
+    """
+    one, two = known.article, other.article
+    if not (copies(known.print, other.print) and _together(one.published, two.published)):
+        return None
+    told = {each.article_id: each for each in (*two.also, _other(two), *one.also)}
+    also = tuple(told[name] for name in sorted(told) if name != one.article_id)
+    return replace(known, article=replace(one, also=also))
 
 
 def quality(record: Record, known: Print) -> tuple[int, bool, float, str]:
@@ -80,25 +94,22 @@ def quality(record: Record, known: Print) -> tuple[int, bool, float, str]:
 
 
 def _found(lead: Shown, others: Sequence[Shown]) -> FoundArticle:
-    told = sorted((Other(source=each.record.source, url=url_of(each.record.payload), article_id=each.record.id)
-                   for each in others), key=lambda other: other.article_id)  # fmt: skip
+    told = sorted((_other(article_of(each.record)) for each in others), key=lambda other: other.article_id)
     return FoundArticle(
         article=replace(article_of(lead.record), text="", also=tuple(told)),
         candidates=lead.passages,
         score=lead.score,
         dated_by_loading=undated(lead.record),
+        print=lead.print,
     )
 
 
-def url_of(payload: Mapping[str, str]) -> str:
-    """The address in a record's payload; empty when there is none."""
-    return payload.get("url", "")
+def _other(article: Article) -> Other:
+    return Other(source=article.source, url=article.url, article_id=article.article_id)
 
 
-def _apart(one: Record, other: Record) -> float:
-    if one.time is None or other.time is None:
-        return 0.0
-    return abs((aware(one.time) - aware(other.time)).total_seconds())
+def _together(one: datetime | None, other: datetime | None) -> bool:
+    return one is None or other is None or abs(aware(one) - aware(other)) <= APART
 
 
 def _ranked(found: Found, channels: int) -> Found:

@@ -20,7 +20,8 @@ def encoded(answer: object) -> bytes:
 def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
     """An error as every route and every command answers it; one that nobody foresaw shows only its type.
 
-    A slash command's error has a version and an id of its own.
+    What nobody foresaw may not happen again, so another try may help. A slash command's error has a version and an
+    id of its own.
     """
     if isinstance(error, CommandError):
         return dict[str, Any](error.to_dict())
@@ -30,7 +31,7 @@ def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
             "code": error.code if isinstance(error, ContextError) else "INTERNAL",
             "user_message": str(error) if known else UNEXPECTED,
             "tech_message": f"{type(error).__name__}: {error}" if known else type(error).__name__,
-            "retryable": error.retryable if isinstance(error, ContextError) else False,
+            "retryable": error.retryable if isinstance(error, ContextError) else not known,
         },
         "meta": {"version": version("contexture"), "correlation_id": correlation_id},
     }

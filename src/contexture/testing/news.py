@@ -21,7 +21,13 @@ STRIKE = (
 def news_over(bench: Workbench, parts: Parts, *, index: Index | None = None) -> NewsStore:
     """A news store over a workbench; `index` may wrap its index."""
     search = HybridSearch(index=index or bench.index, encoders=parts.encoders, options=parts.options)
-    return NewsStore(index=index or bench.index, preparer=bench.preparer, search=search, rules=parts.redactor.rules)
+    return NewsStore(
+        index=index or bench.index,
+        preparer=bench.preparer,
+        search=search,
+        rules=parts.redactor.rules,
+        vectors=parts.encoders.vectors,
+    )
 
 
 def article(

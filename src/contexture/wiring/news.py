@@ -29,7 +29,13 @@ def news_store(
     """Articles over the engine's own index and search; searches that nothing reranks share it where they can."""
     plain = search(settings.model_copy(update={"reranker": ""}), store, speakers) if settings.reranker else searcher
     return NewsStore(
-        index=store, preparer=preparer, search=searcher, plain=plain, rules=scanner.rules, on_removed=on_removed
+        index=store,
+        preparer=preparer,
+        search=searcher,
+        plain=plain,
+        rules=scanner.rules,
+        vectors=speakers.vectors,
+        on_removed=on_removed,
     )
 
 

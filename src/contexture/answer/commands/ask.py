@@ -11,6 +11,7 @@ from contexture.answer.commands.job import Job
 from contexture.answer.commands.reading import Reading, Sentence
 from contexture.answer.commands.values import Findings
 from contexture.news.articles import FoundArticle
+from contexture.news.newest import asks_for_anything
 from contexture.retrieval.search import SEMANTIC
 
 ROUNDS = 3
@@ -61,7 +62,9 @@ class _Search:
     meant: set[str] = field(default_factory=set[str])
 
     def sentences(self, part: str) -> list[Sentence]:
-        """The best sentences for a part."""
+        """The best sentences for a part; one that asks for any news is answered by how the articles begin."""
+        if asks_for_anything(part):
+            return [reading.sentences[0] for reading in self.readings if reading.sentences]
         return chosen(self.readings, part, _PER_PART)
 
     def covers(self, part: str) -> bool:
@@ -111,7 +114,7 @@ async def _further(job: Job, search: _Search, parts: Sequence[str]) -> None:
     known = {reading.source.article_id for reading in search.readings}
     for part, query in queries.items():
         found = await job.find(query, _WIDE)
-        new |= {each.article.article_id: None for each in found if each.article.article_id not in known}
+        new |= {each.article.article_id: None for each in found if known.isdisjoint(_told_by(each))}
         if any(_is_meant(each, job.plan.lang) for each in found):
             search.meant.add(part)
     search.readings += await job.reader.read(job.scope, list(new), job.trace)
@@ -125,6 +128,11 @@ def _query(job: Job, search: _Search, part: str, number: int) -> str:
         return part
     about = search.readings[0].source.title if search.readings else job.plan.question
     return f"{about}: {part}"
+
+
+def _told_by(found: FoundArticle) -> set[str]:
+    """The ids of an article and of its copies."""
+    return {found.article.article_id, *(other.article_id for other in found.article.also)}
 
 
 def _is_meant(found: FoundArticle, lang: str) -> bool:

@@ -42,10 +42,13 @@ def distinct(found: Sequence[Sentence], like: Likeness, most: int) -> list[Sente
 
 
 def covered(found: Sequence[Sentence], question: str, share: float = _COVERED) -> bool:
-    """Whether these sentences, taken together, speak of this share of what the question names."""
+    """Whether these sentences, taken together, speak of this share of what the question names.
+
+    Where it names nothing, any sentence will do.
+    """
     wanted = subject_of(question)
     said = wanted & frozenset[int]().union(*(sentence.terms for sentence in found))
-    return bool(wanted) and len(said) >= share * len(wanted)
+    return bool(found) and len(said) >= share * len(wanted)
 
 
 def _score(sentence: Sentence, wanted: frozenset[int], like: Likeness) -> float:

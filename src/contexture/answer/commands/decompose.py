@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from contexture.news.newest import asks_for_anything
 from contexture.text.terms import terms
 
 MOST_PARTS = 4
@@ -27,7 +28,9 @@ _VERSUS = re.compile(r"\s+(?:vs\.?|versus|compared (?:to|with)|против|по
 
 
 def subject_of(question: str) -> frozenset[int]:
-    """The terms that an answer must speak of; words that only ask are not among them."""
+    """The terms that an answer must speak of; words that only ask are not among them, and any news has none."""
+    if asks_for_anything(question):
+        return frozenset()
     wanted = frozenset(terms(question))
     return wanted - _ONLY_ASKING or wanted
 

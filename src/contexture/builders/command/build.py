@@ -34,6 +34,7 @@ from contexture.builders.command.validate import check
 from contexture.builders.command.words import Command
 from contexture.errors import CommandError, ContextError
 from contexture.ledger import Trace
+from contexture.news.newest import RECENCY
 from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.operators import Operator, Placeholders
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
@@ -222,8 +223,8 @@ def _retrieval(search: Search, made: _Made) -> Retrieval:
 
 
 def _weighed(candidate: Candidate, arm: Arm) -> Candidate:
-    """The passage with the score that an arm gives it."""
-    if arm.lexical is None:
+    """The passage with the score that an arm gives it; where only age counts there is nothing to weigh."""
+    if arm.lexical is None or RECENCY in candidate.signals:
         return candidate
     words, meaning = candidate.signals.get(LEXICAL, 0.0), candidate.signals.get(COSINE, 0.0)
     return changed(candidate, score=max(0.0, arm.lexical * words + (1 - arm.lexical) * meaning))

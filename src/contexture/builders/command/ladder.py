@@ -13,6 +13,7 @@ from contexture.builders.command.windows import Window
 from contexture.errors import SourceError
 from contexture.ledger import Trace
 from contexture.news.articles import FoundArticle, NewsQuestion
+from contexture.news.stories import retold
 from contexture.resilience.deadline import Deadline
 from contexture.types import Scope
 
@@ -112,7 +113,7 @@ class Climb:
     """One retrieval over the articles, from the search that was asked for up the ladder, inside one deadline.
 
     Tenant and permissions are the scope's on every rung. Documents of an earlier search come before those of a later
-    one, and none comes twice.
+    one, and none comes twice, nor does a copy of one.
     """
 
     def __init__(
@@ -167,8 +168,18 @@ class Climb:
         most, question = search.k + search.more, self._question(search)
         work = self._news.find(self._scope, question, k=most, rerank=search.rerank, trace=self._trace)
         for each in await self._deadline.wait_for(work, "the article store"):
-            self._found.setdefault(each.article.article_id, (number, each))
+            if each.article.article_id not in self._found and not self._joins(each):
+                self._found[each.article.article_id] = (number, each)
         return len(self._found) - before
+
+    def _joins(self, each: FoundArticle) -> bool:
+        """Whether an article is a copy of one that an earlier search found, which then says so."""
+        for name, (number, known) in self._found.items():
+            joined = retold(known, each)
+            if joined is not None:
+                self._found[name] = (number, joined)
+                return True
+        return False
 
     def _question(self, search: Search) -> NewsQuestion:
         known = search.known
