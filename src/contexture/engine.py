@@ -43,6 +43,7 @@ from contexture.retrieval.prepare import mended
 from contexture.retrieval.quotes import QuoteCheck
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
+from contexture.workspace import BlockStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +84,9 @@ class Contexture:
         self.sessions: SessionStore = self._sessions
         self._graph_cache = wiring.graph_cache(settings)
         self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
+        self._blocks = wiring.block_store(settings)
+        self.blocks: BlockStore = self._blocks
+        self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
         self._blocks = wiring.block_store(settings)
         self.blocks: BlockStore = self._blocks
         self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
@@ -323,6 +327,7 @@ class Contexture:
             self._graph_cache.close()
             self._sessions.close()
             self._blocks.close()
+            self._blocks.close()
             await self._memory.close()
             await self.index.close()
 
@@ -373,6 +378,7 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     store = await wiring.index(settings, speakers)
     try:
         engine = Contexture(settings, store, speakers)
+        await engine.workspace.catch_up()
         await engine.workspace.catch_up()
         engine.outbox.start()
         try:

@@ -2,6 +2,7 @@
 
 from contexture.wiring.access import policy, secrets
 from contexture.wiring.blocks import block_store, block_writer
+from contexture.wiring.blocks import block_store, block_writer
 from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
 from contexture.wiring.command import command_builder
 from contexture.wiring.core import (
@@ -26,6 +27,8 @@ __all__ = [
     "TurnParts",
     "alike",
     "ask_recipe",
+    "block_store",
+    "block_writer",
     "block_store",
     "block_writer",
     "chat_model",
