@@ -10,7 +10,6 @@ import pytest
 
 from contexture.builders.explain import explained
 from contexture.builders.kinds import rebuild_of
-from contexture.builders.turn.clean import RememberedScans
 from contexture.builders.turn.counting import CountedBy
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
@@ -19,6 +18,7 @@ from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, RedactionFailed, SourceUnavailable, Unauthorized
 from contexture.ledger import Reason, State
 from contexture.pipeline.packers import Packer
+from contexture.pipeline.scans import RememberedScans
 from contexture.testing.doubles import NOON, FailingRedactor, WordCounter, WordRedactor
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.testing.turns import HIDDEN, KnownSecrets, TurnBench, chat, memories, tool_exchange

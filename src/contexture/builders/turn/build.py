@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from contexture.builders.turn.capsule import sealed_turn
-from contexture.builders.turn.clean import Cleaner, RememberedScans
+from contexture.builders.turn.clean import Cleaner
 from contexture.builders.turn.compose import Composed, compose, line_candidate
 from contexture.builders.turn.counting import CountText, counter_of
 from contexture.builders.turn.history import first_read, lines_of
@@ -29,6 +29,7 @@ from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator, Placeholders
 from contexture.pipeline.redact import redact
+from contexture.pipeline.scans import RememberedScans
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
 from contexture.retrieval.prepare import mended
 from contexture.types import Candidate, Message, Scope

@@ -12,39 +12,10 @@ from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator
 from contexture.pipeline.redact import redact_text
 from contexture.ports import Redactor
-from contexture.types import Message, Span, content_hash
+from contexture.types import Message
 
-_REMEMBERED = 4_096
 _LEVELS = 64
 _NOT_IN_NAMES = re.compile(r"[^\w-]+")
-
-
-class RememberedScans:
-    """A redactor that scans equal texts once: a conversation sends its history again with every turn.
-
-    What is remembered are places, never words.
-    """
-
-    def __init__(self, redactor: Redactor, size: int = _REMEMBERED) -> None:
-        self._redactor = redactor
-        self._size = size
-        self._seen: dict[tuple[str, str, str], tuple[Span, ...]] = {}
-
-    @property
-    def rules(self) -> str:
-        """Those of the redactor."""
-        return self._redactor.rules
-
-    def scan(self, text: str, lang: str) -> Sequence[Span]:
-        """The spans the redactor finds, or found when it saw this text last."""
-        key = (content_hash(text), lang, self._redactor.rules)
-        found = self._seen.pop(key, None)
-        if found is None:
-            found = tuple(self._redactor.scan(text, lang))
-        self._seen[key] = found  # at the end: the least recently used goes first
-        if len(self._seen) > self._size:
-            self._seen.pop(next(iter(self._seen)))
-        return found
 
 
 class Cleaner:

@@ -1,0 +1,58 @@
+"""Where blocks stand: how far apart, on which page, under which titles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from contexture.pipeline.fence import label
+from contexture.workspace import Block, BlockType
+
+BETWEEN = " > "
+_CRUMB = 60  # characters of a block's text that name it in a path
+_PLACES = frozenset({BlockType.PAGE, BlockType.DB})
+
+Chains = Mapping[str, Sequence[Block]]
+"""By id, the parents of a block upwards, as far as the user may read."""
+
+
+def distance(one: str, other: str, chains: Chains) -> int | None:
+    """Steps between two blocks along the tree; None when nothing that may be read joins them."""
+    first = {id_: steps for steps, id_ in enumerate(_line(one, chains))}
+    for steps, id_ in enumerate(_line(other, chains)):
+        if id_ in first:
+            return first[id_] + steps
+    return None
+
+
+def page_title(block: Block, chain: Sequence[Block]) -> str:
+    """The title of the nearest page or database that a block is, or stands in."""
+    place = next((each for each in (block, *chain) if each.type in _PLACES), None)
+    return "" if place is None else _plain(place.text)
+
+
+def path(chain: Sequence[Block]) -> tuple[str, ...]:
+    """What stands above a block, from the root down; blocks without a text are left out."""
+    named = (_crumb(block) for block in reversed(chain))
+    return tuple(name for name in named if name)
+
+
+def joined(crumbs: Sequence[str]) -> str:
+    """A path as one line."""
+    return BETWEEN.join(crumbs)
+
+
+def parted(line: str) -> tuple[str, ...]:
+    """The path that a line says."""
+    return tuple(line.split(BETWEEN)) if line else ()
+
+
+def _line(block_id: str, chains: Chains) -> list[str]:
+    return [block_id, *(block.id for block in chains.get(block_id, ()))]
+
+
+def _crumb(block: Block) -> str:
+    return _plain(block.text, _CRUMB)
+
+
+def _plain(text: str, limit: int = 120) -> str:
+    return label(text.replace(">", " "), limit)

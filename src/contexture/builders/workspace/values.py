@@ -1,0 +1,126 @@
+"""A built workspace context: sections of items, what is known about it, and the text for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from msgspec import Struct
+
+from contexture.capsule import Capsule
+from contexture.ledger import Degradation, Ledger
+from contexture.types import Citation, Form, Message
+
+
+class SectionType(StrEnum):
+    """The sections of a context, in the order they are shown."""
+
+    SYSTEM = "system"
+    HISTORY = "history"
+    FOCUS = "focus"
+    SEMANTIC = "semantic"
+    RELATIONS = "relations"
+    ACTIVITY = "activity"
+
+
+COLLECTED = (SectionType.FOCUS, SectionType.SEMANTIC, SectionType.RELATIONS, SectionType.ACTIVITY)
+"""The sections that collectors fill, the first of those that found the same block keeps it."""
+
+
+class ItemMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Where an item stands and when it last changed."""
+
+    page_title: str | None = None
+    path: tuple[str, ...] = ()
+    last_modified: str | None = None
+    form: Form = Form.FULL
+
+
+class ContextItem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One block as it is shown; `relevance` is from 0 to 1, `block_type` is `message` for history."""
+
+    block_id: str
+    block_type: str
+    content: str
+    relevance: float
+    metadata: ItemMetadata = ItemMetadata()
+
+
+class ContextSection(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One section with its items, the most relevant first, and what they cost."""
+
+    type: SectionType
+    title: str
+    items: tuple[ContextItem, ...]
+    token_count: int
+
+
+class ContextMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is known about a context; the counts speak only of what the user may read."""
+
+    total_tokens: int
+    timestamp: str
+    collectors_used: tuple[str, ...]
+    blocks_included: int
+    blocks_considered: int
+    focus_block_id: str | None = None
+    focus_page_id: str | None = None
+    focus_database_id: str | None = None
+
+
+class Issue(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something to know about a context, and the section and item it concerns."""
+
+    code: str
+    message: str
+    section: str | None = None
+    item: str | None = None
+
+
+class ContextValidationResult(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Whether a context keeps its promises; errors break them, warnings are worth knowing."""
+
+    valid: bool
+    errors: tuple[Issue, ...] = ()
+    warnings: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextPayload:
+    """A finished context: its sections, its text, where it came from, and why.
+
+    `caps` are the hard limits of sections, `budget` is the total it was made for.
+    """
+
+    sections: tuple[ContextSection, ...]
+    metadata: ContextMetadata
+    serialized: str
+    budget: int
+    caps: Mapping[str, int]
+    build_id: str
+    citations: tuple[Citation, ...]
+    ledger: Ledger
+    capsule: Capsule
+    encoding: str
+    exact: bool
+    timings: dict[str, float] = field(default_factory=dict[str, float], compare=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The context as a chat API takes it."""
+        return messages_of(self.serialized)
+
+    @property
+    def degradations(self) -> tuple[Degradation, ...]:
+        """What was lost on the way."""
+        return self.ledger.degradations
+
+    def section(self, name: str) -> ContextSection | None:
+        """The section of this type, or None when it was left out."""
+        return next((each for each in self.sections if each.type == name), None)
+
+
+def messages_of(serialized: str) -> tuple[Message, ...]:
+    """A serialized context as one message: everything in it is in the one order that was counted."""
+    return ({"role": "user", "content": serialized},)

@@ -1,0 +1,188 @@
+"""A workspace in memory: every read of the port, worked out the slow and obvious way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from contexture.types import PUBLIC, Scope
+from contexture.workspace import Activity, Block, Deed, Link, LinkKind, Stale, Touch, done_of, due_of
+
+_LEVELS = 1_000
+
+
+class MemoryBlocks:
+    """Implements `BlockStore` for one tenant over values given once; who may read is worked out from `readers`.
+
+    MemoryBlocks([Block(id="p", type=BlockType.PAGE, text="Plans")], tenant="acme")
+    """
+
+    def __init__(
+        self,
+        blocks: Iterable[Block] = (),
+        links: Iterable[Link] = (),
+        activity: Iterable[Activity] = (),
+        *,
+        tenant: str = "local",
+    ) -> None:
+        given = {block.id: block for block in blocks}
+        self._tenant = tenant
+        self._blocks = {id_: replace(block, acl=_acl(block, given)) for id_, block in given.items()}
+        self._links = tuple(links)
+        self._activity = tuple(activity)
+
+    async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Block]:
+        """Those that exist, in the order asked for."""
+        return [block for id_ in ids if (block := self._seen(scope, id_)) is not None]
+
+    async def ancestors(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
+        """By id, the parents upwards, up to the first hidden one."""
+        return {id_: list(self._up(scope, block)) for id_ in ids if (block := self._seen(scope, id_)) is not None}
+
+    async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
+        """The nearest siblings, without the block itself."""
+        block = self._seen(scope, block_id)
+        if block is None or block.parent is None:
+            return []
+        family = self._below(scope, block.parent)
+        at = next((number for number, each in enumerate(family) if each.id == block_id), 0)
+        return [*family[max(0, at - before) : at], *family[at + 1 : at + 1 + after]]
+
+    async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:
+        """The first children in order, behind `after`."""
+        if self._seen(scope, block_id) is None:
+            return []
+        family = self._below(scope, block_id)
+        return [each for each in family if after is None or _place(each) > _place(after)][:limit]
+
+    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
+        """Blocks below it in document order."""
+        if self._seen(scope, block_id) is None:
+            return []
+        return list(self._walk(scope, block_id, depth))[:limit]
+
+    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
+        """What these blocks name: relations first, then as they were given."""
+        found = [link for id_ in dict.fromkeys(ids) for link in self._links if link.source == id_]
+        mine = [link for link in found if self._both(scope, link)]
+        return sorted(mine, key=lambda link: link.kind is not LinkKind.RELATION)[:limit]
+
+    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
+        """What names these blocks, the last modified source first."""
+        wanted = set(ids)
+        mine = [link for link in self._links if link.target in wanted and self._both(scope, link)]
+        return sorted(mine, key=lambda link: (-_seconds(self._blocks[link.source].modified), link.source))[:limit]
+
+    async def recent(self, scope: Scope, deed: Deed, *, since: datetime, limit: int) -> Sequence[Activity]:
+        """The user's newest deeds, one per block."""
+        newest: dict[str, Activity] = {}
+        for each in self._mine(scope):
+            known = newest.get(each.block_id)
+            if each.deed is deed and each.time >= since and (known is None or known.time < each.time):
+                newest[each.block_id] = each
+        return sorted(newest.values(), key=lambda each: (-_seconds(each.time), each.block_id))[:limit]
+
+    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Touch]:
+        """What the user has had to do with these blocks."""
+        found = {block.id: self._touch(scope, block) for block in await self.get(scope, ids)}
+        return {id_: touch for id_, touch in found.items() if touch != Touch()}
+
+    async def tasks(
+        self, scope: Scope, *, due_before: datetime | None = None, open_only: bool = True, limit: int
+    ) -> Sequence[Block]:
+        """Tasks that have a due date, the earliest due first."""
+        dated = [
+            (due, block.id, block)
+            for block in self._blocks.values()
+            if self._may(scope, block)
+            and (due := due_of(block)) is not None
+            and (due_before is None or due < due_before)
+            and not (open_only and done_of(block))
+        ]
+        return [block for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
+
+    def stale(self) -> Sequence[Stale]:
+        """Every block as the search index is told of it, whoever may read it."""
+        return [
+            Stale(
+                number=number,
+                tenant=self._tenant,
+                id=block.id,
+                readers=block.acl,
+                block=block,
+                ancestors=tuple(self._above(block)),
+            )
+            for number, block in enumerate(self._blocks.values())
+        ]
+
+    def _above(self, block: Block) -> Iterator[Block]:
+        for _ in range(_LEVELS):
+            above = self._blocks.get(block.parent) if block.parent is not None else None
+            if above is None:
+                return
+            yield above
+            block = above
+
+    def _seen(self, scope: Scope, block_id: str) -> Block | None:
+        block = self._blocks.get(block_id)
+        return block if block is not None and self._may(scope, block) else None
+
+    def _may(self, scope: Scope, block: Block) -> bool:
+        return scope.tenant == self._tenant and not set(block.acl).isdisjoint(scope.principals)
+
+    def _both(self, scope: Scope, link: Link) -> bool:
+        return self._seen(scope, link.source) is not None and self._seen(scope, link.target) is not None
+
+    def _up(self, scope: Scope, block: Block) -> Iterator[Block]:
+        above = block
+        for _ in range(_LEVELS):
+            found = self._seen(scope, above.parent) if above.parent is not None else None
+            if found is None:
+                return
+            yield found
+            above = found
+
+    def _below(self, scope: Scope, parent: str) -> list[Block]:
+        mine = (block for block in self._blocks.values() if block.parent == parent and self._may(scope, block))
+        return sorted(mine, key=_place)
+
+    def _walk(self, scope: Scope, parent: str, depth: int) -> Iterator[Block]:
+        for child in self._below(scope, parent) if depth > 0 else ():
+            yield child
+            yield from self._walk(scope, child.id, depth - 1)
+
+    def _mine(self, scope: Scope) -> list[Activity]:
+        return [
+            each for each in self._activity if each.user == scope.user and self._seen(scope, each.block_id) is not None
+        ]
+
+    def _touch(self, scope: Scope, block: Block) -> Touch:
+        mine = [each for each in self._mine(scope) if each.block_id == block.id]
+        return Touch(
+            edits=sum(each.deed is Deed.EDIT for each in mine),
+            views=sum(each.deed is Deed.VIEW for each in mine),
+            last=max((each.time for each in mine), default=None),
+            author=block.author == scope.user,
+        )
+
+
+def _acl(block: Block, blocks: Mapping[str, Block]) -> tuple[str, ...]:
+    """Who may read a block: what it says, or the nearest above it that says something."""
+    for _ in range(_LEVELS):
+        if block.readers is not None:
+            return block.readers
+        above = blocks.get(block.parent) if block.parent is not None else None
+        if above is None:
+            break
+        block = above
+    return (PUBLIC,)
+
+
+def _place(block: Block) -> tuple[float, str]:
+    return (block.order, block.id)
+
+
+def _seconds(time: datetime | None) -> float:
+    return 0.0 if time is None else time.timestamp()
