@@ -127,6 +127,9 @@ class Settings(BaseSettings):
     )
     research_max_sources: int = Field(default=10, ge=1, le=100, description="Sources of a research context at most.")
     research_max_tokens: int = Field(default=10_000, ge=1, description="Token budget of a research context.")
+    workspace: dict[str, Any] = Field(
+        default={}, description='Changes of the workspace configuration, such as `{"weights": {"recency": 0.3}}`.'
+    )
     policy_folder: Path | None = Field(default=None, description="Folder of Rego policies; without it all is allowed.")
     policy_timeout_seconds: float = Field(default=1.0, gt=0, description="A policy that takes longer denies.")
     secrets_prefix: str = Field(default="", description="Variables with this prefix are secrets; empty for none.")

@@ -30,6 +30,8 @@ from contexture.builders.query.request import QueryRequest
 from contexture.builders.research.values import ResearchContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
+from contexture.builders.workspace.request import ContextRequest
+from contexture.builders.workspace.values import ContextPayload
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import InvalidRequest, NotFound, ReplayMismatch, SourceError
@@ -42,7 +44,6 @@ from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import mended
 from contexture.retrieval.quotes import QuoteCheck
 from contexture.types import Candidate, Collection, Filter, Record, Scope
-from contexture.workspace import BlockStore
 from contexture.workspace import BlockStore
 
 
@@ -84,12 +85,20 @@ class Contexture:
         self.sessions: SessionStore = self._sessions
         self._graph_cache = wiring.graph_cache(settings)
         self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
+        self._summarizer = wiring.chat_model(settings.summary_model) if settings.summary_model else None
         self._blocks = wiring.block_store(settings)
         self.blocks: BlockStore = self._blocks
         self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
-        self._blocks = wiring.block_store(settings)
-        self.blocks: BlockStore = self._blocks
-        self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
+        self.workspaces = wiring.workspace_builder(
+            settings,
+            self.blocks,
+            self.searcher,
+            scanner=self._redactor,
+            secrets=self.secrets,
+            clock=self._clock,
+            speaker=self.scope,
+            summarizer=self._summarizer,
+        )
         self.news = wiring.news_store(
             settings,
             store,
@@ -294,6 +303,18 @@ class Contexture:
             faults=claims.faults,
         )
 
+    async def build_workspace(
+        self,
+        request: ContextRequest | Mapping[str, Any],
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> ContextPayload:
+        """The context of a request over the workspace, kept on disk; see `WorkspaceContextBuilder`."""
+        built = await self.workspaces.build(request, scope=scope, now=now)
+        lost = await self._save(built.build_id, built.capsule)
+        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
         """The capsule of a recent build.
 
@@ -327,7 +348,6 @@ class Contexture:
             self._graph_cache.close()
             self._sessions.close()
             self._blocks.close()
-            self._blocks.close()
             await self._memory.close()
             await self.index.close()
 
@@ -349,7 +369,7 @@ class Contexture:
             registry=self.registry,
             speaker=self.scope,
             sink=self.outbox,
-            summarizer=wiring.chat_model(self.settings.summary_model) if self.settings.summary_model else None,
+            summarizer=self._summarizer,
         )
 
     def _builder_for(self, model: str) -> QueryContextBuilder:
@@ -378,7 +398,6 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     store = await wiring.index(settings, speakers)
     try:
         engine = Contexture(settings, store, speakers)
-        await engine.workspace.catch_up()
         await engine.workspace.catch_up()
         engine.outbox.start()
         try:

@@ -20,6 +20,8 @@ from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
+from contexture.builders.workspace.request import ContextRequest
+from contexture.builders.workspace.values import ContextPayload
 from contexture.capsule import Capsule
 from contexture.config import Settings
 from contexture.engine import Contexture, SearchResult, open_store
@@ -91,6 +93,16 @@ class SyncContexture:
     ) -> CommandContext:
         """The context of a slash command."""
         return self._wait(self._engine.build_command(raw_input, scope=scope, now=now))
+
+    def build_workspace(
+        self,
+        request: ContextRequest | Mapping[str, Any],
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> ContextPayload:
+        """The context of a request over the workspace."""
+        return self._wait(self._engine.build_workspace(request, scope=scope, now=now))
 
     def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate."""

@@ -10,11 +10,18 @@ from contexture.builders.explain import Rebuild
 from contexture.builders.query import explain as query
 from contexture.builders.research import explain as research
 from contexture.builders.turn import explain as turn
+from contexture.builders.workspace import explain as workspace
 from contexture.capsule import Capsule
 from contexture.errors import InvalidRequest
 
 REBUILDS: Mapping[str, Rebuild] = MappingProxyType(
-    {"query": query.rebuild, "turn": turn.rebuild, "command": command.rebuild, "research": research.rebuild}
+    {
+        "query": query.rebuild,
+        "turn": turn.rebuild,
+        "command": command.rebuild,
+        "research": research.rebuild,
+        "workspace": workspace.rebuild,
+    }
 )
 
 

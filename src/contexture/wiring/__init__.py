@@ -2,7 +2,6 @@
 
 from contexture.wiring.access import policy, secrets
 from contexture.wiring.blocks import block_store, block_writer
-from contexture.wiring.blocks import block_store, block_writer
 from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
 from contexture.wiring.command import command_builder
 from contexture.wiring.core import (
@@ -21,14 +20,13 @@ from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.pages import page_store
 from contexture.wiring.research import alike, ask_recipe, research_builder
 from contexture.wiring.turn import TurnParts, turn_builder
+from contexture.wiring.workspace import workspace_builder
 
 __all__ = [
     "SystemClock",
     "TurnParts",
     "alike",
     "ask_recipe",
-    "block_store",
-    "block_writer",
     "block_store",
     "block_writer",
     "chat_model",
@@ -60,4 +58,5 @@ __all__ = [
     "secrets",
     "sessions",
     "turn_builder",
+    "workspace_builder",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from contexture.builders.workspace.desk import COLLECTION, Desk
 from contexture.builders.workspace.values import SectionType
+from contexture.errors import UnknownCollection
 from contexture.retrieval.search import BM25, SEMANTIC, Found, HybridSearch
 from contexture.types import And, AnyOf, Candidate, Filter, Not, Range
 from contexture.workspace import Block
@@ -35,9 +36,17 @@ class SemanticCollector:
         config = desk.config.collectors.semantic
         if config.top_k < 1:
             return {}
-        found = await self._search.search(
-            desk.scope, COLLECTION, question_of(desk), where=filter_of(desk), pool=2 * config.top_k, trace=desk.trace
-        )
+        try:
+            found = await self._search.search(
+                desk.scope,
+                COLLECTION,
+                question_of(desk),
+                where=filter_of(desk),
+                pool=2 * config.top_k,
+                trace=desk.trace,
+            )
+        except UnknownCollection:  # nobody has written a block yet
+            return {}
         best: dict[str, float] = {}
         for each in found:
             if _matches(each, config.min_threshold):
