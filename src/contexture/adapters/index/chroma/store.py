@@ -1,0 +1,237 @@
+"""Collections, versions and writes in Chroma; each tenant has Chroma collections of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from contexture.adapters.index.checks import merged
+from contexture.adapters.index.chroma.client import Box, Client
+from contexture.adapters.index.chroma.items import (
+    DATA,
+    SEQ,
+    Kept,
+    digest,
+    gone,
+    item_id,
+    kept_of,
+    metadata_of,
+    packed,
+    passage_metadata,
+    read,
+)
+from contexture.adapters.index.chroma.mirror import Mirror
+from contexture.adapters.index.filters import BUILT_IN, field_types
+from contexture.adapters.index.matrices import pack_matrix
+from contexture.errors import InvalidRequest, NotPermitted, UnknownCollection
+from contexture.types import Collection, FieldType, Prepared, Scope, Vector
+
+_META = "contexture.meta"
+_SAFE = re.compile(r"[A-Za-z0-9]{1,40}")
+
+
+class _Made(NamedTuple):
+    """A collection, and the sequence number at which each of its fields was declared."""
+
+    collection: Collection
+    since: Mapping[str, int]
+
+
+_Packed = tuple[Prepared, Kept, bytes]
+"""A record to be written, how a mirror keeps it, and its head as bytes."""
+
+
+class Store:
+    """Everything that is written to Chroma and read from it but texts and vectors. Blocking: not for the event loop.
+
+    One process writes at a time; others that read see a write with their next call.
+    """
+
+    def __init__(self, client: Client, vectors: Mapping[str, int], *, exact_limit: int) -> None:
+        self._client = client
+        self._meta = client.box(_META)
+        self.vectors = dict(vectors)
+        self.exact_limit = exact_limit
+        self._lock = threading.RLock()
+        self._made: dict[str, _Made] = {}
+        self._mirrors: dict[tuple[str, str], Mirror] = {}
+        self._last = 0
+
+    # --- collections ---
+
+    def create(self, collection: Collection) -> None:
+        """Make the collection, or add fields to it."""
+        with self._lock:
+            made = self._find().get(collection.name)
+            wanted = merged(made.collection if made else None, collection)
+            if made and wanted == made.collection:
+                return
+            seq = self._next()
+            since = {name: made.since.get(name, seq) if made else 0 for name in wanted.fields}
+            fields = {name: [str(kind), since[name]] for name, kind in wanted.fields.items()}
+            said = {"name": wanted.name, "fields": json.dumps(fields)}
+            self._meta.put([f"collection.{wanted.name}"], [said])
+            self._made[wanted.name] = _Made(wanted, since)
+
+    def collections(self) -> list[Collection]:
+        """Every collection, by name."""
+        found = self._find()
+        return [found[name].collection for name in sorted(found)]
+
+    def known(self, scope: Scope, name: str) -> Collection:
+        """The collection; an unknown one is refused with those in which the tenant has something."""
+        made = self._made.get(name) or self._find().get(name)
+        if made is None:
+            mine = [each.name for each in self.collections() if self.mirror(scope, each.name).board.records]
+            raise UnknownCollection(f"unknown collection {name!r}; there are: {', '.join(mine) or 'none yet'}")
+        return made.collection
+
+    def filterable(self, name: str, oldest: int) -> dict[str, FieldType]:
+        """The fields that every vector was written with, when the oldest record has this sequence number."""
+        made = self._made[name]
+        late = {field for field, since in made.since.items() if since > oldest}
+        return {**{key: kind for key, kind in made.collection.fields.items() if key not in late}, **BUILT_IN}
+
+    # --- reading ---
+
+    def version(self, scope: Scope, name: str) -> int:
+        """The sequence number of the tenant's last write to a collection; 0 before the first."""
+        id_ = _version_id(scope, name)
+        return int(self._meta.metadata([id_]).get(id_, {}).get(SEQ, 0))
+
+    def mirror(self, scope: Scope, name: str) -> Mirror:
+        """The mirror of a tenant's part of a collection, brought up to the last write."""
+        version = self.version(scope, name)
+        found = self._mirrors.get((scope.tenant, name))
+        if found is not None and found.seq == version:
+            return found
+        with self._lock:
+            found = self._mirrors.setdefault((scope.tenant, name), Mirror())
+            if found.seq < version:
+                items = self.records(scope, name).walk({SEQ: {"$gt": found.seq}})
+                found.follow([read(metadata) for _, metadata in items], version)
+            return found
+
+    def records(self, scope: Scope, name: str) -> Box:
+        """The Chroma collection of a tenant's records."""
+        return self._client.box(_box_name(scope, name))
+
+    def dense(self, scope: Scope, name: str, vector: str) -> Box:
+        """The Chroma collection of a tenant's vectors of one name."""
+        return self._client.box(_box_name(scope, name, "vectors", vector), vectors=True)
+
+    def rows(self, scope: Scope, name: str) -> Box:
+        """The Chroma collection of a tenant's matrices."""
+        return self._client.box(_box_name(scope, name, "matrices"))
+
+    # --- writing ---
+
+    def upsert(self, scope: Scope, name: str, records: Sequence[Prepared]) -> int:
+        """Write the records: first what they are found by, then, in one call, themselves."""
+        with self._lock:
+            mirror = self.mirror(scope, name)
+            board, seq = mirror.board, max(self._next(), mirror.seq + 1)
+            newest = {item.record.id: item for item in records}
+            old = [board.by_id[id_] for id_ in newest if id_ in board.by_id]
+            for kept in old:
+                if not board.seen(kept, scope):
+                    raise NotPermitted(f"record {kept.record.id!r} cannot be written by user {scope.user!r}")
+            made = [self._packed(item, seq) for item in newest.values()]
+            self._put_vectors(scope, name, made)
+            self._put_matrices(scope, name, made)
+            self.records(scope, name).put(
+                [kept.item for _, kept, _ in made],
+                [metadata_of(kept, data) for _, kept, data in made],
+                documents=[item.record.text for item, _, _ in made],
+            )
+            return self._done(scope, name, mirror, seq, [(kept.key, seq, kept) for _, kept, _ in made], old)
+
+    def delete(self, scope: Scope, name: str, ids: Sequence[str]) -> int:
+        """Remove those of these records that the scope may see; returns how many."""
+        with self._lock:
+            mirror = self.mirror(scope, name)
+            board, seq = mirror.board, max(self._next(), mirror.seq + 1)
+            found = (board.by_id[id_] for id_ in dict.fromkeys(ids) if id_ in board.by_id)
+            old = [kept for kept in found if board.seen(kept, scope)]
+            said = [gone(kept.key, seq) for kept in old]
+            self.records(scope, name).put([item_id(kept.key, seq) for kept in old], said, documents=["" for _ in old])
+            self._done(scope, name, mirror, seq, [(kept.key, seq, None) for kept in old], old)
+            return len(old)
+
+    # --- inside ---
+
+    def _find(self) -> Mapping[str, _Made]:
+        """Every collection there is; another process may have made some."""
+        for _, said in self._meta.walk({"name": {"$ne": ""}}):
+            if "fields" in said:
+                fields: dict[str, tuple[str, int]] = json.loads(said["fields"])
+                kinds = {name: FieldType(kind) for name, (kind, _) in fields.items()}
+                since = {name: seq for name, (_, seq) in fields.items()}
+                self._made[said["name"]] = _Made(Collection(name=said["name"], fields=kinds), since)
+        return self._made
+
+    def _next(self) -> int:
+        """A number larger than any before it, also than those of another process before this one."""
+        self._last = max(self._last + 1, time.time_ns() // 1_000)
+        return self._last
+
+    def _packed(self, item: Prepared, seq: int) -> _Packed:
+        try:
+            item.record.text.encode()  # a text that is not valid Unicode would fail in the middle of the write
+            return (item, *kept_of(item, seq, self.vectors))
+        except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+            raise InvalidRequest(f"record {item.record.id!r} cannot be stored: {failure}") from failure
+
+    def _put_vectors(self, scope: Scope, name: str, made: Sequence[_Packed]) -> None:
+        """Write the vectors of passages; nothing finds them before their record is there."""
+        fields = field_types(self._made[name].collection)
+        found: dict[str, list[tuple[str, dict[str, Any], Vector]]] = {}
+        for item, kept, _ in made:
+            metadata = passage_metadata(kept, fields)
+            for ordinal, names in enumerate(kept.vectors):
+                for vector in names:
+                    numbers = item.passages[ordinal].vectors[vector]
+                    found.setdefault(vector, []).append((kept.passage(ordinal), metadata, numbers))
+        for vector, rows in found.items():
+            ids, metadatas, vectors = zip(*rows, strict=True)
+            self.dense(scope, name, vector).put(ids, metadatas, vectors=vectors)
+
+    def _put_matrices(self, scope: Scope, name: str, made: Sequence[_Packed]) -> None:
+        """Write matrices; nothing finds them before their record is there."""
+        rows = [(kept.matrix(each), item.matrices[each]) for item, kept, _ in made for each in kept.matrices]
+        data = [{DATA: packed(pack_matrix(matrix))} for _, matrix in rows]
+        if rows:
+            self.rows(scope, name).put([id_ for id_, _ in rows], data)
+
+    def _done(
+        self,
+        scope: Scope,
+        name: str,
+        mirror: Mirror,
+        seq: int,
+        items: Sequence[tuple[str, int, Kept | None]],
+        old: Sequence[Kept],
+    ) -> int:
+        """Make the write known, then sweep what it replaced."""
+        self._meta.put([_version_id(scope, name)], [{SEQ: seq}])
+        mirror.follow(items, seq)
+        self.records(scope, name).remove([kept.item for kept in old])
+        self.rows(scope, name).remove([kept.matrix(each) for kept in old for each in kept.matrices])
+        for vector in sorted({each for kept in old for names in kept.vectors for each in names}):
+            swept = [kept.passage(at) for kept in old for at, names in enumerate(kept.vectors) if vector in names]
+            self.dense(scope, name, vector).remove(swept)
+        return seq
+
+
+def _version_id(scope: Scope, name: str) -> str:
+    return f"version.{digest(scope.tenant, name)}"
+
+
+def _box_name(scope: Scope, name: str, *part: str) -> str:
+    """A name that Chroma takes and people recognise; the digest keeps different ones apart."""
+    tenant = f".{scope.tenant}" if _SAFE.fullmatch(scope.tenant) else ""
+    return f"contexture.{name}{tenant}{''.join(f'.{each}' for each in part[:1])}.{digest(name, scope.tenant, *part)}"
