@@ -1,0 +1,63 @@
+"""Reads the words of a picture with Tesseract, where that is installed; English and Russian at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from contexture.adapters.documents.pdf.words import Look, Word
+from contexture.errors import SourceUnavailable
+
+_PLACES = (
+    "/usr/share/tesseract-ocr/5/tessdata",
+    "/usr/share/tesseract-ocr/4.00/tessdata",
+    "/usr/share/tessdata",
+    "/usr/local/share/tessdata",
+    "/opt/homebrew/share/tessdata",
+)
+_LANGUAGES = ("eng", "rus")
+_SURE = 40.0  # per cent: what is less sure is noise
+_LETTER = 0.72  # of a size: how high a line of capital letters and tails is
+
+MISSING = 'there is no text layer, and reading pictures needs: pip install "contexture[ocr]" and tesseract-ocr-eng'
+"""What a page says whose words could not be read."""
+
+
+def read_words(picture: Image.Image, points: float) -> list[Word]:
+    """The words of a picture, placed on a page `points` wide; `SourceUnavailable` where nothing reads pictures."""
+    module, folder, languages = _tesseract()
+    scale = points / picture.width
+    with module.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=module.PSM.AUTO) as api:
+        api.SetImage(picture)
+        api.Recognize()
+        return [
+            _word(cell, scale, module)
+            for cell in module.iterate_level(api.GetIterator(), module.RIL.WORD)
+            if not cell.Empty(module.RIL.WORD) and cell.Confidence(module.RIL.WORD) >= _SURE
+        ]
+
+
+def _word(cell: Any, scale: float, module: Any) -> Word:
+    """A word; its line says how large it is set and where it stands, because few words have every height."""
+    left, _, right, _ = cell.BoundingBox(module.RIL.WORD)
+    _, top, _, bottom = cell.BoundingBox(module.RIL.TEXTLINE)
+    size = max(round((bottom - top) * scale * _LETTER), 1)
+    text = str(cell.GetUTF8Text(module.RIL.WORD)).strip()
+    return Word(text, left * scale, top * scale, right * scale, bottom * scale, Look(float(size)))
+
+
+@lru_cache(maxsize=1)
+def _tesseract() -> tuple[Any, Path, str]:
+    try:
+        import tesserocr
+    except ImportError as missing:
+        raise SourceUnavailable(MISSING) from missing
+    module: Any = tesserocr
+    for place in map(Path, _PLACES):
+        there = [name for name in _LANGUAGES if (place / f"{name}.traineddata").is_file()]
+        if there:
+            return module, place, "+".join(there)
+    raise SourceUnavailable(MISSING)

@@ -1,0 +1,91 @@
+"""Running heads, feet and page numbers: what repeats on page after page at the same height."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from contexture.adapters.documents.pdf.words import Line
+
+_EDGE = 0.13  # of a page's height, at the top and at the bottom
+_TIMES = 3  # pages on which the same words make a running head
+_BAND = 3.0  # points: lines of one height
+_SHARE = 0.5  # of the outermost lines of one height that repeat and thereby condemn the others
+_NUMBER = re.compile(r"\d+|\b[ivxlcdm]+\b", re.IGNORECASE)
+_ALONE = re.compile(r"\W*(?:page|p\.|стр\.?|страница)?\s*#(?:\s*(?:/|of|из)\s*#)?\W*", re.IGNORECASE)
+_LONGEST = 160
+
+Mark = tuple[bool, int]
+Times = Counter[tuple[Mark, str]]
+
+
+def furniture(pages: Sequence[tuple[float, Sequence[Line]]]) -> list[set[int]]:
+    """For every page, given with its height, which of its lines are furniture."""
+    edges = [_edges(lines, height) for height, lines in pages]
+    times: Times = Counter()
+    outermost: Times = Counter()
+    for page in edges:
+        for rows in page:
+            times.update({(mark, text) for row in rows for _, mark, text in row})
+            outermost.update({(mark, text) for row in rows[:1] for _, mark, text in row})
+    bands = _bands(outermost)
+    return [{at for rows in page for at in _furniture(rows, times, bands)} for page in edges]
+
+
+Row = list[tuple[int, Mark, str]]
+"""Lines side by side: the number of each, its mark, and its words without numbers."""
+
+
+def _edges(lines: Sequence[Line], height: float) -> tuple[list[Row], list[Row]]:
+    """The rows at the top and at the bottom of a page, the outermost first."""
+    marked = [(at, mark, _same(line.text)) for at, line in enumerate(lines) if (mark := _mark(line, height))]
+    ends: tuple[list[Row], list[Row]] = ([], [])
+    for end, top in zip(ends, (True, False), strict=True):
+        for each in sorted((each for each in marked if each[1][0] is top), key=lambda each: each[1][1]):
+            inner = lines[each[0]].bottom
+            if end and abs(lines[end[-1][0][0]].bottom - inner) <= _BAND:
+                end[-1].append(each)
+            else:
+                end.append([each])
+    return ends
+
+
+def _furniture(rows: Sequence[Row], times: Times, bands: frozenset[Mark]) -> list[int]:
+    """The lines of the rows at one end, from the outermost up to the first that is not furniture."""
+    found: list[int] = []
+    for place, row in enumerate(rows):
+        if not any(_repeats(mark, text, times) or (place == 0 and mark in bands) for _, mark, text in row):
+            break
+        found += [at for at, _, _ in row]
+    return found
+
+
+def _repeats(mark: Mark, text: str, times: Times) -> bool:
+    often = sum(times[(mark[0], mark[1] + shift), text] for shift in (-1, 0, 1))
+    return often >= _TIMES or (often > 1 and bool(_ALONE.fullmatch(text)))
+
+
+def _bands(times: Times) -> frozenset[Mark]:
+    """Heights at which so much repeats that whatever stands there is furniture too."""
+    all_there: dict[Mark, int] = defaultdict(int)
+    again: dict[Mark, int] = defaultdict(int)
+    for (mark, _), count in times.items():
+        all_there[mark] += count
+        again[mark] += count if count >= _TIMES else 0
+    return frozenset(mark for mark, count in all_there.items() if count > _TIMES and again[mark] >= _SHARE * count)
+
+
+def _mark(line: Line, height: float) -> Mark | None:
+    """At which end of the page a line stands, and how far from it; None for one in between."""
+    if len(line.text) > _LONGEST:
+        return None
+    if line.bottom <= _EDGE * height:
+        return True, round(line.bottom / _BAND)
+    if line.top >= (1 - _EDGE) * height:
+        return False, round((height - line.bottom) / _BAND)
+    return None
+
+
+def _same(text: str) -> str:
+    return " ".join(_NUMBER.sub("#", text).casefold().split())
