@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli import ask_research
 from contexture.cli.answers import as_sent, degradations_of
 from contexture.cli.common import Common, command, with_engine
 from contexture.cli.inputs import moment, object_on_stdin
@@ -36,23 +37,34 @@ def ask(
     lang: Annotated[
         str | None, typer.Option("--lang", metavar="LANG", help="Language of the answer: ru, en or auto.")
     ] = None,
+    research: Annotated[
+        bool, typer.Option("--research", help="Answer a question from the pages of documents instead.")
+    ] = False,
     now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
 ) -> None:
     """Execute a slash COMMAND over the news, such as "/ask window=24h topic=AI".
 
     There are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall. What does not begin with
-    a slash is a question for /ask. Every statement names its evidence.
+    a slash is a question for /ask. Every statement names its evidence. With --research a question is answered from the
+    pages of documents, with the number of its source behind every sentence.
     """
     clock = moment(now)
+    if research:
+        question = object_on_stdin() if line is None else {"query": line}
+        _show(common, ask_research.answered(common.settings(), question, clock), ask_research.report)
+        return
     asked = object_on_stdin() if line is None else {"raw_command": _command(line)}
     if lang is not None:
         asked = {**asked, "user_lang": lang}
-    found = _executed(common.settings(), asked, clock)
+    _show(common, _executed(common.settings(), asked, clock), report)
+
+
+def _show(common: Common, found: dict[str, Any], told: Callable[[dict[str, Any]], Iterator[RenderableType]]) -> None:
     if common.as_json:
         emit(found)
         return
     out = console()
-    for part in report(found):
+    for part in told(found):
         out.print(part)
 
 

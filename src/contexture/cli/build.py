@@ -10,7 +10,9 @@ import typer
 
 from contexture.cli.answers import as_sent, degradations_of
 from contexture.cli.build_command import slash
+from contexture.cli.build_research import research
 from contexture.cli.build_turn import turn
+from contexture.cli.build_workspace import workspace
 from contexture.cli.capsules import fetched
 from contexture.cli.common import Collection, Common, Where, command, existing, with_engine
 from contexture.cli.inputs import moment, object_on_stdin, parsed, write_bytes
@@ -27,6 +29,8 @@ def register(app: typer.Typer) -> None:
     command(kinds, "query", acting=True)(query)
     command(kinds, "turn", acting=True)(turn)
     command(kinds, "command", acting=True)(slash)
+    command(kinds, "research", acting=True)(research)
+    command(kinds, "workspace", acting=True)(workspace)
     app.add_typer(kinds, name="build")
 
 

@@ -13,6 +13,7 @@ from contexture.cli import (
     ask,
     build,
     chat,
+    cite,
     demo,
     doctor,
     evaluate,
@@ -89,5 +90,21 @@ def main(
     ctx.obj = home
 
 
-for group in (demo, serve, keys, ingest, search, build, ask, chat, explain, replay, tokens, evaluate, doctor, settings):
+for group in (
+    demo,
+    serve,
+    keys,
+    ingest,
+    search,
+    build,
+    ask,
+    chat,
+    explain,
+    replay,
+    cite,
+    tokens,
+    evaluate,
+    doctor,
+    settings,
+):
     group.register(app)

@@ -30,14 +30,32 @@ from contexture.service.routes import (
     commands,
     documents,
     memory,
+    page_images,
     query,
+    research,
     search,
     status,
     turn,
+    workspace,
 )
 from contexture.wiring import SystemClock
 
-ROUTES = (status, search, query, turn, command, commands, chat, builds, documents, articles, memory)
+ROUTES = (
+    status,
+    search,
+    query,
+    turn,
+    command,
+    workspace,
+    commands,
+    chat,
+    builds,
+    documents,
+    articles,
+    memory,
+    research,
+    page_images,
+)
 
 
 def create_app(
