@@ -7,11 +7,14 @@ if TYPE_CHECKING:
     from contexture.answer.commands.execute import ExecuteCommand
     from contexture.answer.commands.values import CommandAnswer
     from contexture.answer.exchange import ChatRequest, ChatResult
+    from contexture.answer.research.values import ResearchAnswer, ResearchQuestion
     from contexture.builders.command.build import CommandContextBuilder
     from contexture.builders.command.request import CommandRequest
     from contexture.builders.command.result import CommandContext
     from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
+    from contexture.builders.research.build import ResearchContextBuilder
+    from contexture.builders.research.values import ResearchContext, SourceDocument
     from contexture.builders.turn.build import TurnContextBuilder
     from contexture.builders.turn.request import Turn
     from contexture.builders.turn.result import TurnContext
@@ -71,10 +74,15 @@ __all__ = [
     "Range",
     "Record",
     "RequestError",
+    "ResearchAnswer",
+    "ResearchContext",
+    "ResearchContextBuilder",
+    "ResearchQuestion",
     "Scope",
     "SearchResult",
     "Section",
     "Settings",
+    "SourceDocument",
     "SourceError",
     "SyncContexture",
     "Turn",
@@ -104,8 +112,13 @@ _HOMES = {
     "QueryContext": "contexture.builders.query.build",
     "QueryRequest": "contexture.builders.query.request",
     "RequestError": "contexture.errors",
+    "ResearchAnswer": "contexture.answer.research.values",
+    "ResearchContext": "contexture.builders.research.values",
+    "ResearchContextBuilder": "contexture.builders.research.build",
+    "ResearchQuestion": "contexture.answer.research.values",
     "SearchResult": "contexture.engine",
     "Settings": "contexture.config",
+    "SourceDocument": "contexture.builders.research.values",
     "SourceError": "contexture.errors",
     "SyncContexture": "contexture.sync",
     "Turn": "contexture.builders.turn.request",

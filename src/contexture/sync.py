@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contexture.answer.commands.values import CommandAnswer
 from contexture.answer.exchange import ChatRequest, Step
+from contexture.answer.research.values import ResearchAnswer, ResearchQuestion
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.research.values import ResearchContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.builders.workspace.request import ContextRequest
@@ -103,6 +105,31 @@ class SyncContexture:
     ) -> ContextPayload:
         """The context of a request over the workspace."""
         return self._wait(self._engine.build_workspace(request, scope=scope, now=now))
+
+    def build_research(
+        self,
+        query: str,
+        num_results: int = 10,
+        include_text: bool = True,  # noqa: FBT001, FBT002 - as the builder takes them
+        include_visual: bool = True,  # noqa: FBT001, FBT002 - same
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+        max_tokens: int | None = None,
+        where: Filter | None = None,
+    ) -> ResearchContext:
+        """The context of a research question."""
+        built = self._engine.build_research(
+            query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
+        )
+        return self._wait(built)
+
+    def ask_research(
+        self, question: ResearchQuestion | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> ResearchAnswer:
+        """A research question, answered and checked."""
+        asked = ResearchQuestion(query=question) if isinstance(question, str) else question
+        return self._wait(self._engine.ask_research.run(asked, scope=scope or self._engine.scope, now=now))
 
     def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """What became of one candidate."""
