@@ -1,0 +1,1 @@
+"""Notes of other programs as blocks of a workspace."""
