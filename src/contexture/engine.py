@@ -64,6 +64,7 @@ class Contexture:
     ) -> None:
         self.settings = settings
         self.index = store
+        self._placed = wiring.placed(settings, store, speakers)
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
         self.registry = CollectorRegistry()
         self.policy = wiring.policy(settings)
@@ -72,7 +73,7 @@ class Contexture:
         self._speakers = speakers
         self._redactor = wiring.redactor(settings)
         self._operator = wiring.operator(settings)
-        self.searcher = wiring.search(settings, store, speakers)
+        self.searcher = wiring.search(settings, self._placed, speakers)
         self._preparer = wiring.preparer(speakers, self._redactor)
         self._clock = clock or wiring.SystemClock()
         self.health: Health = wiring.memory_health(settings)
@@ -109,7 +110,7 @@ class Contexture:
             on_removed=wiring.forgets(self.graph),
         )
         self.pages = wiring.page_store(
-            settings, store, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
+            settings, self._placed, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
         )
         self.research = wiring.research_builder(
             settings,
@@ -295,7 +296,7 @@ class Contexture:
         """Whether every citation in a JSON file holds, as `scope` sees the store now; see `answer.cited`."""
         claims = claims_of(data)
         check = QuoteCheck(
-            stored=self.index, redactor=self._redactor, operator=self._operator(), mask=self._known.mask()
+            stored=self._placed, redactor=self._redactor, operator=self._operator(), mask=self._known.mask()
         )
         return Verified(
             citations=len({citation for quote in claims.quotes for citation in quote.citations}),
@@ -349,7 +350,7 @@ class Contexture:
             self._sessions.close()
             self._blocks.close()
             await self._memory.close()
-            await self.index.close()
+            await self._placed.close()
 
     async def _save(self, build_id: str, capsule: Capsule) -> Degradation | None:
         """Keep a build; one that cannot be kept is still a build."""

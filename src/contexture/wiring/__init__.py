@@ -20,6 +20,7 @@ from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.pages import page_store
 from contexture.wiring.research import alike, ask_recipe, research_builder
 from contexture.wiring.turn import TurnParts, turn_builder
+from contexture.wiring.visual import page_encoder, placed, visual_pages
 from contexture.wiring.workspace import workspace_builder
 
 __all__ = [
@@ -48,7 +49,9 @@ __all__ = [
     "news_store",
     "operator",
     "outbox",
+    "page_encoder",
     "page_store",
+    "placed",
     "policy",
     "preparer",
     "query_builder",
@@ -58,5 +61,6 @@ __all__ = [
     "secrets",
     "sessions",
     "turn_builder",
+    "visual_pages",
     "workspace_builder",
 ]

@@ -24,6 +24,7 @@ from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, SearchOptions
+from contexture.wiring.visual import page_encoder
 
 COUNTED = ("o200k_base", "cl100k_base")
 """Encodings counted at ingestion, so that a build need not."""
@@ -47,8 +48,9 @@ def encoders(settings: Settings) -> Encoders:
 
 async def index(settings: Settings, speakers: Encoders) -> EmbeddedIndex:
     """The embedded index."""
+    seen = page_encoder(settings, speakers).vectors
     options = EmbeddedOptions(
-        vectors=speakers.vectors, threads=settings.search_threads, exact_limit=settings.exact_limit
+        vectors={**speakers.vectors, **seen}, threads=settings.search_threads, exact_limit=settings.exact_limit
     )
     return await EmbeddedIndex.open(settings.home, options)
 

@@ -22,6 +22,7 @@ try:
 except ImportError as missing:
     raise ImportError('pages in Chroma need chromadb: pip install "contexture[chroma]"') from missing
 
+_FOLDER = re.compile(r"chroma:.+")
 _HTTP = re.compile(r"chroma\+(https?)://([^/:]+)(?::(\d{1,5}))?/?")
 _WRITE = 1_000
 _READ = 500
@@ -146,15 +147,20 @@ def chroma_errors(place: str) -> Generator[None]:
         raise SourceUnavailable(f"Chroma at {place!r} failed: {type(failure).__name__}: {failure}") from failure
 
 
+def check_place(place: str) -> None:
+    """Refuse what names neither a folder nor an address."""
+    if not _FOLDER.fullmatch(place) and not _HTTP.fullmatch(place):
+        raise UnknownAdapter(f"{place!r} names no Chroma; write `chroma:FOLDER` or `chroma+http://HOST:PORT`")
+
+
 def _opened(place: str, timeout: float) -> Any:
+    check_place(place)
     settings = _config.Settings(anonymized_telemetry=False)
-    if place.startswith("chroma:") and place != "chroma:":
+    address = _HTTP.fullmatch(place)
+    if address is None:
         folder = Path(place.removeprefix("chroma:"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _chromadb.PersistentClient(path=str(folder), settings=settings)
-    address = _HTTP.fullmatch(place)
-    if address is None:
-        raise UnknownAdapter(f"{place!r} names no Chroma; write `chroma:FOLDER` or `chroma+http://HOST:PORT`")
     kind, host, port = address.groups()
     client = _chromadb.HttpClient(host=host, port=int(port or 8_000), ssl=kind == "https", settings=settings)
     session: Any = getattr(getattr(client, "_server", None), "_session", None)

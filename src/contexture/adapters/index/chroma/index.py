@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from contexture.adapters.index.checks import check_query, check_records, valid_id
-from contexture.adapters.index.chroma.client import Client
+from contexture.adapters.index.chroma.client import Client, check_place
 from contexture.adapters.index.chroma.items import DATA, Kept, unpacked
 from contexture.adapters.index.chroma.search import search
 from contexture.adapters.index.chroma.store import Store
@@ -45,19 +46,20 @@ class ChromaIndex:
     index = await ChromaIndex.open("chroma+http://localhost:8000", options)
     """
 
-    def __init__(self, store: Store, place: str) -> None:
-        self._store: Store | None = store
+    def __init__(self, place: str, options: ChromaOptions) -> None:
+        check_place(place)
         self._place = place
+        self._options = options
+        self._opening = threading.Lock()
+        self._store: Store | None = None
+        self._closed = False
 
     @classmethod
     async def open(cls, place: str, options: ChromaOptions) -> ChromaIndex:
-        """Open the folder or reach the server."""
-
-        def store() -> Store:
-            client = Client(place, timeout=options.timeout)
-            return Store(client, options.vectors, exact_limit=options.exact_limit)
-
-        return cls(await asyncio.to_thread(store), place)
+        """The index with its connection made; without this the first call makes it, and each one until it succeeds."""
+        index = cls(place, options)
+        await asyncio.to_thread(index._opened)
+        return index
 
     async def create(self, collection: Collection) -> None:
         """Make the collection, or add fields to it."""
@@ -145,13 +147,20 @@ class ChromaIndex:
 
     async def close(self) -> None:
         """Forget the connection; what was written is in Chroma."""
+        self._closed = True
         self._store = None
 
     async def _run(self, work: Callable[[Store], _T]) -> _T:
-        store = self._store
-        if store is None:
-            raise SourceUnavailable(f"the index in {self._place!r} is closed")
-        return await asyncio.to_thread(work, store)
+        return await asyncio.to_thread(lambda: work(self._opened()))
+
+    def _opened(self) -> Store:
+        with self._opening:
+            if self._closed:
+                raise SourceUnavailable(f"the index in {self._place!r} is closed")
+            if self._store is None:
+                client = Client(self._place, timeout=self._options.timeout)
+                self._store = Store(client, self._options.vectors, exact_limit=self._options.exact_limit)
+            return self._store
 
 
 def _seen(store: Store, scope: Scope, collection: str, ids: Sequence[str]) -> list[Kept]:

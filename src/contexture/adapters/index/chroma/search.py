@@ -53,12 +53,14 @@ class Look:
         ranks = pooled(proposed, self._query.k, self._query.pool, _places)
         rows = self._rows(sorted(ranks))
         columns: dict[str, Mapping[int, float]] = {}
+        matched: Mapping[int, int] = {}
         if weights.terms:
-            columns[BM25] = bm25_scores(rows, weights)
+            lexical = bm25_scores(rows, weights)
+            columns[BM25], matched = lexical.scores, lexical.matched
         for name, vector in self._query.vectors.items():
             missing = [pid for pid in ranks if pid not in proposed[name]]
             columns[name] = {**proposed[name], **self._compared(name, vector, missing)}
-        return hits_of(rows, columns, ranks)
+        return hits_of(rows, columns, ranks, matched)
 
     def _weights(self) -> Weights:
         """Statistics of exactly the passages that the scope may read."""
