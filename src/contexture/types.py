@@ -240,7 +240,8 @@ class Hit(Struct, frozen=True, kw_only=True, eq=False):
 
     `ranks` holds only the channels that returned the passage among their best; `scores` holds
     every channel that can score it. `record` is the stored record without its text; `hash` is
-    the content hash of that text.
+    the content hash of that text. `matched` is how many of the query's terms the passage holds, or
+    None from an index that does not say.
     """
 
     record: Record
@@ -252,6 +253,14 @@ class Hit(Struct, frozen=True, kw_only=True, eq=False):
     rules: str
     scores: Mapping[str, float]
     ranks: Mapping[str, int]
+    matched: int | None = None
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """Records of a collection that were written or removed, by id, and how many passages a scope may read in it."""
+
+    ids: tuple[str, ...]
+    passages: int
 
 
 # --- names -------------------------------------------------------------------------------

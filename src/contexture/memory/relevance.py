@@ -58,8 +58,7 @@ def opinion(record: Record) -> float:
 
 
 def _signals(found: Found, asked: frozenset[int]) -> dict[str, float]:
-    shared = asked & _terms_in(found.hit.text) if found.signals[BM25] > 0 else ()
-    coverage = len(shared) / len(asked) if asked else 0.0
+    coverage = _shared(found, asked) / len(asked) if asked else 0.0
     either = 1 - (1 - found.signals.get(SEMANTIC, 0.0)) * (1 - coverage)
     relevance = _HYBRID_SHARE * min(found.score, _MOST) + (1 - _HYBRID_SHARE) * either
     return {**found.signals, COVERAGE: coverage, HYBRID: found.score, RELEVANCE: relevance}
@@ -88,6 +87,13 @@ def _hints(record: Record, query: Recall) -> dict[str, float]:
         "persona": float(bool(query.persona_id) and record.payload.get("persona") == query.persona_id),
     }
     return {name: most * strength[name] for name, most in HINTS.items()}
+
+
+def _shared(found: Found, asked: frozenset[int]) -> int:
+    """How many of the question's terms a passage holds, as the index says, or as its text does."""
+    if found.signals[BM25] <= 0:
+        return 0
+    return len(asked & _terms_in(found.hit.text)) if found.hit.matched is None else found.hit.matched
 
 
 @lru_cache(maxsize=4_096)

@@ -29,8 +29,9 @@ def spoken(text: str) -> list[str]:
     return text.casefold().split()
 
 
+@lru_cache(maxsize=512)
 def shingles(text: str) -> frozenset[Shingle]:
-    """Every run of three words; a shorter text is one shingle."""
+    """Every run of three words; a shorter text is one shingle. A conversation says the same things turn after turn."""
     return shingles_of(spoken(text))
 
 

@@ -14,13 +14,14 @@ from contexture.adapters.index.checks import check_query, check_records, merged,
 from contexture.adapters.index.engine import Access
 from contexture.adapters.index.filters import check, field_types, holds
 from contexture.adapters.index.hits import hits_of, pooled
+from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.part import Sight
 from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change, Truth, store_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable, UnknownCollection
-from contexture.types import Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
+from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
@@ -46,6 +47,7 @@ class EmbeddedIndex:
         self._writing = threading.Lock()
         self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
         self._versions: dict[tuple[str, str], int] = {}
+        self._journal = WriteJournal()
         self._closed = False
         with ExitStack() as undo:
             undo.callback(self._lock.release)
@@ -137,6 +139,15 @@ class EmbeddedIndex:
         self._known(scope, collection)
         return self._versions.get((scope.tenant, collection), self._opened)
 
+    async def changes(self, scope: Scope, collection: str, since: int) -> Changes | None:
+        """What was written behind `since` and the scope may read, or could before."""
+        self._known(scope, collection)
+        found = self._journal.since(scope, collection, since)
+        if found is None or since < self._opened:
+            return None
+        classes, access = self._classes(collection), self._access(scope, collection)
+        return Changes(ids=tuple(found), passages=sum(classes[allowed][2] for allowed in access.allowed))
+
     async def close(self) -> None:
         """Flush and release."""
         await asyncio.to_thread(self._close)
@@ -195,6 +206,7 @@ class EmbeddedIndex:
             try:
                 self._shelf.follow(collection, done)
             finally:
+                self._journal.note(scope.tenant, collection, done.seq, done.touched)
                 self._versions[scope.tenant, collection] = done.seq
             return done.seq
 
@@ -234,12 +246,14 @@ class EmbeddedIndex:
         ranks = pooled(proposed, query.k, query.pool, sight.vectors.places)
         rows = self._truth.rows(sorted(ranks))
         columns: dict[str, Mapping[int, float]] = {}
+        matched: Mapping[int, int] = {}
         if weights.terms:
-            columns[BM25] = bm25_scores(rows, weights)
+            lexical = bm25_scores(rows, weights)
+            columns[BM25], matched = lexical.scores, lexical.matched
         for name, vector in query.vectors.items():
             missing = [row.pid for row in rows if row.pid not in proposed[name]]
             columns[name] = {**proposed[name], **(sight.vectors.similarities(name, vector, missing) if missing else {})}
-        return hits_of(rows, columns, ranks)
+        return hits_of(rows, columns, ranks, matched)
 
     def _sight(self, query: Query, access: Access) -> Sight:
         part = self._shelf.part(query.collection)

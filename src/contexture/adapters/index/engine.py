@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,12 @@ from contexture.types import FieldType, Filter, Vector
 
 LEXICAL = "lexical"
 
+Passing = Callable[[Mapping[int, float]], dict[int, float]]
+"""Keeps those of the passages found that a filter lets through."""
+
 _ACCESS = "access"
 _FEW = 16
-_SCAN_KB = 10_000
+_SCAN_KB = 1_000
 _EFFORT = 2  # passages looked at in the graph for each one that is asked for
 _SCHEMA = {
     FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
@@ -68,11 +71,22 @@ class Engine:
             if added:
                 self._shard.update(qe.UpdateOperation.upsert_points([self._point(row) for row in added]))
 
-    def lexical(self, weights: Mapping[int, int], where: qe.Filter | None, k: int) -> dict[int, float]:
-        """The best `k` passages by BM25, with every passage that ties with the last."""
+    def lexical(
+        self, weights: Mapping[int, int], where: qe.Filter | None, k: int, passing: Passing | None = None
+    ) -> dict[int, float]:
+        """The best `k` passages by BM25, with every passage that ties with the last; all of them `passing`."""
         terms = sorted(weights)
         query = qe.SparseVector(indices=terms, values=[float(weights[term]) for term in terms])
-        return self._best(qe.Query.Nearest(query, using=LEXICAL), where, k)
+        nearest = qe.Query.Nearest(query, using=LEXICAL)
+        if passing is None:
+            return self._best(nearest, where, k)
+        asked = k
+        while True:
+            found = self._best(nearest, where, asked)
+            kept = passing(found)
+            if len(kept) >= k or len(found) < asked:
+                return kept if len(kept) <= k else _foremost(kept, k)
+            asked *= 4
 
     def dense(self, name: str, vector: Vector, where: qe.Filter | None, k: int) -> dict[int, float]:
         """The best `k` passages by dot product, with every passage that ties with the last."""
@@ -164,7 +178,7 @@ class Engine:
         return shard
 
     def _config(self) -> qe.EdgeConfig:
-        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=_SCAN_KB)
+        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=_SCAN_KB, payload_m=0)
         return qe.EdgeConfig(
             vectors={
                 name: qe.EdgeVectorParams(
@@ -181,6 +195,12 @@ class Engine:
             max_search_threads=self._options.threads,
             wal_enabled=False,
         )
+
+
+def _foremost(found: Mapping[int, float], k: int) -> dict[int, float]:
+    """The best `k`, with every one that ties with the last."""
+    floor = sorted(found.values(), reverse=True)[k - 1]
+    return {pid: score for pid, score in found.items() if score >= floor}
 
 
 @contextmanager

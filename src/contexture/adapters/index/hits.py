@@ -34,9 +34,10 @@ def pooled(proposed: Scores, k: int, pool: int | None, places: Places) -> Ranks:
     return {pid: ranks[pid] for pid in _highest(worth, pool, places)}
 
 
-def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks) -> list[Hit]:
+def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks, matched: Mapping[int, int]) -> list[Hit]:
     """The passages as hits, in the order of record ids and ordinals, each with its score on every channel."""
-    return [_hit(row, columns, ranks[row.pid]) for row in sorted(rows, key=lambda row: (row.record_id, row.ordinal))]
+    ordered = sorted(rows, key=lambda row: (row.record_id, row.ordinal))
+    return [_hit(row, columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered]
 
 
 def _rankings(proposed: Scores, places: Places) -> dict[str, list[int]]:
@@ -65,7 +66,7 @@ def _highest(worth: Mapping[int, float], pool: int, places: Places) -> list[int]
     return inside + tied
 
 
-def _hit(row: Row, columns: Scores, ranks: Mapping[str, int]) -> Hit:
+def _hit(row: Row, columns: Scores, ranks: Mapping[str, int], matched: int) -> Hit:
     record, title_redactions = codec.unpack_header(row.header, row.record_id, "")
     return Hit(
         record=record,
@@ -77,4 +78,5 @@ def _hit(row: Row, columns: Scores, ranks: Mapping[str, int]) -> Hit:
         rules=row.rules,
         scores={channel: column[row.pid] for channel, column in columns.items() if row.pid in column},
         ranks=ranks,
+        matched=matched,
     )

@@ -9,7 +9,7 @@ from typing import Protocol
 import qdrant_edge as qe
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.engine import Access, Engine, engine_filter
+from contexture.adapters.index.engine import Access, Engine, Passing, engine_filter
 from contexture.adapters.index.hits import Places
 from contexture.adapters.index.scanner import Scanner
 from contexture.adapters.index.scoring import Weights
@@ -55,15 +55,19 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A collection as one scope may see it through one filter."""
+    """A collection as one scope may see it through one filter.
+
+    With `passing` the caller's filter is not in `where`: it is tested on what the engine finds.
+    """
 
     engine: Engine
     where: qe.Filter | None
     vectors: Dense
+    passing: Passing | None = None
 
     def lexical(self, weights: Weights, k: int) -> dict[int, float]:
         """The best `k` passages by BM25, with every passage that ties with the last."""
-        return self.engine.lexical(weights.terms, self.where, k)
+        return self.engine.lexical(weights.terms, self.where, k, self.passing)
 
 
 class Part:
@@ -87,10 +91,14 @@ class Part:
 
     def sight(self, access: Access, where: Filter | None) -> Sight:
         """What these permissions and this filter let through."""
-        compiled = engine_filter(access, where)
         if self.scanner is None:
+            compiled = engine_filter(access, where)
             return Sight(self.engine, compiled, Walk(self.engine, compiled, self._places))
-        return Sight(self.engine, compiled, self.scanner.look(access.allowed, where))
+        look = self.scanner.look(access.allowed, where)
+        if where is None or look.count * 2 < self.scanner.look(access.allowed, None).count:
+            return Sight(self.engine, engine_filter(access, where), look)
+        # The engine tests conditions one by one on every passage; most of its best pass a filter that most pass.
+        return Sight(self.engine, engine_filter(access, None), look, look.passing)
 
     def unlimited(self) -> Dense:
         """Everything there is, for warming up."""

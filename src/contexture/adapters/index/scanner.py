@@ -154,7 +154,8 @@ class Look:
         self._places = places
         self._pids = pids
         self._mask = mask
-        self._whole = bool(mask.all())
+        self.count = int(np.count_nonzero(mask))
+        self._whole = self.count == len(mask)
         self._views = views
         self._helpers = helpers
 
@@ -179,6 +180,15 @@ class Look:
         slots = slots[self._pids[slots] == wanted] if len(self._pids) else slots[:0]
         known, scores = products_at(self._views[name].until(len(self._pids)), vector, slots)
         return dict(zip(self._pids[known].tolist(), scores.tolist(), strict=True))
+
+    def passing(self, found: Mapping[int, float]) -> dict[int, float]:
+        """Those of the passages found that may be seen here."""
+        pids = np.fromiter(found, np.int64, len(found))
+        slots = np.searchsorted(self._pids, pids)
+        # The engine may know a passage that was written after this look was taken.
+        known = slots < len(self._pids)
+        known[known] = self._mask[slots[known]] & (self._pids[slots[known]] == pids[known])
+        return {pid: found[pid] for pid in pids[known].tolist()}
 
     def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
         """Record id and ordinal of passages, by which ties are broken."""

@@ -47,7 +47,15 @@ def idf_weights(terms: Sequence[int], frequencies: Mapping[int, int], passages: 
     return Weights({term: max(round(idf * step), 1) for term, idf in found.items()}, 1 / (step * _IMPACT_STEP))
 
 
-def bm25_scores(rows: Sequence[Row], weights: Weights) -> dict[int, float]:
+@dataclass(frozen=True, slots=True)
+class Lexical:
+    """BM25 of passages, and how many of the question's terms each of them holds."""
+
+    scores: Mapping[int, float]
+    matched: Mapping[int, int]
+
+
+def bm25_scores(rows: Sequence[Row], weights: Weights) -> Lexical:
     """BM25 of every passage: what the engine would say of those it proposed, and of the others too."""
     wanted = np.array(sorted(weights.terms), np.uint32)
     idf = np.array([weights.terms[term] for term in wanted.tolist()], np.int64)
@@ -56,5 +64,9 @@ def bm25_scores(rows: Sequence[Row], weights: Weights) -> dict[int, float]:
     owner = np.repeat(np.arange(len(rows)), [len(row.facts.terms) // 4 for row in rows])
     at = np.minimum(np.searchsorted(wanted, terms), len(wanted) - 1)
     match = wanted[at] == terms
-    sums = np.bincount(owner[match], weights=impacts(values[match]) * idf[at[match]], minlength=len(rows))
-    return {row.pid: score * weights.unit for row, score in zip(rows, sums.tolist(), strict=True)}
+    sums = np.bincount(owner[match], weights=impacts(values[match]) * idf[at[match]], minlength=len(rows)).tolist()
+    held = np.bincount(owner[match], minlength=len(rows)).tolist()
+    pids = [row.pid for row in rows]
+    return Lexical(
+        {pid: score * weights.unit for pid, score in zip(pids, sums, strict=True)}, dict(zip(pids, held, strict=True))
+    )
