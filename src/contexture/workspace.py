@@ -116,7 +116,10 @@ class BlockStore(Protocol):
         ...
 
     async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
-        """The nearest `before` and `after` siblings, in document order, without the block itself."""
+        """The nearest `before` and `after` siblings, in document order, without the block itself.
+
+        A root has none, and neither has what stands below something hidden.
+        """
         ...
 
     async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:

@@ -17,6 +17,7 @@ from contexture.errors import SourceUnavailable
 T = TypeVar("T")
 
 _MAPPED = 1 << 30
+_CACHED = 65_536  # KiB: a large load touches every index at random
 
 
 class Connections:
@@ -37,7 +38,12 @@ class Connections:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, once what it wrote is on the disk; all of it or nothing."""
-        return await self._writer.write(work)
+
+        def roomy(db: sqlite3.Connection) -> T:
+            db.execute(f"PRAGMA cache_size = -{_CACHED}")
+            return work(db)
+
+        return await self._writer.write(roomy)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, over one state of the file."""

@@ -8,8 +8,9 @@ MIGRATIONS = (
         class INTEGER PRIMARY KEY, tenant TEXT NOT NULL, acl TEXT NOT NULL, UNIQUE (tenant, acl)
     );
     CREATE TABLE readers (
-        class INTEGER NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (class, principal)
+        class INTEGER NOT NULL, principal TEXT NOT NULL, tenant TEXT NOT NULL, PRIMARY KEY (class, principal)
     ) WITHOUT ROWID;
+    CREATE INDEX readers_principal ON readers (tenant, principal, class);
     CREATE TABLE blocks (
         row INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, id TEXT NOT NULL, parent INTEGER,
         position REAL NOT NULL,
@@ -17,9 +18,9 @@ MIGRATIONS = (
         author TEXT NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL,
         due INTEGER, done INTEGER NOT NULL, deletion INTEGER, UNIQUE (tenant, id)
     );
-    CREATE INDEX blocks_order ON blocks (tenant, parent, position, id, class) WHERE deletion IS NULL;
+    CREATE INDEX blocks_order ON blocks (tenant, parent, class, position, id) WHERE deletion IS NULL;
     CREATE INDEX blocks_below ON blocks (parent);
-    CREATE INDEX blocks_due ON blocks (tenant, done, due, id, class) WHERE due IS NOT NULL AND deletion IS NULL;
+    CREATE INDEX blocks_due ON blocks (class, done, due, id) WHERE due IS NOT NULL AND deletion IS NULL;
     CREATE INDEX blocks_deletion ON blocks (deletion) WHERE deletion IS NOT NULL;
     CREATE TABLE names (
         tenant TEXT NOT NULL, name TEXT NOT NULL, rank INTEGER NOT NULL, id TEXT NOT NULL, row INTEGER NOT NULL,
@@ -70,3 +71,27 @@ def columns(block: str = "b") -> str:
         f"AND (p.class = {block}.class OR {readable('p')}))"
     )
     return ", ".join([*(f"{block}.{name}" for name in named), parent])
+
+
+def family(parent: str, *, beyond: str = "", backwards: bool = False) -> str:
+    """The rows of the first `:limit` children, in document order, that the scope may read.
+
+    `parent` is an expression for the parent's row. `beyond` compares `(c.position, c.id)` with where to begin. Children
+    of one access class stand together in the index, so hidden ones are not even walked over: it jumps from class to
+    class and takes the first few of each that may be read.
+    """
+    among = f"c.tenant = :tenant AND c.parent = {parent} AND c.deletion IS NULL"
+    way = "DESC" if backwards else ""
+    return f"""
+    WITH RECURSIVE kinds (class) AS (
+        SELECT min(c.class) FROM blocks c INDEXED BY blocks_order WHERE {among}
+        UNION ALL
+        SELECT (SELECT min(c.class) FROM blocks c INDEXED BY blocks_order WHERE {among} AND c.class > k.class)
+        FROM kinds k WHERE k.class IS NOT NULL
+    )
+    SELECT b.row FROM kinds k CROSS JOIN blocks b ON b.row IN (
+        SELECT c.row FROM blocks c INDEXED BY blocks_order WHERE {among} AND c.class = k.class {beyond}
+        ORDER BY c.position {way}, c.id {way} LIMIT :limit
+    )
+    WHERE k.class IS NOT NULL AND {readable("k")} ORDER BY b.position {way}, b.id {way} LIMIT :limit
+    """  # noqa: S608 - fixed pieces

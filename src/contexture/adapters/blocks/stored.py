@@ -90,7 +90,8 @@ class Classes:
     def _made(self, acl: str, readers: Sequence[str]) -> int:
         query = "INSERT INTO classes (tenant, acl) VALUES (?, ?) RETURNING class"
         access: int = self._db.execute(query, (self._tenant, acl)).fetchone()[0]
-        self._db.executemany("INSERT INTO readers VALUES (?, ?)", [(access, name) for name in sorted(set(readers))])
+        everyone = [(access, name, self._tenant) for name in sorted(set(readers))]
+        self._db.executemany("INSERT INTO readers VALUES (?, ?, ?)", everyone)
         return access
 
 

@@ -10,7 +10,7 @@ from heapq import merge
 from itertools import islice
 
 from contexture.adapters.blocks.rows import Given, Rows, asking, can_hold, listed, microseconds, most
-from contexture.adapters.blocks.schema import DEEPEST, columns, readable
+from contexture.adapters.blocks.schema import DEEPEST, columns, family, readable
 from contexture.types import Scope
 from contexture.workspace import Block
 
@@ -32,37 +32,29 @@ SELECT {columns()}, up.start, up.level FROM up CROSS JOIN blocks b ON b.row = up
 """
 
 _HERE = f"""
-SELECT b.row, b.parent, b.position, b.id,
-    b.parent IS NULL OR EXISTS (
-        SELECT 1 FROM blocks p WHERE p.row = b.parent AND p.deletion IS NULL AND {readable("p")}
-    )
-FROM blocks b WHERE b.id = :id AND {_LIVE}
+SELECT b.row, p.row, b.position, b.id FROM blocks b
+LEFT JOIN blocks p ON p.row = b.parent AND p.deletion IS NULL AND {readable("p")}
+WHERE b.id = :id AND {_LIVE}
 """
 
 _CHILDREN = f"""
-SELECT {columns()} FROM blocks b INDEXED BY blocks_order
-WHERE {_LIVE} AND b.parent IS :parent AND (b.position, b.id) > (:position, :id)
-ORDER BY b.position, b.id LIMIT :limit
+SELECT {columns()} FROM blocks b
+WHERE b.row IN ({family(":parent", beyond="AND (c.position, c.id) > (:position, :id)")}) ORDER BY b.position, b.id
 """
 
 _BEFORE = f"""
-SELECT {columns()} FROM blocks b INDEXED BY blocks_order
-WHERE {_LIVE} AND b.parent IS :parent AND (b.position, b.id) < (:position, :id)
-ORDER BY b.position DESC, b.id DESC LIMIT :limit
+SELECT {columns()} FROM blocks b
+WHERE b.row IN ({family(":parent", beyond="AND (c.position, c.id) < (:position, :id)", backwards=True)})
+ORDER BY b.position, b.id
 """
 
-# Deeper ones come off the queue first, so it is walked in document order; no block adds more than `:limit` to it.
+# Deeper ones come off the queue first, so that it is walked in document order.
 _SUBTREE = f"""
 WITH RECURSIVE below (row, level, position, id) AS (
-    SELECT * FROM (
-        SELECT b.row, 1, b.position, b.id FROM blocks b INDEXED BY blocks_order
-        WHERE {_LIVE} AND b.parent = :parent AND :depth > 0 ORDER BY b.position, b.id LIMIT :limit
-    )
+    SELECT b.row, 1, b.position, b.id FROM blocks b WHERE :depth > 0 AND b.row IN ({family(":parent")})
     UNION ALL
-    SELECT b.row, below.level + 1, b.position, b.id FROM below CROSS JOIN blocks b ON b.row IN (
-        SELECT b.row FROM blocks b INDEXED BY blocks_order
-        WHERE {_LIVE} AND b.parent = below.row ORDER BY b.position, b.id LIMIT :limit
-    )
+    SELECT b.row, below.level + 1, b.position, b.id
+    FROM below CROSS JOIN blocks b ON b.row IN ({family("below.row")})
     WHERE below.level < :depth
     ORDER BY 2 DESC, 3, 4
     LIMIT :limit
@@ -71,8 +63,15 @@ SELECT {columns()} FROM below CROSS JOIN blocks b ON b.row = below.row
 """
 
 _TASKS = f"""
-SELECT {columns()}, b.due FROM blocks b INDEXED BY blocks_due
-WHERE {_LIVE} AND b.due IS NOT NULL AND b.done = :done AND b.due < :before ORDER BY b.due, b.id LIMIT :limit
+SELECT {columns()}, b.due FROM (
+    SELECT DISTINCT r.class FROM readers r
+    WHERE r.tenant = :tenant AND r.principal IN (SELECT value FROM json_each(:principals))
+) k CROSS JOIN blocks b ON b.row IN (
+    SELECT c.row FROM blocks c INDEXED BY blocks_due
+    WHERE c.class = k.class AND c.done = :done AND c.due < :before AND c.due IS NOT NULL AND c.deletion IS NULL
+    ORDER BY c.due, c.id LIMIT :limit
+)
+ORDER BY b.due, b.id LIMIT :limit
 """
 
 
@@ -95,15 +94,15 @@ def ancestors(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[st
 def siblings(
     db: sqlite3.Connection, rows: Rows, scope: Scope, block_id: str, before: int, after: int
 ) -> Sequence[Block]:
-    """The nearest on both sides, in document order; what stands below something hidden has none."""
+    """The nearest on both sides, in document order."""
     here = _here(db, scope, block_id)
-    if here is None or not here[4]:
+    if here is None or here[1] is None:
         return ()
-    _, parent, position, id_, _ = here
+    _, parent, position, id_ = here
     given = asking(scope, parent=parent, position=position, id=id_)
     earlier = rows.blocks(db, db.execute(_BEFORE, {**given, "limit": most(before)}))
     later = rows.blocks(db, db.execute(_CHILDREN, {**given, "limit": most(after)}))
-    return [*reversed(earlier), *later]
+    return [*earlier, *later]
 
 
 def children(
@@ -137,8 +136,8 @@ def tasks(
     return rows.blocks(db, islice(first, most(limit)))
 
 
-def _here(db: sqlite3.Connection, scope: Scope, block_id: str) -> tuple[int, int | None, float, str, int] | None:
-    """A block's place, and whether its parent may be read."""
+def _here(db: sqlite3.Connection, scope: Scope, block_id: str) -> tuple[int, int | None, float, str] | None:
+    """A block's row, that of its parent where that may be read, and its place."""
     if not can_hold(block_id):
         return None
     return db.execute(_HERE, asking(scope, id=block_id)).fetchone()
