@@ -17,6 +17,7 @@ except ImportError as missing:
 
 EMBEDDERS: Any = _fastembed.TextEmbedding
 RERANKERS: Any = _rerank.TextCrossEncoder
+PAGE_MODELS: Any = _fastembed.LateInteractionMultimodalEmbedding
 
 # onnxruntime gives its errors no common base of their own.
 FAILURES = (ValueError, OSError, _runtime.NoSuchFile, _runtime.InvalidProtobuf, _runtime.InvalidGraph, _runtime.Fail)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from contexture.adapters.pages.regions import RegionEncoder, Speakers
 from contexture.documents import PageEncoder
@@ -24,6 +23,6 @@ def load(name: str, speakers: Speakers, detect: Callable[[str], str], *, threads
         case "colpali", str() if model:
             from contexture.adapters.pages.colpali import ColPali
 
-            return ColPali(model, path=Path(model) if Path(model).is_dir() else None, threads=threads)
+            return ColPali(model, threads=threads)
         case _:
             raise UnknownAdapter(f"no page encoder is called {name!r}; the known ones are {', '.join(KNOWN)}")
