@@ -82,7 +82,7 @@ class ColPali:
             raise SourceUnavailable(f"{self._name!r} failed: {failure}") from failure
         rows = np.asarray(found, np.float32).reshape(-1, self._dimensions)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(lengths > 0, lengths, 1.0)
+        return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
     def _boxes(self, count: int) -> tuple[Box, ...]:
         side = isqrt(count) if self._model.lower().startswith(GRID) else 0
