@@ -25,7 +25,7 @@ Passing = Callable[[Mapping[int, float]], dict[int, float]]
 
 _ACCESS = "access"
 _FEW = 16
-_SCAN_KB = 1_000
+_SCAN_KB = 10_000
 _EFFORT = 2  # passages looked at in the graph for each one that is asked for
 _SCHEMA = {
     FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
@@ -178,7 +178,7 @@ class Engine:
         return shard
 
     def _config(self) -> qe.EdgeConfig:
-        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=_SCAN_KB, payload_m=0)
+        graph = qe.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=_SCAN_KB)
         return qe.EdgeConfig(
             vectors={
                 name: qe.EdgeVectorParams(
