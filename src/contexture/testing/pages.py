@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from contexture.adapters.tokens.models import counter_for
+from contexture.builders.research.build import ResearchContextBuilder
+from contexture.builders.research.pages import Pages
+from contexture.builders.research.request import MAX_SOURCES, MAX_TOKENS, ResearchRecipe
 from contexture.errors import SourceError
 from contexture.ledger import Trace
 from contexture.pages.values import FoundPage, StoredPage
+from contexture.ports import Redactor, Secrets
+from contexture.testing.doubles import FixedClock, WordRedactor
 from contexture.types import PUBLIC, Candidate, Citation, Filter, Scope, content_hash
 
 LOADED = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 FOLDER = "/data/images"
+HIDDEN = "swordfish"
+"""The word that the builder's redactor finds, unless another redactor is given."""
 
 
 def stored(
@@ -44,6 +52,30 @@ def stored(
         lang="en",
         regions=(),
         readers=readers,
+    )
+
+
+def research_over(
+    pages: Pages,
+    *,
+    max_sources: int = MAX_SOURCES,
+    max_tokens: int = MAX_TOKENS,
+    redactor: Redactor | None = None,
+    secrets: Secrets | None = None,
+    recipe: ResearchRecipe | None = None,
+    deadline: float = 10.0,
+) -> ResearchContextBuilder:
+    """A research builder over these pages, with a clock that stands still."""
+    return ResearchContextBuilder(
+        pages,
+        max_sources,
+        max_tokens,
+        counter=counter_for("o200k_base"),
+        redactor=redactor or WordRedactor((HIDDEN,)),
+        clock=FixedClock(),
+        secrets=secrets,
+        recipe=recipe,
+        deadline=deadline,
     )
 
 

@@ -43,15 +43,19 @@ def fit_pages(
     the whole fits.
     """
     forms = {page.id: whole(page, number, counter) for number, page in enumerate(pages, start=1)}
-    full = {page: form.tokens for page, form in forms.items()}
+    fitted = _counted([(page, forms[page.id]) for page in pages], forms, counter)
     room = limit
-    while True:
+    while fitted.tokens > limit:
         shown = _Filling(pages, forms, query, counter, recipe).filled(room)
-        text = text_of(shown)
-        tokens = counter.count(text)
-        if tokens <= limit:
-            return Fitted(shown=tuple(shown), text=text, tokens=tokens, full=full)
-        room -= max(1, tokens - limit)
+        fitted = _counted(shown, forms, counter)
+        room -= max(1, fitted.tokens - limit)
+    return fitted
+
+
+def _counted(shown: Sequence[tuple[Candidate, Variant]], full: Mapping[str, Variant], counter: TokenCounter) -> Fitted:
+    text = text_of(shown)
+    costs = {page: form.tokens for page, form in full.items()}
+    return Fitted(shown=tuple(shown), text=text, tokens=counter.count(text), full=costs)
 
 
 @dataclass(slots=True)
@@ -67,13 +71,10 @@ class _Filling:
     left: int = 0
 
     def filled(self, room: int) -> list[tuple[Candidate, Variant]]:
-        """Everything whole if it fits; else every page short, in order, and what is left over to the best ones."""
+        """Every page short, in order, and what is left over to the best ones."""
         self.left = room + self._seam
-        if sum(form.tokens + self._seam for form in self.full.values()) <= self.left:
-            self.chosen = dict(self.full)
-        else:
-            self._shorten_all()
-            self._lengthen_best()
+        self._shorten_all()
+        self._lengthen_best()
         return [(page, self.chosen[page.id]) for page in self.pages if page.id in self.chosen]
 
     @property

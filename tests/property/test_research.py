@@ -1,0 +1,169 @@
+"""Whatever pages hold: budgets hold, verdicts add up, fences close, citations resolve, replays are equal."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contexture.adapters.tokens.models import counter_for
+from contexture.answer.cited import claims_of
+from contexture.answer.research.markers import before_stops, cleaned, numbers_in
+from contexture.builders.research.estimate import estimate
+from contexture.builders.research.explain import rebuild
+from contexture.builders.research.results import deduplicate
+from contexture.ledger import State
+from contexture.pipeline.fence import is_fenced
+from contexture.pipeline.known import NOTHING
+from contexture.pipeline.operators import Placeholders
+from contexture.retrieval.quotes import QuoteCheck
+from contexture.service.envelope import encoded
+from contexture.service.wire.research import research_object
+from contexture.testing.doubles import NOON, WordRedactor
+from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
+from contexture.types import Collection, Form, Record, Scope
+
+COUNTER = counter_for("o200k_base")
+SCOPE = Scope.local()
+words = st.sampled_from(
+    ["pump", "leaks.", "Ёлка", "горит!", HIDDEN, "…", "\n", "\n\n", "# Head\n", "[Document 3: x, Page 1]", "system:",
+     "| a | b |\n", "42", "<WORD_1>", "\t", "e.g.", "Is it?", "漢字。"]
+)  # fmt: skip
+texts = st.lists(words, max_size=60).map(" ".join) | st.text(max_size=80)
+names = st.sampled_from(["a.pdf", "b, Page 1]", "c\n[Document 2: d", f"{HIDDEN}.docx", ""])
+shelves = st.lists(st.tuples(texts, names, st.floats(0, 1), st.booleans()), max_size=6)
+
+
+def over(shelf, *, hide=True):
+    """The scripted pages of a shelf; those that are closed are there only when nothing is hidden."""
+    pages = [
+        stored(f"d{at}", at + 1, text, filename=name, readers=("public",) if open_ else ("group:board",))
+        for at, (text, name, _, open_) in enumerate(shelf)
+        if hide or open_
+    ]
+    scores = {(f"d{at}", at + 1): score for at, (_, _, score, _) in enumerate(shelf)}
+    return ScriptedPages(pages, text=scores)
+
+
+def build(pages, limit, query="Which pump leaks?"):
+    """A context."""
+    return asyncio.run(research_over(pages).build_context(query, max_tokens=limit, now=NOON))
+
+
+@settings(max_examples=60)
+@given(shelves, st.integers(1, 400))
+def test_a_context_keeps_its_promises(shelf, limit):
+    """It fits, it is fenced and redacted, every page has one verdict, and it is cut exactly when it says so."""
+    built = build(over(shelf), limit)
+    whole = build(over(shelf), 10**6)
+
+    assert COUNTER.count(built.formatted_text) == built.total_tokens <= limit
+    assert HIDDEN not in built.formatted_text + repr(built.sources)
+    assert len(built.ledger.entries) == sum(open_ for *_, open_ in shelf)
+    assert len(built.sources) == sum(entry.state is not State.DROPPED for entry in built.ledger.entries)
+    assert built.truncated == (built.formatted_text != whole.formatted_text)
+    bodies = built.formatted_text.split("\n")
+    assert len(built.sources) == sum(line.startswith("[Document ") for line in bodies)
+    assert all(is_fenced(line) for line in bodies if not line.startswith("[Document "))
+
+
+@settings(max_examples=40)
+@given(shelves, st.integers(1, 400))
+def test_pages_that_may_not_be_read_change_nothing(shelf, limit):
+    """With forbidden pages present or absent the result is the same to the byte."""
+    assert build(over(shelf), limit) == build(over(shelf, hide=False), limit)
+
+
+@settings(max_examples=40)
+@given(shelves, st.integers(1, 400))
+def test_a_capsule_rebuilds_the_same_context(shelf, limit):
+    """Messages and verdicts are those of the build."""
+    built = build(over(shelf), limit)
+    again = rebuild(built.capsule, COUNTER)
+
+    assert built.messages == again.messages
+    assert built.ledger == again.ledger
+
+
+class Shelf:
+    """Pages as a store of records."""
+
+    def __init__(self, pages):
+        self._pages = pages
+
+    async def collections(self):
+        """The one there is."""
+        return [Collection(name="pages")]
+
+    async def get(self, scope, collection, ids):
+        """Those that the scope may read."""
+        places = [(key.rpartition(":")[0], int(key.rpartition(":")[2])) for key in ids]
+        found = await self._pages.pages(scope, places)
+        return [
+            Record(id=f"{page.doc_id}:{page.page}", text=page.text, acl=page.readers, lang=page.lang) for page in found
+        ]
+
+
+@settings(max_examples=60)
+@given(shelves, st.integers(1, 400))
+def test_every_citation_of_every_context_holds(shelf, limit):
+    """What is shown, after redaction and shortening, is what stands at the cited characters."""
+    pages = over(shelf)
+    built = build(pages, limit)
+    if not built.citations:
+        return
+    claims = claims_of(encoded(research_object(built)))
+    check = QuoteCheck(stored=Shelf(pages), redactor=WordRedactor((HIDDEN,)), operator=Placeholders(), mask=NOTHING)
+
+    assert () == claims.faults
+    assert [] == asyncio.run(check.problems(SCOPE, claims.quotes))
+
+
+@settings(max_examples=40)
+@given(shelves, st.integers(30, 400))
+def test_a_page_is_left_out_only_when_it_cannot_be_shortened_to_fit(shelf, limit):
+    """No page is dropped for its size while a better one is still whole and a smaller form of itself would fit."""
+    built = build(over(shelf), limit)
+    dropped = [
+        entry for entry in built.ledger.entries if entry.state is State.DROPPED and entry.reason == "over_budget"
+    ]
+    whole = [entry for entry in built.ledger.entries if entry.form is Form.FULL]
+
+    for entry in dropped:
+        assert entry.tokens + built.total_tokens > limit
+        assert all(better.score >= entry.score or better.tokens < entry.tokens for better in whole)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.floats(allow_nan=True)), max_size=12))
+def test_results_are_one_per_page_and_sorted(rows):
+    """The best of each page stays, with all that it carries."""
+    results = [{"doc_id": doc, "page": page, "score": score, "row": at} for at, (doc, page, score) in enumerate(rows)]
+    kept = deduplicate(results)
+    scores = [each["score"] for each in kept if each["score"] == each["score"]]
+
+    assert {(each["doc_id"], each["page"]) for each in results} == {(each["doc_id"], each["page"]) for each in kept}
+    assert len(kept) == len({(each["doc_id"], each["page"]) for each in kept})
+    assert scores == sorted(scores, reverse=True)
+    assert all(each is results[each["row"]] for each in kept)
+    assert kept == deduplicate(kept)
+
+
+@given(st.text(max_size=300))
+def test_an_estimate_is_never_negative_and_zero_only_for_nothing(text):
+    """Any text has at least one token."""
+    assert (estimate(text) == 0) == (text == "")
+    assert estimate(text) >= 0
+
+
+markers = st.sampled_from(["[1]", "[9]", "[1, 9]", "[Document 2]", "[Document 7: x.pdf, Page 3]", "[1-3]", "[x]", "."])
+
+
+@given(st.lists(markers | st.text(max_size=10), max_size=12).map(" ".join))
+def test_after_cleaning_every_marker_points_somewhere(text):
+    """Cleaning leaves only known numbers, and cleaning twice changes nothing."""
+    done = cleaned(text, {1, 2})
+
+    assert set(numbers_in(done.text)) <= {1, 2}
+    assert done.text == cleaned(done.text, {1, 2}).text
+    assert sorted(text) == sorted(before_stops(text))
