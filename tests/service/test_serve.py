@@ -9,11 +9,13 @@ import stat
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import cache
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+from contexture.adapters.embedders import registry
 from contexture.cli.main import app
 
 ANNA = ("--tenant", "acme", "--user", "anna")
@@ -55,10 +57,18 @@ def serving(home, *words):
                 process.kill()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def embedders_are_loaded_once():
+    """Dozens of commands run in this process, and each would load the same weights again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "load", cache(registry.load))
+        yield
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(lasting_folder):
     """A store with three records."""
-    folder = tmp_path_factory.mktemp("serve")
+    folder = lasting_folder()
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     assert run("ingest", folder / "rows.jsonl", "--home", folder / "home", *ANNA).exit_code == 0
     return folder / "home"
@@ -135,14 +145,13 @@ def test_commands_answer_alike_here_and_over_http(home, script, tmp_path):
     assert (3, True) == (locked.exit_code, f"serves it at {said['url']}" in locked.stderr)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_gracefully(home, how):
+def test_a_signal_ends_it_gracefully(home):
     """It announces itself to its user alone, and leaves nothing behind but the store."""
     with serving(home) as (process, said):
         announced = json.loads((home / "serve.json").read_text())
         mode = stat.S_IMODE((home / "serve.json").stat().st_mode)
         health = httpx.get(f"{said['url']}/health")
-        process.send_signal(how)
+        process.send_signal(signal.SIGTERM)
         code = process.wait(60)
 
     assert (process.pid, said["url"], 0o600, 200) == (announced["pid"], announced["url"], mode, health.status_code)
@@ -191,9 +200,15 @@ def test_keys_are_needed_from_the_first_one_on_and_can_be_revoked(tmp_path, home
     assert revoked.stderr.startswith("error: this needs an API key that works")
 
 
-def test_the_demonstration_is_served_without_keys(tmp_path):
+@pytest.fixture(scope="module")
+def demonstration(lasting_folder):
+    """Where the samples are; whoever comes second finds them embedded."""
+    return lasting_folder()
+
+
+def test_the_demonstration_is_served_without_keys(demonstration):
     """The samples are loaded first, and each of its users finds what they may read."""
-    with serving(tmp_path, "--demo") as (_, said):
+    with serving(demonstration, "--demo") as (_, said):
         found = {}
         for user in ("demo", "anna", "boris"):
             answer = httpx.post(
@@ -206,10 +221,10 @@ def test_the_demonstration_is_served_without_keys(tmp_path):
     assert ({"mail"}, {"budget", "zarplaty"}) == (found["anna"] - found["demo"], found["boris"] - found["demo"])
 
 
-def test_the_demonstration_goes_on_to_serve(tmp_path):
-    """`contexture demo` shows its contexts and then listens, until it is told to stop."""
+def test_the_demonstration_goes_on_to_serve(demonstration):
+    """`contexture demo` shows its contexts and then listens, until it is interrupted, which is no error."""
     with subprocess.Popen(
-        command("demo", "--home", tmp_path),
+        command("demo", "--home", demonstration),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -220,7 +235,7 @@ def test_the_demonstration_goes_on_to_serve(tmp_path):
             lines.append(process.stdout.readline())
         url = lines[-1].split()[-1]
         health = httpx.get(f"{url}/health")
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         code = process.wait(60)
 
     assert (200, 0) == (health.status_code, code)
