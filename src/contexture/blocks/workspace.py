@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from contexture.blocks.check import check, check_order, check_targets
+from contexture.blocks.check import check_order, check_targets, checked
 from contexture.blocks.follow import Follower
 from contexture.ports import Index
 from contexture.retrieval.prepare import Preparer
@@ -34,8 +34,7 @@ class Workspace:
         A block is altered when its type, text, parent, order, properties or readers differ, or an author it names;
         another `modified` alone alters nothing. A deleted block that is put again is back, without what was below it.
         """
-        check(blocks)
-        done = await self._store.put(scope, blocks, now=now)
+        done = await self._store.put(scope, checked(blocks), now=now)
         await self._follower.catch_up()
         return done
 

@@ -24,6 +24,7 @@ from contexture.service.measured import Measured
 from contexture.service.readiness import Readiness
 from contexture.service.routes import (
     articles,
+    blocks,
     builds,
     chat,
     command,
@@ -52,6 +53,7 @@ ROUTES = (
     builds,
     documents,
     articles,
+    blocks,
     memory,
     research,
     page_images,

@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from contexture.adapters.blocks.rows import asking, listed, microseconds, moment, most
+from contexture.adapters.blocks.rows import asking, can_hold, listed, microseconds, moment, most
 from contexture.adapters.blocks.schema import readable
+from contexture.adapters.sessions.database import storable
 from contexture.errors import NotFound
 from contexture.types import Scope
 from contexture.workspace import Activity, Deed, Touch
@@ -62,7 +63,7 @@ def note(db: sqlite3.Connection, scope: Scope, deeds: Iterable[Activity]) -> Non
     """Count deeds with blocks that the scope may read; another one is an unknown one."""
     for deed in deeds:
         query = f"SELECT b.row FROM blocks b WHERE b.id = :id AND {_LIVE}"
-        found = db.execute(query, asking(scope, id=deed.block_id)).fetchone()
+        found = db.execute(query, asking(scope, id=deed.block_id)).fetchone() if can_hold(deed.block_id) else None
         if found is None:
             raise NotFound(f"there is no block {deed.block_id!r}")
         count(db, scope.tenant, deed, found[0])
@@ -70,4 +71,5 @@ def note(db: sqlite3.Connection, scope: Scope, deeds: Iterable[Activity]) -> Non
 
 def count(db: sqlite3.Connection, tenant: str, deed: Activity, row: int) -> None:
     """Count one deed with the block of this row."""
-    db.execute(_NOTE, (tenant, deed.user, row, str(deed.deed), deed.block_id, microseconds(deed.time)))
+    user = storable("the user", deed.user)
+    db.execute(_NOTE, (tenant, user, row, str(deed.deed), deed.block_id, microseconds(deed.time)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,8 +17,10 @@ from contexture.workspace import Block, BlockType
 
 Given: TypeAlias = dict[str, str | int | float | None]
 
+_INCOMPARABLE = re.compile("[\ud800-\udfff\x00]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+_FIRST, _LAST = ((end.replace(tzinfo=UTC) - _EPOCH) // _TICK for end in (datetime.min, datetime.max))
 _properties = msgspec.json.Decoder(dict[str, Any]).decode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
 MOST = 1 << 31
@@ -63,6 +66,7 @@ class Rows:
 def asking(scope: Scope, **more: str | float | None) -> Given:
     """The parameters that every query of a scope has, and those of this one."""
     principals = json.dumps([name for name in scope.principals if can_hold(name)])
+    storable("the user", scope.user)
     return {"tenant": storable("the tenant", scope.tenant), "principals": principals, **more}
 
 
@@ -77,8 +81,9 @@ def most(limit: int) -> int:
 
 
 def microseconds(time: datetime) -> int:
-    """A time as a whole number; without a zone it is read as UTC."""
-    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _TICK
+    """A time as a whole number; without a zone it is read as UTC. What lies beyond the calendar stands at its end."""
+    number = ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _TICK
+    return min(max(number, _FIRST), _LAST)
 
 
 def moment(number: int) -> datetime:
@@ -87,5 +92,5 @@ def moment(number: int) -> datetime:
 
 
 def can_hold(name: str) -> bool:
-    """Whether SQLite can hold a text; one with a lone surrogate was never stored."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+    """Whether SQLite can compare a text: not one with a lone surrogate, nor one that a NUL would end too early."""
+    return _INCOMPARABLE.search(name) is None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from contexture.adapters.blocks.rows import listed
+from contexture.adapters.sessions.database import storable
 from contexture.types import Scope
 
 _FIELDS = "row, id, parent, position, type, text, properties, readers, class, author, created, modified, deletion"
@@ -63,7 +64,8 @@ class Classes:
 
     def __init__(self, db: sqlite3.Connection, scope: Scope) -> None:
         self._db = db
-        self._tenant = scope.tenant
+        self._tenant = storable("the tenant", scope.tenant)
+        storable("the user", scope.user)
         self._principals = frozenset(scope.principals)
         self._numbers: dict[str, int] = {}
         self._readable: dict[int, bool] = {}
