@@ -49,11 +49,11 @@ class VisualOptions:
 
 
 class _Scored(NamedTuple):
-    """A proposed page, how similar it is, and where."""
+    """A proposed page, how similar it is, and its row that answers best."""
 
     id: str
     score: float
-    box: Box | None
+    row: int | None = None
 
 
 class VisualPages:
@@ -104,7 +104,7 @@ class VisualPages:
         asked = await self._encoder.question(question)
         hits = await self._proposed(scope, asked, k, where)
         try:
-            scored = await self._compared(scope, asked, list(hits))
+            scored = await self._compared(scope, asked, hits)
         except SourceError as failure:
             trace.degraded(_NAME, failure)
             scored = self._guessed(asked, hits)
@@ -112,7 +112,8 @@ class VisualPages:
             (each for each in scored if each.score >= self._options.floor),
             key=lambda each: (-each.score, place_of(hits[each.id].record)),
         )[:k]
-        return [SeenPage(*place_of(hits[each.id].record), each.score, each.box) for each in best]
+        boxes = await self._boxes(scope, best, trace)
+        return [SeenPage(*place_of(hits[each.id].record), each.score, boxes.get(each.id)) for each in best]
 
     # --- inside ---
 
@@ -125,18 +126,17 @@ class VisualPages:
         hits = await self._index.search(scope, Query(collection=_NAME, vectors=vectors, where=where, k=pool))
         return {hit.record.id: hit for hit in hits}
 
-    async def _compared(self, scope: Scope, asked: Mapping[str, Matrix], ids: Sequence[str]) -> Sequence[_Scored]:
+    async def _compared(self, scope: Scope, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> Sequence[_Scored]:
         """Each page by its rows, in the space where it answers best."""
-        names = (*asked, BOXES)
-        found = dict(zip(names, [await self._index.matrices(scope, _NAME, name, ids) for name in names], strict=True))
         best: dict[str, _Scored] = {}
         for name, question in asked.items():
-            pages = {id_: found[name][id_] for id_ in ids if id_ in found[name]}
+            having = [id_ for id_, hit in hits.items() if name in hit.scores]
+            pages = await self._index.matrices(scope, _NAME, name, having) if having else {}
             seen = maxsim(question, list(pages.values()))
             scores = self._encoder.calibrate(name, seen.scores).tolist()
-            for id_, score, row in zip(pages, scores, seen.rows.tolist(), strict=True):
-                if id_ not in best or score > best[id_].score:
-                    best[id_] = _Scored(id_, score, _box(found[BOXES].get(id_), row))
+            for found in map(_Scored, pages, scores, seen.rows.tolist()):
+                if found.id not in best or found.score > best[found.id].score:
+                    best[found.id] = found
         return list(best.values())
 
     def _guessed(self, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> Sequence[_Scored]:
@@ -147,7 +147,17 @@ class VisualPages:
             scores = self._encoder.calibrate(name, np.array(list(having.values()), np.float32)).tolist()
             for id_, score in zip(having, scores, strict=True):
                 best[id_] = max(score, best.get(id_, 0.0))
-        return [_Scored(id_, score, None) for id_, score in best.items()]
+        return [_Scored(id_, score) for id_, score in best.items()]
+
+    async def _boxes(self, scope: Scope, best: Sequence[_Scored], trace: Trace) -> Mapping[str, Box]:
+        """Where on each page the row that answers best stands."""
+        rows = {each.id: each.row for each in best if each.row is not None}
+        try:
+            found = await self._index.matrices(scope, _NAME, BOXES, list(rows)) if rows else {}
+        except SourceError as failure:
+            trace.degraded(_NAME, failure)
+            return {}
+        return {id_: _box(boxes[rows[id_]]) for id_, boxes in found.items() if rows[id_] < len(boxes)}
 
     async def _pages_of(self, scope: Scope, doc_id: str) -> Sequence[Record]:
         """The document's pages: their ids stand together, so that no other page is looked at."""
@@ -174,8 +184,6 @@ def _direction(rows: Matrix) -> Vector:
     return mean / length if length else mean
 
 
-def _box(boxes: Matrix | None, row: int) -> Box | None:
-    if boxes is None or row >= len(boxes):
-        return None
-    left, top, right, bottom = (round(float(edge), 3) for edge in boxes[row])
+def _box(edges: Vector) -> Box:
+    left, top, right, bottom = (round(float(edge), 3) for edge in edges)
     return left, top, right, bottom

@@ -57,7 +57,7 @@ def check_query(query: Query, fields: Mapping[str, FieldType], vectors: Mapping[
 
 def valid_id(record_id: str) -> bool:
     """Whether an id can exist: what is not valid Unicode was never stored."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in record_id)
+    return record_id.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in record_id)
 
 
 def _check_vector(name: str, vector: Vector, vectors: Mapping[str, int]) -> None:
