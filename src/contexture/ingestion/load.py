@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Some
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,7 +23,7 @@ MUCH = 1_000
 _BATCH_CHARACTERS = 100_000
 
 
-async def load(
+async def load(  # noqa: PLR0913 - each has a name and a default
     engine: Engine,
     paths: Sequence[Path],
     *,
@@ -32,28 +33,35 @@ async def load(
     fields: Mapping[str, FieldType] = GROUP,
     again: bool = False,
     progress: Progress | None = None,
+    skip: Some[str] = (),
 ) -> LoadReport:
     """Every record below `paths`, written to `collection`; loading the same again changes nothing.
 
     A record that is stored already with the same text, title and metadata is left alone, unless
     `again` is set; one that equals another of this run in all but id, source and time is skipped.
     What fails is reported and the rest goes on, so an interrupted load is finished by repeating it.
-    `acl` is for records that name no readers; `fields` are payload fields that filters may use.
+    `acl` is for records that name no readers; `fields` are payload fields that filters may use. Files that end with
+    one of `skip` are passed over.
     """
     await engine.create(Collection(name=collection, fields=fields))
     writer = Writer(engine, collection, scope or engine.scope, again=again)
-    await fill(writer, paths, acl=acl, progress=progress)
+    await fill(writer, paths, acl=acl, progress=progress, skip=skip)
     if writer.report.added >= MUCH:
         await engine.index.optimize()
     return writer.report
 
 
 async def fill(
-    writer: Intake, paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,), progress: Progress | None = None
+    writer: Intake,
+    paths: Sequence[Path],
+    *,
+    acl: tuple[str, ...] = (PUBLIC,),
+    progress: Progress | None = None,
+    skip: Some[str] = (),
 ) -> None:
     """Give a writer every record below `paths`, in batches."""
-    total = 0 if progress is None else sum(isinstance(item, Sourced) for item in read(paths, acl=acl))
-    for batch in batches(writer.distinct(read(paths, acl=acl))):
+    total = 0 if progress is None else sum(isinstance(item, Sourced) for item in read(paths, acl=acl, skip=skip))
+    for batch in batches(writer.distinct(read(paths, acl=acl, skip=skip))):
         await writer.write(batch)
         if progress is not None:
             progress("loading", writer.report.read, total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from contexture.ingestion import files, jsonl
@@ -11,17 +11,18 @@ from contexture.ingestion.walk import Leaf, walk
 from contexture.types import PUBLIC
 
 
-def read(paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,)) -> Items:
+def read(paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,), skip: Collection[str] = ()) -> Items:
     """Records and problems of files and folders, in the order of the paths and then by name.
 
     JSONL files give a record a line, Markdown and text files one each. A file that is named itself
     is read as text whatever its suffix; below a folder, files of other kinds are reported as warnings.
+    Files that end with one of `skip`, lower case and without the dot, are passed over: someone else reads them.
     """
     for path in paths:
         for found in walk(path):
             if isinstance(found, Problem):
                 yield found
-            else:
+            elif found.path.suffix.lower().removeprefix(".") not in skip:
                 yield from _read(found, acl, named=found.path == path)
 
 

@@ -9,6 +9,7 @@ from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
 from contexture.capsule import Capsule
 from contexture.engine import SearchResult
+from contexture.ingestion.documents import DocumentsReport
 from contexture.ingestion.problems import Problem
 from contexture.ingestion.writer import LoadReport
 from contexture.ledger import Ledger
@@ -66,7 +67,8 @@ def explanation_object(build_id: str, found: Explanation) -> dict[str, Any]:
 
 
 def report_object(report: LoadReport) -> dict[str, Any]:
-    """What became of everything that was read."""
+    """What became of everything that was read; of files that hold pages, of each one too."""
+    paged = {"pages": report.pages, "files": report.files} if isinstance(report, DocumentsReport) else {}
     return {
         "read": report.read,
         "added": report.added,
@@ -74,6 +76,7 @@ def report_object(report: LoadReport) -> dict[str, Any]:
         "duplicates": report.duplicates,
         "failed": _problems(report.failed),
         "warnings": _problems(report.warnings),
+        **paged,
     }
 
 

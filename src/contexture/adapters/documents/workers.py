@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
@@ -42,7 +41,7 @@ class ReadingWorkers:
     ) -> ReadDocument:
         """The pages of a file that is called `name`; one that cannot be read, or not in time, is `InvalidRequest`."""
         limits = self._limits if draw is None else replace(self._limits, draw=draw)
-        order = Order(os.path.abspath(path), name, limits)  # noqa: PTH100 - `Path` has it only as a blocking call
+        order = Order(str(path), name, limits)  # the process starts in the same folder
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             try:

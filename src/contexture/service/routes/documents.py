@@ -1,4 +1,4 @@
-"""`POST` and `DELETE /v1/ingest/documents`: write and remove records."""
+"""`POST` and `DELETE /v1/ingest/documents`: write and remove records, and files that are read into pages."""
 
 from __future__ import annotations
 
@@ -6,35 +6,52 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
+from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
+from contexture.ingestion.documents import Loading, combined
 from contexture.ingestion.load import GROUP, batches
 from contexture.ingestion.problems import Item, Problem, Sourced
 from contexture.ingestion.rows import record_of
-from contexture.ingestion.writer import Writer
-from contexture.service.depends import Caller, Engine, answer, permit
+from contexture.ingestion.uploads import Upload, load_uploads
+from contexture.ingestion.writer import LoadReport, Writer
+from contexture.pages.records import PAGES
+from contexture.service.depends import Caller, Engine, Moment, answer, permit
 from contexture.service.shapes import report_object
-from contexture.types import PUBLIC, Collection, FieldType
+from contexture.types import PUBLIC, Collection, FieldType, Scope
+from contexture.wiring.documents import reading_workers
 
 PLACE = "records"
 """How the list of a request is called in problems; the line is the row's place in it, from 1."""
 
 _MOST = 10_000
+_MOST_FILES = 100
 
 Principal = Annotated[str, Field(min_length=1)]
 
 
-class IngestBody(BaseModel):
-    """Records to write, each as a row of a JSONL file.
+class FileBody(BaseModel):
+    """A file as base64; `source_path` is where it came from, for those who read about it."""
 
-    `acl` is for records that name no readers; `fields` are payload fields that filters may use. `optimize` merges
-    what was written in small pieces, which pays after a large load.
+    model_config = ConfigDict(extra="forbid")
+
+    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    content: Base64Bytes
+    source_path: Annotated[str, Field(max_length=4_096)] = ""
+
+
+class IngestBody(BaseModel):
+    """Records to write, each as a row of a JSONL file, and files to read into pages.
+
+    `acl` is for files, and for records that name no readers; `fields` are payload fields that filters may use.
+    `optimize` merges what was written in small pieces, which pays after a large load.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    records: Annotated[list[dict[str, Any]], Field(max_length=_MOST)]
+    records: Annotated[list[dict[str, Any]], Field(max_length=_MOST)] = []
+    files: Annotated[list[FileBody], Field(max_length=_MOST_FILES)] = []
     collection: Annotated[str, Field(min_length=1)] | None = None
     acl: list[Principal] = [PUBLIC]
     fields: dict[str, FieldType] = {}
@@ -43,11 +60,12 @@ class IngestBody(BaseModel):
 
 
 class DeleteBody(BaseModel):
-    """Records to remove."""
+    """Records to remove, and documents with all their pages."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    ids: Annotated[list[str], Field(max_length=_MOST)]
+    ids: Annotated[list[str], Field(max_length=_MOST)] = []
+    doc_ids: Annotated[list[str], Field(max_length=_MOST)] = []
     collection: Annotated[str, Field(min_length=1)] | None = None
 
 
@@ -59,8 +77,30 @@ def router() -> APIRouter:
     return routes
 
 
-async def write(body: IngestBody, engine: Engine, caller: Caller) -> Response:
-    """What became of each record: added, unchanged, a copy of another, or failed and why."""
+async def write(body: IngestBody, engine: Engine, caller: Caller, moment: Moment) -> Response:
+    """What became of each record and file: added, unchanged, a copy of another, or failed and why."""
+    if not body.files:
+        return answer(report_object(await _written(body, engine, caller)))
+    await permit(engine, caller, "ingest", {"collection": PAGES.name, "records": len(body.files)})
+    loading = Loading(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
+    async with reading_workers() as workers:
+        paged = await load_uploads(engine.pages, workers, [_upload(each) for each in body.files], loading)
+    records = await _written(body, engine, caller) if body.records else LoadReport()
+    return answer(report_object(combined(paged, records)))
+
+
+async def remove(body: DeleteBody, engine: Engine, caller: Caller) -> Response:
+    """How many of these records and documents there were that the caller may read; they are gone."""
+    collection = body.collection or engine.settings.collection
+    await permit(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
+    if not body.doc_ids:
+        return answer({"deleted": await engine.delete(body.ids, collection=collection, scope=caller)})
+    await permit(engine, caller, "delete", {"collection": PAGES.name, "records": len(body.doc_ids)})
+    gone = await engine.delete(body.ids, collection=collection, scope=caller) if body.ids else 0
+    return answer({"deleted": gone, "documents": await engine.pages.remove(caller, body.doc_ids)})
+
+
+async def _written(body: IngestBody, engine: Contexture, caller: Scope) -> LoadReport:
     collection = body.collection or engine.settings.collection
     await permit(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
     await engine.create(Collection(name=collection, fields={**GROUP, **body.fields}))
@@ -69,14 +109,11 @@ async def write(body: IngestBody, engine: Engine, caller: Caller) -> Response:
         await writer.write(batch)
     if body.optimize:
         await engine.index.optimize()
-    return answer(report_object(writer.report))
+    return writer.report
 
 
-async def remove(body: DeleteBody, engine: Engine, caller: Caller) -> Response:
-    """How many of these records there were that the caller may read; they are gone."""
-    collection = body.collection or engine.settings.collection
-    await permit(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
-    return answer({"deleted": await engine.delete(body.ids, collection=collection, scope=caller)})
+def _upload(body: FileBody) -> Upload:
+    return Upload(filename=body.filename, content=body.content, source_path=body.source_path)
 
 
 def _items(body: IngestBody) -> Iterator[Item]:
