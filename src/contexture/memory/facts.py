@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import json
 from msgspec.structs import replace as changed
 
 from contexture.conversation import Recalled
@@ -21,19 +22,21 @@ def with_facts(item: Prepared, counters: Sequence[TokenCounter]) -> Prepared:
     text = item.record.text
     if not text:
         return item
-    facts = {
+    facts: dict[str, Any] = {
         "sentences": [(each.start + a, each.start + b) for each in item.passages for a, b in each.sentences],
         "redactions": [(span.start, span.end, span.label, span.score) for span in item.redactions],
         "rules": item.rules,
         "tokens": {counter.encoding: counter.count(text) for counter in counters},
         "simhash": f"{simhash(text):x}",  # a whole number beyond 63 bits has no place in every store
     }
-    return replace(item, record=changed(item.record, payload={**item.record.payload, "facts": facts}))
+    # As one text: a search reads the payloads of many memories and needs the facts of few.
+    told = json.encode(facts).decode()
+    return replace(item, record=changed(item.record, payload={**item.record.payload, "facts": told}))
 
 
 def with_stored_facts(found: Rated, record: Record) -> Recalled:
     """A memory as recall gives it: found by its passages, whole as it is stored in `record`."""
-    facts: Mapping[str, Any] = record.payload.get("facts", {})
+    facts = _facts(record)
     return Recalled(
         id=record.id,
         text=record.text,
@@ -53,3 +56,9 @@ def with_stored_facts(found: Rated, record: Record) -> Recalled:
         tokens=facts.get("tokens", {}),
         simhash=int(facts.get("simhash", "0"), 16),
     )
+
+
+def _facts(record: Record) -> Mapping[str, Any]:
+    """What was computed about a memory; stores of before hold it unpacked."""
+    told: str | Mapping[str, Any] = record.payload.get("facts", {})
+    return json.decode(told) if isinstance(told, str) else told

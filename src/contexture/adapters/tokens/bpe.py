@@ -16,8 +16,8 @@ ENCODINGS = ("cl100k_base", "o200k_base")
 # Ordinary prose needs fewer characters per token than this, so one window is usually enough.
 CHARACTERS_PER_TOKEN = 6
 
-_SHORT = 2_000
-_REMEMBERED = 4_096
+_SHORT = 8_000
+_REMEMBERED = 2_048
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 

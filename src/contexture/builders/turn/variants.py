@@ -46,7 +46,9 @@ def items_of(candidates: Sequence[Candidate], forms: Forms) -> list[Item]:
 def _whole(candidate: Candidate, counter: TokenCounter, sharpness: float) -> Variant:
     text = fence(candidate.text)
     value = min(max(candidate.score, 0.0), _HIGHEST) ** sharpness
-    return Variant(form=Form.FULL, text=text, tokens=counter.count(_shown(candidate, text)), value=value)
+    stored = candidate.tokens.get(counter.encoding) if text == candidate.text else None
+    tokens = counter.count(_shown(candidate, text)) if stored is None else stored + counter.count(_shown(candidate, ""))
+    return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
 
 
 def _extracts(candidate: Candidate, whole: Variant, query: str, counter: TokenCounter) -> list[Variant]:
