@@ -12,6 +12,7 @@ from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Variant
 
 _SEAM = 1  # tokens that a blank line adds at most, where it does not join a neighbour
+_SENTENCE = 8  # tokens below which nothing worth reading can be added
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +93,7 @@ class _Filling:
     def _lengthen_best(self) -> None:
         for number, page in enumerate(self.pages, start=1):
             before = self.chosen.get(page.id)
-            if before is None or before.form is Form.FULL:
+            if before is None or before.form is Form.FULL or self.left < _SENTENCE:
                 continue
             after = self._short(number, page, before.tokens + self.left)
             if after is not None and after.tokens > before.tokens:

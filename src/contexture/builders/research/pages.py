@@ -18,6 +18,8 @@ SECTION = "pages"
 TEXT = "text"
 VISUAL = "visual"
 
+_ALIKE = 1  # pages are few: each pair is compared word by word, which costs less than hashing each page
+
 
 class Pages(Protocol):
     """Finds pages and reads them, as `pages.store.PageStore` does."""
@@ -71,6 +73,7 @@ def candidate_of(page: StoredPage, found: FoundPage | None = None, mask: Mask = 
         sentences=sentences,
         origins=tuple((start + first, start + last) for first, last in sentences),
         weights=_weights(sentences, start, found),
+        simhash=_ALIKE,
         citation=Citation(
             collection=COLLECTION, record_id=key, title=name, start=start, end=end, hash=page.hash, page=page.page
         ),
