@@ -25,6 +25,8 @@ from contexture.types import Filter, Scope
 ACTION = "research.ask"
 IMAGES = "images"
 
+_HEADER = 40  # tokens kept for the line above a picture
+
 
 class BuildResearch(Protocol):
     """Builds the context of a question, as `ResearchContextBuilder.build_context` does."""
@@ -121,7 +123,7 @@ class AskResearch:
         if asked.attach_images and cost is None:
             trace.degraded(IMAGES, "no model that is configured sees pictures, so none are attached")
         wanted = asked.attach_images if cost else 0
-        kept = min(wanted * cost.tokens(*PAGE), limit // 2) if cost else 0
+        kept = min(wanted * (cost.tokens(*PAGE) + _HEADER), limit // 2) if cost else 0
         context = await self.build(
             asked.query,
             asked.num_results,
