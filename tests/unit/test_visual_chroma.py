@@ -1,0 +1,193 @@
+"""What Chroma adds to the contract of an index: its failures, other processes, graphs, and what people see in it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("chromadb", reason="chromadb is not installed")
+
+import chromadb
+
+from contexture.adapters.index.chroma.index import ChromaIndex, ChromaOptions
+from contexture.adapters.index.chroma.where import chroma_where
+from contexture.adapters.index.filters import field_types
+from contexture.adapters.index.routed import RoutedIndex
+from contexture.errors import SourceError, SourceUnavailable, UnknownAdapter, UnknownCollection
+from contexture.pages.visual import VISUAL
+from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTOR, VECTORS, ids, own, prepared, query
+from contexture.testing.visual import PAGE_VECTORS, document, pages_of
+from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope
+
+SCOPE = Scope.local()
+OPTIONS = ChromaOptions(vectors=VECTORS)
+
+
+async def opened(folder: Path, options: ChromaOptions = OPTIONS) -> ChromaIndex:
+    """An index in a folder, with the collection of the checks."""
+    index = await ChromaIndex.open(f"chroma:{folder}", options)
+    await index.create(COLLECTION)
+    return index
+
+
+@pytest.mark.parametrize("place", ["chroma:", "chroma+http://", "chroma+ftp://host", "http://host:80", "qdrant:x"])
+def test_a_place_that_is_none_is_refused_at_once(place: str):
+    """A setting that names neither a folder nor an address is told, before anything is opened."""
+    with pytest.raises(UnknownAdapter, match="chroma:FOLDER"):
+        ChromaIndex(place, OPTIONS)
+
+
+async def test_a_server_that_is_not_there_is_a_source_that_is_down():
+    """Every call says so, and nothing is reached when the index is made."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    index = ChromaIndex(f"chroma+http://127.0.0.1:{port}", OPTIONS)
+    for call in (index.collections(), index.search(SCOPE, query("zebra")), index.get(SCOPE, NAME, ["a"])):
+        with pytest.raises(SourceError, match="Chroma at"):
+            await call
+
+
+async def test_a_closed_index_says_so(new_folder: Callable[[], Path]):
+    """Further calls fail, whatever they ask."""
+    index = await opened(new_folder())
+    await index.close()
+    with pytest.raises(SourceUnavailable, match="closed"):
+        await index.scroll(SCOPE, NAME)
+
+
+async def test_another_process_sees_writes_and_removals(new_folder: Callable[[], Path]):
+    """A second index over the same Chroma, with its own mirror, answers from the last write."""
+    folder = new_folder()
+    writer, reader = await opened(folder), await opened(folder)
+    await writer.upsert(SCOPE, NAME, [prepared(own("a")), prepared(own("b"))])
+    assert ids(await reader.search(SCOPE, query("zebra", vector=EAST))) == ["a", "b"]
+    await writer.upsert(SCOPE, NAME, [prepared(own("a", "walrus"))])
+    await writer.delete(SCOPE, NAME, ["b"])
+
+    assert ids(await reader.search(SCOPE, query("zebra", vector=EAST))) == ["a"]
+    assert ids(await reader.search(SCOPE, query("zebra"))) == []
+    assert [record.text for record in await reader.scroll(SCOPE, NAME)] == ["walrus"]
+
+
+async def test_what_was_written_is_there_when_it_is_opened_again(new_folder: Callable[[], Path]):
+    """Collections, fields and records are read from Chroma."""
+    folder = new_folder()
+    index = await opened(folder)
+    await index.upsert(SCOPE, NAME, [prepared(own("a", payload={"tags": ["red"]}))])
+    await index.close()
+    again = await ChromaIndex.open(f"chroma:{folder}", OPTIONS)
+
+    assert [COLLECTION] == list(await again.collections())
+    assert ids(await again.search(SCOPE, query(vector=EAST, where=Equals("tags", "red")))) == ["a"]
+
+
+async def test_the_graph_finds_what_comparing_finds(new_folder: Callable[[], Path]):
+    """Over six hundred vectors Chroma's nearest ten are those that comparing all of them gives, filters included."""
+    draw = np.random.default_rng(3).standard_normal((600, 4)).astype(np.float32)
+    rows = draw / np.linalg.norm(draw, axis=1, keepdims=True)
+    folder = new_folder()
+    index = await opened(folder)
+    records = [own(f"r{at:03}", payload={"rating": at % 2}) for at in range(len(rows))]
+    await index.upsert(SCOPE, NAME, [prepared(record, row) for record, row in zip(records, rows, strict=True)])
+    exact = await opened(folder, replace(OPTIONS, exact_limit=10_000))
+    for where in (None, Equals("rating", 1), Not(Equals("rating", 1))):
+        asked = query(vector=EAST, k=10, where=where)
+        walked, compared = await index.search(SCOPE, asked), await exact.search(SCOPE, asked)
+
+        assert ids(compared) == ids(walked)
+        assert [hit.scores[VECTOR] for hit in compared] == [hit.scores[VECTOR] for hit in walked]
+
+
+async def test_a_write_that_fails_half_way_changes_nothing(new_folder: Callable[[], Path], monkeypatch):
+    """Vectors that were written before their record failed are found by nobody."""
+    index = await opened(new_folder())
+    await index.upsert(SCOPE, NAME, [prepared(own("a", "zebra"))])
+    store = index._opened()
+    monkeypatch.setattr(store, "_put_matrices", _fails)
+    with pytest.raises(SourceUnavailable):
+        await index.upsert(SCOPE, NAME, [prepared(own("a", "walrus")), prepared(own("b"))])
+
+    assert ids(await index.search(SCOPE, query(vector=EAST))) == ["a"]
+    assert [record.text for record in await index.get(SCOPE, NAME, ["a", "b"])] == ["zebra"]
+
+
+async def test_people_find_metadata_in_chroma_itself(new_folder: Callable[[], Path]):
+    """The collection of a tenant's pages answers Chroma's own `get` by document and page."""
+    folder = new_folder()
+    index = await ChromaIndex.open(f"chroma:{folder}", ChromaOptions(vectors=PAGE_VECTORS))
+    await pages_of(index).add(SCOPE, document())
+    client = chromadb.PersistentClient(path=str(folder), settings=_quiet())
+    (name,) = (
+        each.name
+        for each in client.list_collections()
+        if each.name.startswith(f"contexture.{VISUAL.name}.local.") and ".vectors." not in each.name
+        if ".matrices." not in each.name
+    )
+    where = {"$and": [{"doc_id": {"$eq": "d1"}}, {"page": {"$eq": 2}}]}
+    found = client.get_collection(name, embedding_function=None).get(where=where, include=["metadatas"])
+
+    assert [("d1.pdf", "pdf", 1)] == [
+        (each["filename"], each["extension"], each["num_tables"]) for each in found["metadatas"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (Equals("tags", "red"), {"cx.f.tags": {"$contains": "red"}}),
+        (Equals("pinned", True), {"cx.f.pinned": {"$eq": True}}),
+        (AnyOf("rating", (1, 2)), {"$or": [{"cx.f.rating": {"$eq": 1.0}}, {"cx.f.rating": {"$eq": 2.0}}]}),
+        (Range(field="rating", gte=1, lt=3), {"$and": [{"cx.f.rating": {"$gte": 1.0}}, {"cx.f.rating": {"$lt": 3.0}}]}),
+        (Not(Equals("tags", "red")), None),
+        (Contains("tags", "re"), None),
+        (And((Contains("tags", "re"), Equals("pinned", True))), {"cx.f.pinned": {"$eq": True}}),
+        (Or((Contains("tags", "re"), Equals("pinned", True))), None),
+        (Equals("tags", "nul\x00"), None),
+        (Or(()), {"cx.access": {"$eq": ""}}),
+    ],
+    ids=str,
+)
+def test_filters_are_pushed_down_as_far_as_chroma_can_say_them(where: Filter, said: object):
+    """What it cannot say is left out of its query, never turned into something narrower."""
+    assert said == chroma_where(None, where, field_types(COLLECTION))
+
+
+def test_a_scope_that_may_read_nothing_asks_for_nothing():
+    """Permissions are part of the query, and an empty list of classes lets nothing pass."""
+    assert chroma_where([], None, {}) == {"cx.access": {"$eq": ""}}
+    assert chroma_where(["x"], None, {}) == {"cx.access": {"$in": ["x"]}}
+
+
+async def test_each_collection_lives_where_it_is_sent(new_folder: Callable[[], Path]):
+    """A routed index writes, finds and lists as one, and each place holds its own collections alone."""
+    home, away = await opened(new_folder()), await ChromaIndex.open(f"chroma:{new_folder()}", OPTIONS)
+    index = RoutedIndex(home, {"far": away})
+    far = Collection(name="far", fields={"tags": FieldType.KEYWORD})
+    await index.create(far)
+    await index.upsert(SCOPE, "far", [prepared(own("f"))])
+    await index.upsert(SCOPE, NAME, [prepared(own("n"))])
+
+    assert ["far", NAME] == [collection.name for collection in await index.collections()]
+    assert ids(await index.search(SCOPE, query("zebra", collection="far"))) == ["f"]
+    assert ids(await index.get(SCOPE, NAME, ["n", "f"])) == ["n"]
+    assert await index.version(SCOPE, "far") == await away.version(SCOPE, "far")
+    assert await index.delete(SCOPE, "far", ["f"]) == 1
+    with pytest.raises(UnknownCollection):
+        await home.get(SCOPE, "far", [])
+    await index.close()
+    with pytest.raises(SourceUnavailable):
+        await away.collections()
+
+
+def _quiet() -> object:
+    return chromadb.config.Settings(anonymized_telemetry=False)
+
+
+def _fails(*_: object) -> None:
+    raise SourceUnavailable("the disk is full")
