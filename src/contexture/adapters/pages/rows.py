@@ -21,14 +21,18 @@ class Piece(NamedTuple):
 
 
 def pieces(page: Page) -> list[Piece]:
-    """A piece per table and picture, one per few hundred characters of text, and one of all headings."""
+    """One piece of all headings, and in reading order one per table, picture and few hundred characters of text.
+
+    A page has at most `2 * MOST_ROWS` of them; the longer its text is, the longer they are.
+    """
     regions = [region for region in page.regions if region.text.strip()]
     if not regions:
         return [Piece(text, WHOLE) for text in _parts(page.text, TARGET)]
     target = max(TARGET, sum(len(region.text) for region in regions) // MOST_ROWS)
     headings = [region for region in regions if region.kind is RegionKind.HEADING]
     found = [piece for run in _runs(regions, target) for piece in _cut(run, target)]
-    return [*found, *([_joined(headings)] if len(headings) > 1 else [])][: 2 * MOST_ROWS]
+    together = list(_cut(headings, target))[:1] if len(headings) > 1 else []
+    return [*together, *found][: 2 * MOST_ROWS]
 
 
 def union(boxes: Iterable[Box]) -> Box:
