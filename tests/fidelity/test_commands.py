@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from functools import cache
 
 import pytest
 from typer.testing import CliRunner
 
+from contexture.adapters.embedders import registry
 from contexture.builders.command.routing import models_for
 from contexture.builders.command.words import Command
 from contexture.cli.main import app
@@ -207,6 +210,29 @@ async def test_recovery_finds_it_on_the_right_rung(engine, args, steps, found):
     assert any(each.source == "recovery" for each in built.degradations)
 
 
+async def test_a_copy_in_a_wider_window_is_the_same_document(engine):
+    """Widening brings other stories, and lists a copy of one it has instead of giving it a place."""
+    ship = "A ship of the Vellmar line ran aground near the old lighthouse, and its crew was taken off by a ferry."
+    told = [replace(article(f"ship{at}", ship, hours=hours), text=ship) for at, hours in enumerate((2, 9, 20))]
+    await engine.news.add(engine.scope, told, now=NOON)
+    built = await engine.build_command(typed("/ask", "window=6h topic=lighthouse"))
+
+    assert ["ship0"] == [each.article_id for each in built.retrieval.docs]
+    assert [0] * 5 == [step.found for step in built.recovery]
+
+
+@pytest.mark.parametrize(
+    "args",
+    ["", "latest news", "последние новости", "what happened today?", "query='что нового'"],
+)
+async def test_without_a_subject_the_newest_are_listed(engine, args):
+    """The specification searches for "latest news"; what is meant are the newest articles of the window."""
+    built = await engine.build_command({"raw_command": "/ask", "args": args})
+
+    assert ["ai0", "ai1", "flood", "ml0", "ai2", "ai3"] == [each.article_id for each in built.retrieval.docs]
+    assert () == built.recovery
+
+
 @pytest.mark.parametrize(
     ("flag", "missing"),
     [
@@ -264,8 +290,9 @@ async def _answers(settings):
         return found
 
 
-def test_the_command_line_reproduces_every_case(new_folder):
+def test_the_command_line_reproduces_every_case(new_folder, monkeypatch):
     """`build command --json` prints, byte for byte, what the library gives for the same clock."""
+    monkeypatch.setattr(registry, "load", cache(registry.load))  # each command would load the same weights again
     home = new_folder()
     expected = asyncio.run(_answers(Settings(home=home)))
     words = ["build", "command", "--json", "--home", str(home), "--now", NOON.isoformat()]
