@@ -102,12 +102,14 @@ class VisualPages:
         """
         await self._ready()
         asked = await self._encoder.question(question)
-        hits = await self._proposed(scope, asked, k, where)
+        pool = max(self._options.pool, self._options.width * k)
+        hits = await self._proposed(scope, asked, pool, where)
+        likely = self._likely(asked, hits)[:pool]
         try:
-            scored = await self._compared(scope, asked, hits)
+            scored = await self._compared(scope, asked, {each.id: hits[each.id] for each in likely})
         except SourceError as failure:
             trace.degraded(_NAME, failure)
-            scored = self._guessed(asked, hits)
+            scored = likely
         best = sorted(
             (each for each in scored if each.score >= self._options.floor),
             key=lambda each: (-each.score, place_of(hits[each.id].record)),
@@ -118,10 +120,9 @@ class VisualPages:
     # --- inside ---
 
     async def _proposed(
-        self, scope: Scope, asked: Mapping[str, Matrix], k: int, where: Filter | None
+        self, scope: Scope, asked: Mapping[str, Matrix], pool: int, where: Filter | None
     ) -> Mapping[str, Hit]:
         """The pages whose representative vectors are nearest, in any of the spaces."""
-        pool = max(self._options.pool, self._options.width * k)
         vectors = {name: _direction(rows) for name, rows in asked.items()}
         hits = await self._index.search(scope, Query(collection=_NAME, vectors=vectors, where=where, k=pool))
         return {hit.record.id: hit for hit in hits}
@@ -131,7 +132,7 @@ class VisualPages:
         best: dict[str, _Scored] = {}
         for name, question in asked.items():
             having = [id_ for id_, hit in hits.items() if name in hit.scores]
-            pages = await self._index.matrices(scope, _NAME, name, having) if having else {}
+            pages = await self._index.matrices(scope, _NAME, name, having)
             seen = maxsim(question, list(pages.values()))
             scores = self._encoder.calibrate(name, seen.scores).tolist()
             for found in map(_Scored, pages, scores, seen.rows.tolist()):
@@ -139,21 +140,22 @@ class VisualPages:
                     best[found.id] = found
         return list(best.values())
 
-    def _guessed(self, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> Sequence[_Scored]:
-        """Each page by its representative vector alone."""
-        best: dict[str, float] = {}
+    def _likely(self, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> list[_Scored]:
+        """The proposed pages by their representative vectors alone, best first."""
+        best: dict[str, tuple[float, float]] = {}
         for name in asked:
             having = {id_: hit.scores[name] for id_, hit in hits.items() if name in hit.scores}
             scores = self._encoder.calibrate(name, np.array(list(having.values()), np.float32)).tolist()
-            for id_, score in zip(having, scores, strict=True):
-                best[id_] = max(score, best.get(id_, 0.0))
-        return [_Scored(id_, score) for id_, score in best.items()]
+            for (id_, cosine), score in zip(having.items(), scores, strict=True):
+                best[id_] = max((score, cosine), best.get(id_, (score, cosine)))
+        ranked = sorted(best.items(), key=lambda each: (-each[1][0], -each[1][1], each[0]))
+        return [_Scored(id_, score) for id_, (score, _) in ranked]
 
     async def _boxes(self, scope: Scope, best: Sequence[_Scored], trace: Trace) -> Mapping[str, Box]:
         """Where on each page the row that answers best stands."""
         rows = {each.id: each.row for each in best if each.row is not None}
         try:
-            found = await self._index.matrices(scope, _NAME, BOXES, list(rows)) if rows else {}
+            found = await self._index.matrices(scope, _NAME, BOXES, list(rows))
         except SourceError as failure:
             trace.degraded(_NAME, failure)
             return {}
