@@ -154,6 +154,8 @@ class VisualPages:
     async def _boxes(self, scope: Scope, best: Sequence[_Scored], trace: Trace) -> Mapping[str, Box]:
         """Where on each page the row that answers best stands."""
         rows = {each.id: each.row for each in best if each.row is not None}
+        if not rows:
+            return {}
         try:
             found = await self._index.matrices(scope, _NAME, BOXES, list(rows))
         except SourceError as failure:
