@@ -44,7 +44,7 @@ class MemoryBlocks:
     async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
         """The nearest siblings, without the block itself."""
         block = self._seen(scope, block_id)
-        if block is None or block.parent is None:
+        if block is None or block.parent is None:  # a hidden parent is none
             return []
         family = self._below(scope, block.parent)
         at = next((number for number, each in enumerate(family) if each.id == block_id), 0)
@@ -101,7 +101,7 @@ class MemoryBlocks:
             and (due_before is None or due < due_before)
             and not (open_only and done_of(block))
         ]
-        return [block for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
+        return [self._shown(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
 
     def stale(self) -> Sequence[Stale]:
         """Every block as the search index is told of it, whoever may read it."""
@@ -127,7 +127,12 @@ class MemoryBlocks:
 
     def _seen(self, scope: Scope, block_id: str) -> Block | None:
         block = self._blocks.get(block_id)
-        return block if block is not None and self._may(scope, block) else None
+        return self._shown(scope, block) if block is not None and self._may(scope, block) else None
+
+    def _shown(self, scope: Scope, block: Block) -> Block:
+        """The block as it is shown: a parent that the scope may not read is not named."""
+        above = self._blocks.get(block.parent) if block.parent is not None else None
+        return block if above is None or self._may(scope, above) else replace(block, parent=None)
 
     def _may(self, scope: Scope, block: Block) -> bool:
         return scope.tenant == self._tenant and not set(block.acl).isdisjoint(scope.principals)

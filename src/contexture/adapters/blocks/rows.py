@@ -20,7 +20,9 @@ Given: TypeAlias = dict[str, str | int | float | None]
 _INCOMPARABLE = re.compile("[\ud800-\udfff\x00]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
-_FIRST, _LAST = ((end.replace(tzinfo=UTC) - _EPOCH) // _TICK for end in (datetime.min, datetime.max))
+_FIRST, _LAST = (
+    (datetime(*end, tzinfo=UTC) - _EPOCH) // _TICK for end in ((1, 1, 1), (9999, 12, 31, 23, 59, 59, 999_999))
+)
 _properties = msgspec.json.Decoder(dict[str, Any]).decode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
 MOST = 1 << 31

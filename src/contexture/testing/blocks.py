@@ -1,0 +1,31 @@
+"""The contract of a block store as a test class: subclass it, give a `store` fixture, inherit the checks.
+
+The store may live as long as it likes, because every check writes as a tenant of its own. It is made with
+`contexture.blocks.links.names_in`.
+
+class TestMyBlocks(BlockStoreConformance):
+    @pytest.fixture
+    def store(self):
+        return MyBlocks(...)
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from contexture.testing.blocks_generated import GeneratedTrees
+from contexture.testing.blocks_links import BlockLinks
+from contexture.testing.blocks_removal import BlockRemoval
+from contexture.testing.blocks_tree import BlockTree
+from contexture.types import Scope
+
+
+class BlockStoreConformance(BlockTree, BlockLinks, BlockRemoval, GeneratedTrees):
+    """Everything a block store promises."""
+
+    @pytest.fixture
+    def anna(self) -> Scope:
+        """A user of a tenant that nobody else has."""
+        return Scope(tenant=uuid4().hex, user="anna", groups=("sales",))

@@ -1,0 +1,222 @@
+"""Generated trees: a block store answers as a plain model does, and as if hidden blocks were not there."""
+# ruff: noqa: S101 - a conformance suite asserts
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from contexture.blocks.records import record_of
+from contexture.errors import RequestError
+from contexture.testing.blocks_memory import MemoryBlocks
+from contexture.testing.blocks_removal import drained
+from contexture.testing.doubles import NOON
+from contexture.types import Record, Scope
+from contexture.workspace import Block, BlockStore, BlockType, Deed, Link, LinkKind, Stale, WritableBlocks
+
+_EXPECTED = (HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow)
+_SIZE = 9
+_TITLES = ("Plan", "Notes", "plan")
+_ALL = "group:all"  # what the writer of every block belongs to, and nobody who asks
+_READERS = (None, None, None, (_ALL, "public"), (_ALL, "user:anna"), (_ALL, "group:hr"), (_ALL,))
+_KINDS = (BlockType.PAGE, BlockType.PARAGRAPH, BlockType.TODO, BlockType.DB, BlockType.DB_ROW)
+_DATES = ("", "2026-01-01", "2026-01-02", "2027-01-01")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do with a block, perhaps with the help of another."""
+
+    deed: str
+    block: int
+    other: int
+    readers: tuple[str, ...] | None
+
+
+@st.composite
+def trees(draw: st.DrawFn, *, names: bool) -> list[Block]:
+    """Blocks whose parents stand before them; they name each other by id and, with `names`, by title."""
+    size = draw(st.integers(1, _SIZE))
+    return [draw(_blocks(number, names=names)) for number in range(size)]
+
+
+@st.composite
+def _blocks(draw: st.DrawFn, number: int, *, names: bool) -> Block:
+    above = draw(st.none() | st.integers(0, number - 1)) if number else None
+    kind = draw(st.sampled_from(_KINDS))
+    named = draw(st.lists(st.integers(0, _SIZE - 1), max_size=2))
+    words = [f"(({_id(each)}))" for each in named]
+    if names:
+        words += [f"[[{draw(st.sampled_from(_TITLES))}]]"] if kind is BlockType.PARAGRAPH else []
+    titled = names and kind in (BlockType.PAGE, BlockType.DB, BlockType.DB_ROW)
+    due = draw(st.sampled_from(_DATES))
+    return Block(
+        id=_id(number),
+        type=kind,
+        text=draw(st.sampled_from(_TITLES)) if titled else f"text {number} {' '.join(words)}",
+        parent=None if above is None else _id(above),
+        order=float(draw(st.integers(0, 2))),
+        properties={"due": due, "done": draw(st.booleans())} if due else {},
+        readers=draw(st.sampled_from(_READERS)),
+        modified=NOON - timedelta(hours=draw(st.integers(0, 2))),
+    )
+
+
+def steps() -> st.SearchStrategy[list[Step]]:
+    """Things to do, some of which cannot be done."""
+    place = st.integers(0, _SIZE - 1)
+    deeds = st.sampled_from(("put", "move", "top", "delete", "restore"))
+    return st.lists(st.builds(Step, deeds, place, place, st.sampled_from(_READERS)), max_size=8)
+
+
+class GeneratedTrees:
+    """Whatever the tree, and whatever was done with it."""
+
+    @given(blocks=trees(names=True))
+    @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
+    async def test_hidden_blocks_leave_no_trace(self, store: WritableBlocks, blocks: list[Block]) -> None:
+        """Every answer is the same with hidden blocks present and absent."""
+        anna, writer = _people(uuid4().hex)
+        await store.put(writer, blocks, now=NOON)
+        everything = await _answers(store, anna)
+        seen = await store.get(anna, [block.id for block in blocks])
+        alone, elsewhere = _people(uuid4().hex)
+        await store.put(elsewhere, [replace(block, readers=block.acl, author="") for block in seen], now=NOON)
+
+        assert everything == await _answers(store, alone)
+
+    @given(blocks=trees(names=False), doings=steps())
+    @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
+    async def test_a_store_answers_as_its_model(
+        self, store: WritableBlocks, blocks: list[Block], doings: list[Step]
+    ) -> None:
+        """After moves, deletions, restores and other readers, reads and search records are those of the tree itself."""
+        anna, writer = _people(uuid4().hex)
+        await store.put(writer, blocks, now=NOON)
+        model, told = _Model(blocks), dict[str, Record]()
+        for doing in doings:
+            _tell(told, await drained(store, writer))
+            await _do(store, writer, model, doing)
+        _tell(told, await drained(store, writer))
+        memory = MemoryBlocks(model.live.values(), model.links(), tenant=writer.tenant)
+
+        assert await _answers(memory, anna) == await _answers(store, anna)
+        expected = {each.id: record for each in memory.stale() if (record := record_of(each)) is not None}
+        assert {name: _plain(each) for name, each in expected.items()} == {
+            name: _plain(each) for name, each in told.items()
+        }
+
+
+class _Model:
+    """The tree as a dictionary."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.live = {block.id: block for block in blocks}
+        self.gone: list[dict[str, Block]] = []
+
+    def below(self, name: str) -> dict[str, Block]:
+        """A block and all below it."""
+        found = {name: self.live[name]}
+        for _ in self.live:
+            found |= {each.id: each for each in self.live.values() if each.parent in found}
+        return found
+
+    def delete(self, name: str) -> None:
+        """Take a block away with all below it."""
+        taken = self.below(name)
+        self.live = {each: block for each, block in self.live.items() if each not in taken}
+        self.gone.append(taken)
+
+    def restore(self, name: str) -> None:
+        """Bring back what went with a block."""
+        taken = next(each for each in self.gone if name in each)
+        self.gone.remove(taken)
+        self.live |= taken
+
+    def links(self) -> list[Link]:
+        """What the blocks name by id, as often as a store tells it."""
+        found = [
+            Link(source=block.id, target=word[2:-2], kind=LinkKind.REFERENCE)
+            for block in self.live.values()
+            for word in dict.fromkeys(block.text.split())
+            if word.startswith("((")
+        ]
+        return [link for link in found if link.target in self.live]
+
+
+async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) -> None:
+    """Do it here and there; what the store refuses, the model does not do."""
+    name, other = _id(doing.block), _id(doing.other)
+    try:
+        match doing.deed:
+            case "put" if name in model.live:
+                changed = replace(model.live[name], text=f"new {doing.other}", readers=doing.readers)
+                await store.put(writer, [changed], now=NOON)
+                model.live[name] = changed
+            case "move" | "top":
+                parent = other if doing.deed == "move" else None
+                await store.move(writer, name, parent=parent, order=1.5)
+                model.live[name] = replace(model.live[name], parent=parent, order=1.5)
+            case "delete" if await store.delete(writer, [name], now=NOON):
+                model.delete(name)
+            case "restore" if await store.restore(writer, [name]):
+                model.restore(name)
+            case _:
+                pass
+    except RequestError:
+        return
+
+
+async def _answers(store: BlockStore, scope: Scope) -> list[Any]:
+    """Everything that can be asked of a small tree."""
+    names = [_id(number) for number in range(_SIZE)]
+    found: list[Any] = [_shown(await store.get(scope, names))]
+    chains = await store.ancestors(scope, names)
+    found.append({name: _shown(chain) for name, chain in chains.items()})
+    for name in names:
+        found.append(_shown(await store.siblings(scope, name, before=2, after=1)))
+        found.append(_shown(await store.children(scope, name, limit=3)))
+        found.append(_shown(await store.subtree(scope, name, depth=3, limit=5)))
+        found.append(list(await store.links(scope, [name], limit=3)))
+        found.append([(each.source, each.target) for each in await store.backlinks(scope, [name], limit=3)])
+    found.append(_shown(await store.tasks(scope, due_before=NOON, limit=3)))
+    found.append(_shown(await store.tasks(scope, open_only=False, limit=3)))
+    found.append([each.block_id for each in await store.recent(scope, Deed.EDIT, since=NOON, limit=3)])
+    return found
+
+
+def _shown(blocks: Sequence[Block]) -> list[tuple[Any, ...]]:
+    """What tells blocks apart, but for how their readers came about and who wrote them."""
+    return [(each.id, each.type, each.text, each.parent, each.order, dict(each.properties), sorted(each.acl))
+            for each in blocks]  # fmt: skip
+
+
+def _people(tenant: str) -> tuple[Scope, Scope]:
+    """Someone who may read some blocks, and the writer, who may read all."""
+    writer = Scope(tenant=tenant, user="writer", groups=("all",))
+    return Scope(tenant=tenant, user="anna", groups=("sales",)), writer
+
+
+def _tell(told: dict[str, Record], stale: Sequence[Stale]) -> None:
+    for each in stale:
+        record = record_of(each)
+        if record is None:
+            told.pop(each.id, None)
+        else:
+            told[each.id] = record
+
+
+def _plain(record: Record) -> tuple[Any, ...]:
+    payload = {name: value for name, value in record.payload.items() if name != "author"}
+    return record.text, record.title, record.kind, sorted(set(record.acl)), payload
+
+
+def _id(number: int) -> str:
+    return f"b{number}"
