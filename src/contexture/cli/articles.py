@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 
 class Loaded(StrEnum):
-    """Documents to search, memories to recall, or articles with a date and a source."""
+    """Documents to search, memories to recall, articles with a date and a source, or the blocks of a workspace."""
 
     ARTICLES = "articles"
+    BLOCKS = "blocks"
     DOCUMENTS = "documents"
     MEMORIES = "memories"
 
 
-Held = Annotated[Loaded, typer.Option("--as", help="What the files hold.")]
+Held = Annotated[Loaded | None, typer.Option("--as", help="What the files hold; by their kind when it is not said.")]
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 

@@ -14,6 +14,7 @@ import contexture
 from contexture.cli.common import Common, command
 from contexture.cli.demo_commands import COMMAND_SCENES, Executed, commands_object, executed, print_commands
 from contexture.cli.demo_news import NEWS_SCENES, Headlines, headlines, news_object, print_news, published
+from contexture.cli.demo_workspace import WORKSPACE_SCENES, Toured, print_tour, settled, tour_object, toured
 from contexture.cli.output import console, emit
 from contexture.cli.progress import watched
 from contexture.errors import NotFound
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from contexture.builders.query.build import QueryContext
     from contexture.config import Settings
     from contexture.engine import Contexture
+    from contexture.ingestion.blocks.load import ImportReport
     from contexture.ingestion.load import Progress
     from contexture.ingestion.writer import LoadReport
     from contexture.types import Scope
@@ -86,6 +88,8 @@ class Played:
     shown: list[Shown]
     headlines: list[Headlines]
     executed: list[Executed]
+    workspace: ImportReport
+    toured: list[Toured]
 
 
 def register(app: typer.Typer) -> None:
@@ -131,6 +135,11 @@ def news() -> Path:
     return _sample("news")
 
 
+def workspace() -> Path:
+    """The sample workspace."""
+    return _sample("workspace")
+
+
 def _sample(name: str) -> Path:
     found = Path(contexture.__file__).parent / "examples" / name
     if not found.is_dir():
@@ -158,13 +167,16 @@ async def _play(settings: Settings, progress: Progress | None) -> Played:
             shown=[await _shown(engine, scene, settings.collection) for scene in SCENES],
             headlines=[await headlines(engine, scene, scope(scene.user), now) for scene in NEWS_SCENES],
             executed=[await executed(engine, scene, scope("demo"), now) for scene in COMMAND_SCENES],
+            workspace=await settled(engine, workspace(), _loader(), scope, now),
+            toured=[await toured(engine, scene, scope(scene.user), now) for scene in WORKSPACE_SCENES],
         )
 
 
 async def filled(engine: Contexture, progress: Progress | None = None) -> None:
-    """Load the samples; the corpus is left alone where it is there already, the news are dated anew."""
+    """Load the samples; what is there already is left alone, but for dates, which are those of now."""
     await _load_corpus(engine, progress)
     await published(engine, news(), _loader(), engine.clock.now())
+    await settled(engine, workspace(), _loader(), scope, engine.clock.now())
 
 
 async def _load_corpus(engine: Contexture, progress: Progress | None) -> LoadReport:
@@ -205,6 +217,7 @@ def _answer(settings: Settings, played: Played) -> dict[str, Any]:
         "scenes": scenes,
         "news": news_object(played.news, played.headlines),
         "commands": commands_object(played.executed),
+        "workspace": tour_object(played.workspace, played.toured, settings.model),
     }
 
 
@@ -217,6 +230,7 @@ def _print(settings: Settings, played: Played) -> None:
     report = played.corpus
     out.print(f"{report.read} sample records in {settings.home}: {report.added} added, {report.unchanged} unchanged")
     out.print(f"{played.news.read} articles, dated as of now; {played.news.collapsed} are copies of others")
+    out.print(f"{played.workspace.pages} workspace pages with {played.workspace.blocks} blocks")
     for number, each in enumerate(played.shown, start=1):
         context = each.built.context
         out.print()
@@ -229,6 +243,7 @@ def _print(settings: Settings, played: Played) -> None:
             out.print(Text(each.advice, style="cyan"))
     print_news(out, played.headlines, first=len(played.shown) + 1)
     print_commands(out, played.executed, first=len(played.shown) + len(played.headlines) + 1)
+    print_tour(out, played.toured, first=len(played.shown) + len(played.headlines) + len(played.executed) + 1)
     out.print()
     out.print("Type next:")
     for line in _next(settings, played.shown[-1]):
@@ -243,5 +258,6 @@ def _next(settings: Settings, last: Shown) -> list[str]:
         f"{door} explain {last.built.context.build_id} --tenant demo --user demo",
         f"{door} search 'port strike' --collection articles --tenant demo --user demo",
         f"{door} ask '/events port strike window=1w' --tenant demo --user demo",
+        f"{door} build workspace 'What did we decide about Drossel?' --page weekly --tenant demo --user anna",
         "contexture ingest YOUR-FOLDER",
     ]
