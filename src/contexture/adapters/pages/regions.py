@@ -7,9 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
+from contexture.adapters.embedders.calibration import Calibration
 from contexture.adapters.pages.rows import Piece, pieces
 from contexture.documents import Encoded, Page
 from contexture.types import Matrix, Vector
+
+# Fitted on 120 claims and 500 abstracts, a row per sentence: 9 in 10 unrelated pairs fall below .3, true ones are
+# about .8.
+BEST_OF_MANY = Calibration(((0.0, 0.0), (0.45, 0.28), (0.7, 0.55), (0.87, 0.8), (1.0, 1.0)))
 
 
 class Speakers(Protocol):
@@ -63,9 +68,9 @@ class RegionEncoder:
         return {name: vector[None, :] for name, vector in found.items()}
 
     def calibrate(self, name: str, similarity: Vector) -> Vector:
-        """As the embedder of that space calibrates its cosines."""
+        """As the embedder of that space calibrates its cosines, lowered for the best of many rows being a high one."""
         found = self._speakers.similarities([{name: value} for value in similarity.tolist()])
-        return np.array([each[0] if each else 0.0 for each in found], np.float32)
+        return BEST_OF_MANY(np.array([each[0] if each else 0.0 for each in found], np.float32))
 
 
 def _encoded(shown: Sequence[Piece], vectors: Sequence[Mapping[str, Vector]]) -> Encoded:
