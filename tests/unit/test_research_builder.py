@@ -121,7 +121,7 @@ async def test_a_long_page_is_shortened_to_its_best_passages_before_it_is_droppe
 
 async def test_the_lowest_scored_go_first():
     """With room for few, the best stay; those that are left out are the worst."""
-    built = await research_over(shelf()).build_context("turbine paid back", max_tokens=400)
+    built = await research_over(shelf()).build_context("turbine paid back", max_tokens=200)
     kept = [source.doc_id for source in built.sources]
 
     assert kept == [f"doc{at}" for at in range(len(kept))]
@@ -304,7 +304,7 @@ async def test_what_cannot_be_asked_is_refused(given):
 
 async def test_a_build_can_be_replayed_and_explained():
     """The capsule gives the same bytes, and says what would have admitted a page."""
-    built = await research_over(shelf()).build_context("turbine paid back", max_tokens=400)
+    built = await research_over(shelf(4)).build_context("turbine paid back", max_tokens=150)
     _, ledger = replay(pack_capsule(built.capsule))
     dropped = next(entry for entry in built.ledger.entries if entry.state is State.DROPPED)
     told = explained(built.capsule, dropped.id, COUNTER, rebuild)

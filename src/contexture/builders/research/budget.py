@@ -84,8 +84,9 @@ class _Filling:
 
     def _shorten_all(self) -> None:
         """A page of which nothing fits is left out, and does not keep shorter ones behind it from being shown."""
+        share = max(self.recipe.least, min(self.recipe.short, self.left // max(1, len(self.pages))))
         for number, page in enumerate(self.pages, start=1):
-            form = self._short(number, page, min(self.recipe.least, self.left - self._seam))
+            form = self._short(number, page, min(share, self.left - self._seam))
             if form is not None:
                 self.chosen[page.id] = form
                 self.left -= form.tokens + self._seam

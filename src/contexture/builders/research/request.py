@@ -56,13 +56,15 @@ class ResearchRequest:
 class ResearchRecipe:
     """How pages become a context.
 
-    When they do not all fit, each is first shortened to about `least` tokens, and the best of them then get back what
-    is left over. Where fewer than `shortest` tokens are left for a page, header included, it is left out. `spare` more
-    pages than asked for are looked at, so that copies of a page do not cost a source.
+    When they do not all fit, each is first shortened to its share of the budget, but to no less than `least` tokens
+    and to no more than `short`, and the best of them then get back what is left over. Where fewer than `shortest` are
+    left for a page, header included, it is left out. `spare` more pages than asked for are looked at, so that copies
+    of a page do not cost a source.
     """
 
     near_duplicate: float = 0.9
-    least: int = 160
+    short: int = 160
+    least: int = 64
     shortest: int = 24
     spare: int = 5
     system: str = SYSTEM

@@ -1,0 +1,258 @@
+"""What a file says it quotes, checked against a store of records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from contexture.answer.cited import claims_of
+from contexture.cli.main import app
+from contexture.config import Settings
+from contexture.documents import Page
+from contexture.engine import open_store
+from contexture.errors import InvalidRequest, ReplayMismatch
+from contexture.pages.values import Document
+from contexture.pipeline.known import NOTHING
+from contexture.pipeline.mask import Mask
+from contexture.pipeline.operators import Hashed, Masked, Placeholders
+from contexture.retrieval.quotes import Quote, QuoteCheck
+from contexture.testing.doubles import NOON, FailingRedactor, WordRedactor
+from contexture.types import Citation, Collection, Record, Scope
+
+TEXT = "One fish. Two swordfish, blue. Three fish swim. Four fish sleep."
+RECORD = Record(id="r", text=TEXT, acl=("public",))
+SCOPE = Scope.local()
+
+
+class Store:
+    """One collection of one record."""
+
+    async def collections(self):
+        """The one there is."""
+        return [Collection(name="things")]
+
+    async def get(self, scope, collection, ids):
+        """The record."""
+        return [RECORD] if "r" in ids else []
+
+
+def cited(start: int = 0, end: int = len(TEXT), **told) -> Citation:
+    """Characters of the record."""
+    return Citation(
+        **{"collection": "things", "record_id": "r", "title": "", "hash": RECORD.hash, **told}, start=start, end=end
+    )
+
+
+async def problems(*quotes, redactor=None, operator=None, mask=NOTHING):
+    """What does not hold, in words."""
+    check = QuoteCheck(
+        stored=Store(),
+        redactor=redactor or WordRedactor(("swordfish",)),
+        operator=operator or Placeholders(),
+        mask=mask,
+    )
+    return [problem.reason for problem in await check.problems(SCOPE, quotes)]
+
+
+def quote(text: str | None, *citations: Citation) -> Quote:
+    """A text and where it says it comes from."""
+    return Quote(name="it", text=text, citations=citations or (cited(),))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "One fish. Two <WORD_1>, blue. Three fish swim. Four fish sleep.",
+        "One fish. Two <WORD_7>, blue.",
+        "One fish. … Four fish sleep.",
+        "… Three fish swim. …",
+        "One   fish.\nTwo <WORD_1>, blue.",
+        "",
+        None,
+    ],
+)
+async def test_what_stands_there_holds(shown):
+    """Whole, shortened, with other numbers in its placeholders, or nothing of it."""
+    assert [] == await problems(quote(shown))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["One swordfish.", "Two swordfish, blue.", "Four fish sleep. … One fish.", "Two <EMAIL_1>, blue.", "Five fish."],
+)
+async def test_what_does_not_stand_there_is_found_out(shown):
+    """Changed, unredacted, out of order, hidden under another label, or made up."""
+    assert ["it shows"] == [reason[:8] for reason in await problems(quote(shown))]
+
+
+async def test_each_run_is_compared_with_its_own_place():
+    """A quote of two runs holds where they stand, and not elsewhere."""
+    first, last = cited(0, 9), cited(48, len(TEXT))
+
+    assert [] == await problems(quote("One fish. … Four fish sleep.", first, last))
+    assert await problems(quote("One fish. … Three fish swim.", first, last))
+
+
+@pytest.mark.parametrize(
+    ("citation", "reason"),
+    [
+        (cited(record_id="x"), "no record 'x' can be read"),
+        (cited(collection="nope"), "no record 'r' can be read in 'nope'"),
+        (cited(hash="0" * 64), "has changed since it was cited"),
+        (cited(5, 900), "are not in record"),
+        (cited(9, 9), "are not in record"),
+    ],
+)
+async def test_citations_that_do_not_resolve_are_named(citation, reason):
+    """Gone, changed, or beyond the end."""
+    assert [True] == [reason in each for each in await problems(quote(None, citation))]
+
+
+@pytest.mark.parametrize(
+    ("operator", "shown"), [(Masked(keep=4), "Two ****, blue."), (Hashed(salt=b"s"), "Two <WORD:")]
+)
+async def test_other_operators_are_done_again_too(operator, shown):
+    """Masks and hashes are equal in every build, so they are compared letter for letter."""
+    hidden = operator.hide("WORD", "swordfish")
+
+    assert [] == await problems(quote(f"Two {hidden}, blue."), operator=operator)
+    assert f"Two {hidden}, blue.".startswith(shown[:8])
+
+
+async def test_known_secrets_are_masked_before_comparing():
+    """What was shown masked still holds."""
+    assert [] == await problems(
+        quote("One fish. Two <WORD_1>, blue. §§secret(K)."), mask=Mask({"K": "Three fish swim"})
+    )
+
+
+async def test_a_text_that_cannot_be_redacted_cannot_be_compared():
+    """That is a problem, not a pass."""
+    found = await problems(quote("One fish."), redactor=FailingRedactor("fish"))
+
+    assert ["cannot be compared" in reason for reason in found] == [True]
+
+
+# --- files ---
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not JSON"),
+        (b"[1]", "object is needed"),
+        (b"{}", "nothing to verify"),
+        (b'{"citations": [{"memory_id": "m"}]}', "nothing to verify"),
+        (b'{"citations": [{"hash": 3}]}', "cannot be read"),
+        (b"\xff\xfe{}", "not JSON"),
+    ],
+)
+def test_files_that_cite_nothing_are_refused(data, message):
+    """What is no JSON object, and what names no characters of a record."""
+    with pytest.raises(InvalidRequest, match=message):
+        claims_of(data)
+
+
+def test_a_context_must_show_its_sources_and_an_answer_name_them():
+    """Both can be told from the file alone."""
+    row = {"filename": "a.pdf", "page": 1, "markdown_content": "Fish.", "citations": [json.loads(_packed(cited()))]}
+    context = {"formatted_text": "[Document 1: a.pdf, Page 1]\nFish.", "sources": [row]}
+    answer = {"answer": "Fish [1]. Birds [2].", "sources": [row]}
+
+    assert () == claims_of(json.dumps(context).encode()).faults
+    assert claims_of(json.dumps({**context, "formatted_text": "[Document 1: a.pdf, Page 1]\nBirds."}).encode()).faults
+    assert ("the answer names '[2]', and there are 1 sources",) == claims_of(json.dumps(answer).encode()).faults
+
+
+def _packed(citation: Citation) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(citation)
+
+
+# --- the command line ---
+
+
+@pytest.fixture(scope="module")
+def home(lasting_folder):
+    """A store with one document of two pages."""
+    folder = lasting_folder()
+    text = "Solar power lowers bills by 30 percent. Mail anna@example.org about it. " + "Roofs are warm. " * 40
+    pages = tuple(Page(number=at, text=f"Page {at}. {text}") for at in (1, 2))
+    document = Document(
+        doc_id="sun", filename="sun.pdf", extension="pdf", source_path="sun.pdf", timestamp=NOON, pages=pages
+    )
+
+    async def fill():
+        async with open_store(Settings(home=folder)) as engine:
+            await engine.pages.add(engine.scope, document, now=NOON)
+
+    asyncio.run(fill())
+    return str(folder)
+
+
+def run(home, *words, stdin=None):
+    """What a command line prints, and how it ends."""
+    return CliRunner().invoke(app, [*words, "--home", home], input=stdin)
+
+
+def test_what_is_built_and_answered_on_the_command_line_can_be_verified(home, tmp_path):
+    """A context, an answer and a capsule hold; so does what comes through a pipe."""
+    capsule = tmp_path / "capsule.json"
+    asked = ["How much does solar power lower bills?", "--json", "--now", NOON.isoformat()]
+    built = run(home, "build", "research", *asked, "--max-tokens", "90", "--capsule", str(capsule))
+    answer = run(home, "ask", "--research", *asked)
+
+    assert json.loads(built.stdout)["truncated"]
+    assert "30 percent. Mail" in json.loads(built.stdout)["formatted_text"]
+    assert "Solar power lowers bills by 30 percent. [1]" in json.loads(answer.stdout)["answer"]
+    for text in (built.stdout, answer.stdout, capsule.read_text()):
+        done = run(home, "cite", "verify", "-", stdin=text)
+        assert (0, "all hold" in done.stdout) == (done.exit_code, True), done.output
+    assert 0 == run(home, "cite", "verify", str(capsule), "--json").exit_code
+    assert 0 == CliRunner().invoke(app, ["replay", str(capsule)]).exit_code
+
+
+def test_what_does_not_hold_is_listed_and_fails(home):
+    """One line a problem, and an exit code that a script can see."""
+    told = json.loads(run(home, "build", "research", "solar power bills", "--json").stdout)
+    told["citations"][0]["hash"] = "0" * 64
+    done = run(home, "cite", "verify", "-", stdin=json.dumps(told))
+    as_json = run(home, "cite", "verify", "-", "--json", stdin=json.dumps(told))
+
+    assert 1 == done.exit_code == as_json.exit_code
+    assert "does not hold: record 'sun:1' has changed since it was cited" in done.stdout
+    assert not json.loads(as_json.stdout)["holds"]
+
+
+def test_a_capsule_that_was_changed_is_refused(home, tmp_path):
+    """Its seal says so before any citation is looked at."""
+    capsule = tmp_path / "capsule.json"
+    run(home, "build", "research", "solar power bills", "--capsule", str(capsule))
+    changed = capsule.read_text().replace("30 percent", "80 percent")
+    with pytest.raises(ReplayMismatch):
+        claims_of(changed.encode())
+
+    assert 1 == run(home, "cite", "verify", "-", stdin=changed).exit_code
+
+
+def test_people_are_shown_sources_and_what_to_be_careful_about(home):
+    """The context, and the answer with its table of sources."""
+    built, answer = (
+        run(home, "build", "research", "solar power bills"),
+        run(home, "ask", "--research", "solar power bills"),
+    )
+
+    assert "[Document 1: sun.pdf, Page 1]" in built.stdout
+    assert "sun.pdf" in answer.stdout
+    assert "extractive" in answer.stdout
+
+
+def test_a_folder_without_a_store_says_so(tmp_path):
+    """Before anything is opened."""
+    for words in (["build", "research", "x"], ["ask", "--research", "x"]):
+        done = run(str(tmp_path / "none"), *words)
+        assert (2, "there is no store" in done.output) == (done.exit_code, True)
