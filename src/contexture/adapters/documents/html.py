@@ -15,6 +15,7 @@ from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest
 
 _HIDDEN = "script style noscript template nav header footer aside form iframe object svg head dialog button".split()
+_OPTIONS = {"heading_style": "ATX", "bullets": "-", "escape_misc": False}
 _LINES = re.compile(r"\n{3,}")
 _CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 
@@ -40,13 +41,21 @@ def markdown_from(tree: Any) -> str:
     for element in tree.find_all(_HIDDEN):
         if not element.decomposed:
             element.decompose()
+    _head_tables(tree)
     try:
-        text: str = cast("Any", MarkdownConverter)(heading_style="ATX", bullets="-", escape_misc=False).convert_soup(
-            tree
-        )
+        text: str = cast("Any", MarkdownConverter)(**_OPTIONS).convert_soup(tree)
     except RecursionError as failure:
         raise InvalidRequest("the HTML is nested too deeply to be read") from failure
     return _LINES.sub("\n\n", text).strip()
+
+
+def _head_tables(tree: Any) -> None:
+    """Make the first row of a table its head where it has none: Markdown has no tables without."""
+    for table in tree.find_all("table"):
+        row = table.find("tr")
+        if row is not None and table.find("th") is None:
+            for cell in row.find_all("td"):
+                cell.name = "th"
 
 
 def _read(data: bytes) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from contexture.errors import InvalidRequest
 _RATIO = 200  # to one: no office file packs better
 _SMALL = 2**20
 _BREAK = "contexture-page-break"
+_MARK = "\uf8f0"  # a private character: white space would not come through the conversion
 _STYLES = "br[type='page'] => hr.contexture-page-break"
 _BROKEN = (
     zipfile.BadZipFile,
@@ -48,7 +49,7 @@ class DocxReader:
                 html: str = cast("Any", mammoth).convert_to_html(file, style_map=_STYLES).value
         except _BROKEN as failure:
             raise InvalidRequest(f"the Word file is damaged: {failure}") from failure
-        text = markdown_of(html.replace(f'<hr class="{_BREAK}" />', BREAK))
+        text = markdown_of(html.replace(f'<hr class="{_BREAK}" />', f"<p>{_MARK}</p>")).replace(_MARK, BREAK)
         return paged(text, limits, progress)
 
 

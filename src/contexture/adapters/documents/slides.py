@@ -60,9 +60,13 @@ def _chart(chart: Any) -> str:
     plot = chart.plots[0]
     series = list(plot.series)
     head = ["", *(str(each.name) for each in series)]
-    rows = [[str(label), *(str(each.values[at]) for each in series)] for at, label in enumerate(plot.categories)]
+    rows = [[str(label), *(_number(each.values[at]) for each in series)] for at, label in enumerate(plot.categories)]
     title = chart.chart_title.text_frame.text.strip() if chart.has_title and chart.chart_title.has_text_frame else ""
     return "\n\n".join(part for part in (title, _markdown([head, *rows])) if part)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.12g}"
 
 
 def _markdown(rows: list[list[str]]) -> str:

@@ -16,6 +16,7 @@ from contexture.adapters.documents.pdf.words import Area, Look, Sheet, Word
 
 _OBJECTS = 20_000  # of a page: beyond them lies a drawing, not a table
 _THIN = 2.5  # points: what is thinner is a rule
+_BOX = {4, 5}  # segments of a path that is a rectangle
 _PICTURE = 0.01  # of a page: what is smaller is decoration
 _PRINTED = re.compile(r"\S+")
 _HYPHEN = 2  # what PDFium gives for the hyphen at a line's end
@@ -170,6 +171,23 @@ def _drawn(page: Any, frame: _Frame) -> tuple[list[Area], list[Area]]:
         if kind == _native.FPDF_PAGEOBJ_IMAGE:
             if area.width * area.height >= _PICTURE * frame.width * frame.height:
                 pictures.append(area)
-        elif min(area.width, area.height) <= _THIN < max(area.width, area.height):
-            rules.append(area)
+        else:
+            rules += _rules(thing, area)
     return rules, pictures
+
+
+def _rules(path: Any, area: Area) -> list[Area]:
+    """A path as rules: itself when it is thin, its four sides when it is a box that is drawn and not filled."""
+    if min(area.width, area.height) <= _THIN:
+        return [area] if max(area.width, area.height) > _THIN else []
+    filled, stroked = ctypes.c_int(), ctypes.c_int()
+    if _native.FPDFPath_CountSegments(path) not in _BOX:
+        return []
+    _native.FPDFPath_GetDrawMode(path, ctypes.byref(filled), ctypes.byref(stroked))
+    if not stroked.value:
+        return []
+    left, top, right, bottom = area.left, area.top, area.right, area.bottom
+    return [
+        Area(left, top, right, top), Area(left, bottom, right, bottom),
+        Area(left, top, left, bottom), Area(right, top, right, bottom),
+    ]  # fmt: skip

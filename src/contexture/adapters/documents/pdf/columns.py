@@ -19,6 +19,8 @@ _LEAST = 5  # rows on each side that make columns
 _NARROWEST = 0.16  # of the page: what is narrower is a column of a table
 _ALIKE = 0.5  # the narrower of two columns against the wider
 _FILL = 0.55  # of its column: how far the usual line of a text goes
+_LETTERS = 16  # in the usual row of a column: cells of tables have fewer
+_TOGETHER = 0.9  # of the rows of a table have something in both of two columns
 _DEEPEST = 4
 
 
@@ -78,18 +80,18 @@ def _covered(rows: Sequence[Row]) -> tuple[npt.NDArray[np.bool_], float]:
 
 
 def _valleys(covered: npt.NDArray[np.bool_]) -> list[int]:
-    """Where fewer rows are taken than on either side: the middle of each such stretch."""
+    """Where at most half as many rows are taken as somewhere on either side: the middle of each such stretch."""
     counts = covered.sum(axis=0)
-    least = counts.max() * 0.5
-    low = np.flatnonzero(counts <= least)
+    before = np.maximum.accumulate(counts)
+    behind = np.maximum.accumulate(counts[::-1])[::-1]
+    low = np.flatnonzero(counts <= 0.5 * np.minimum(before, behind))
     if low.size == 0:
         return []
     found: list[int] = []
     for stretch in np.split(low, np.flatnonzero(np.diff(low) > 1) + 1):
-        if stretch[0] > 0 and stretch[-1] < counts.size - 1:
-            depths = counts[stretch]
-            lowest = np.flatnonzero(depths == depths.min())
-            found.append(int(stretch[lowest[len(lowest) // 2]]))
+        depths = counts[stretch]
+        lowest = np.flatnonzero(depths == depths.min())
+        found.append(int(stretch[lowest[len(lowest) // 2]]))
     return found
 
 
@@ -108,9 +110,25 @@ def _columns(rows: Sequence[Row], x: float, width: float) -> bool:
     if min(map(len, sides)) < _LEAST:
         return False
     widths = [_extent(side) for side in sides]
-    if min(widths) < _NARROWEST * width:
+    if min(widths) < _NARROWEST * width or _cells(rows, sides):
         return False
-    return min(map(_fill, sides)) >= _FILL and _balanced(widths)
+    return _balanced(widths) and all(_is_text(side, width) for side in sides)
+
+
+def _is_text(side: Sequence[Row], width: float) -> bool:
+    """Whether the usual row goes most of the way, or there are columns again."""
+    return _fill(side) >= _FILL or (_extent(side) > 2 * _NARROWEST * width and _gutter(side, width) is not None)
+
+
+def _cells(rows: Sequence[Row], sides: Sequence[Sequence[Row]]) -> bool:
+    """Whether nearly every row goes on behind the gap, with few letters on one side: a table."""
+    both = sum(map(len, sides)) - len(rows)
+    return both >= _TOGETHER * len(rows) and min(map(_letters, sides)) < _LETTERS
+
+
+def _letters(side: Sequence[Row]) -> float:
+    """How many letters the usual row of one side has."""
+    return median(sum(len(word.text) for line in row for word in line.words) for row in side)
 
 
 def _balanced(widths: Sequence[float]) -> bool:

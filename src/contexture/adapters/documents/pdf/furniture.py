@@ -21,7 +21,10 @@ Times = Counter[tuple[Mark, str]]
 
 
 def furniture(pages: Sequence[tuple[float, Sequence[Line]]]) -> list[set[int]]:
-    """For every page, given with its height, which of its lines are furniture."""
+    """For every page, given with its height, which of its lines are furniture.
+
+    In a document of two pages what both have at the same place is; on a single page only its number.
+    """
     edges = [_edges(lines, height) for height, lines in pages]
     times: Times = Counter()
     outermost: Times = Counter()
@@ -30,7 +33,8 @@ def furniture(pages: Sequence[tuple[float, Sequence[Line]]]) -> list[set[int]]:
             times.update({(mark, text) for row in rows for _, mark, text in row})
             outermost.update({(mark, text) for row in rows[:1] for _, mark, text in row})
     bands = _bands(outermost)
-    return [{at for rows in page for at in _furniture(rows, times, bands)} for page in edges]
+    enough = max(2, min(_TIMES, len(pages)))
+    return [{at for rows in page for at in _furniture(rows, times, bands, enough)} for page in edges]
 
 
 Row = list[tuple[int, Mark, str]]
@@ -51,19 +55,20 @@ def _edges(lines: Sequence[Line], height: float) -> tuple[list[Row], list[Row]]:
     return ends
 
 
-def _furniture(rows: Sequence[Row], times: Times, bands: frozenset[Mark]) -> list[int]:
+def _furniture(rows: Sequence[Row], times: Times, bands: frozenset[Mark], enough: int) -> list[int]:
     """The lines of the rows at one end, from the outermost up to the first that is not furniture."""
     found: list[int] = []
     for place, row in enumerate(rows):
-        if not any(_repeats(mark, text, times) or (place == 0 and mark in bands) for _, mark, text in row):
+        if not any(_repeats(mark, text, times, enough) or (place == 0 and mark in bands) for _, mark, text in row):
             break
         found += [at for at, _, _ in row]
     return found
 
 
-def _repeats(mark: Mark, text: str, times: Times) -> bool:
-    often = sum(times[(mark[0], mark[1] + shift), text] for shift in (-1, 0, 1))
-    return often >= _TIMES or (often > 1 and bool(_ALONE.fullmatch(text)))
+def _repeats(mark: Mark, text: str, times: Times, enough: int) -> bool:
+    if _ALONE.fullmatch(text):
+        return True
+    return sum(times[(mark[0], mark[1] + shift), text] for shift in (-1, 0, 1)) >= enough
 
 
 def _bands(times: Times) -> frozenset[Mark]:

@@ -16,6 +16,7 @@ _LEAST = 3  # letters
 _RARE = 0.25  # of the letters: what is set larger than the body more often than this is no heading
 _NUMBERED = re.compile(r"(\d+(?:\.\d+)*)\.?\s+\S")
 _LETTERS = re.compile(r"[^\W\d_]")
+_PARTS = frozenset("chapter part section appendix глава часть раздел приложение".split())
 _ENDS = (".", ",", ";", ":", "!")
 
 
@@ -38,9 +39,15 @@ class Sizes:
 
     def _bold(self, row: Sequence[Line], text: str) -> bool:
         """Body-sized headings are bold, numbered or short, and are no sentence."""
-        alone = len(row) <= 2 and all(line.bold for line in row)  # noqa: PLR2004 - a number and its title
+        alone = len(row) == 1 or (len(row) == 2 and _is_number(row[0].text))  # noqa: PLR2004 - a number and its title
         full = row[0].size >= 0.95 * self.body
-        return alone and full and len(text) <= _LONGEST // 2 and not text.endswith(_ENDS)
+        return (
+            alone
+            and all(line.bold for line in row)
+            and full
+            and len(text) <= _LONGEST // 2
+            and not text.endswith(_ENDS)
+        )
 
 
 def _typed(row: Sequence[Line]) -> bool:
@@ -61,6 +68,10 @@ def sizes_of(lines: Iterable[Line]) -> Sizes:
     all_of_them = letters.total()
     larger = [size for size, count in letters.items() if size >= _LARGER * body and count <= _RARE * all_of_them]
     return Sizes(body, tuple(sorted(larger, reverse=True)))
+
+
+def _is_number(text: str) -> bool:
+    return not _LETTERS.search(text) or text.split(maxsplit=1)[0].casefold() in _PARTS
 
 
 def numbered_level(text: str) -> int:

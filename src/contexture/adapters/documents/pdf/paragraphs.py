@@ -15,7 +15,8 @@ from contexture.documents import RegionKind
 
 Row = list[Line]
 
-_LOOSE = 1.45  # times the usual distance of lines: a larger one parts paragraphs
+_LOOSE = 1.32  # times the usual distance of lines: a larger one parts paragraphs
+_FARTHEST = 2.6  # sizes: no two lines of a paragraph are farther apart
 _INDENT = 0.8  # of the size
 _TYPED = 0.8  # of the letters: a listing has hardly any others
 _BULLET = re.compile(r"[•◦▪‣●○■□–—*·\ue000-\uf8ff-]\s+(?=\S)")
@@ -142,8 +143,8 @@ def _pitch(rows: Sequence[Row]) -> float:
         if below[0].bottom > above[0].bottom
     ]  # fmt: skip
     size = median(row[0].size for row in rows) if rows else 10.0
-    tight = [step for step in steps if step <= 2 * size]
-    return max(median(tight) if tight else 1.2 * size, size)
+    tight = sorted(step for step in steps if step <= _FARTHEST * size)
+    return max(tight[len(tight) // 3] if tight else 1.2 * size, size)
 
 
 def _joined(texts: Sequence[str]) -> str:
