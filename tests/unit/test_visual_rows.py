@@ -61,6 +61,15 @@ def test_tables_and_pictures_stand_alone():
     assert found[1].box == (0.1, 0.1, 0.9, 0.6)
 
 
+@pytest.mark.parametrize("caption", ["Figure 1: Tides of 2025", "Table 2. Ships", "**Рис. 3** Приливы", "Diagram 4"])
+def test_captions_stand_alone(caption: str):
+    """What a figure shows is not mixed with the text around it."""
+    regions = (region("text", TOP, "Ships wait."), region("text", MIDDLE, caption), region("text", BOTTOM, "They go."))
+
+    found = pieces(Page(number=1, text="", regions=regions))
+    assert ["Ships wait.", caption, "They go."] == [piece.text for piece in found]
+
+
 def test_a_long_table_repeats_its_head():
     """Each part of it says what its columns are."""
     table = "| port | tonnes |\n" + "\n".join(f"| harbour {at} | {at * 17} |" for at in range(200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,12 @@ TARGET = 500
 MOST_ROWS = 48
 
 
+_CAPTION = re.compile(
+    r"\W*(?:figure|fig|table|chart|diagram|exhibit|рисунок|рис|таблица|табл|график|диаграмма|схема)\.?\s*\d",
+    re.IGNORECASE,
+)
+
+
 class Piece(NamedTuple):
     """What one row of a page stands for."""
 
@@ -21,7 +28,7 @@ class Piece(NamedTuple):
 
 
 def pieces(page: Page) -> list[Piece]:
-    """One piece of all headings, and in reading order one per table, picture and few hundred characters of text.
+    """One piece of all headings, then one per table, picture, caption and few hundred characters of text.
 
     A page has at most `2 * MOST_ROWS` of them; the longer its text is, the longer they are.
     """
@@ -42,10 +49,10 @@ def union(boxes: Iterable[Box]) -> Box:
 
 
 def _runs(regions: Sequence[Region], target: int) -> Iterator[Sequence[Region]]:
-    """Tables and pictures alone; headings and text together, as long as they fit the target."""
+    """Tables, pictures and captions alone; headings and text together, as long as they fit the target."""
     run: list[Region] = []
     for region in regions:
-        apart = region.kind in {RegionKind.TABLE, RegionKind.PICTURE}
+        apart = region.kind in {RegionKind.TABLE, RegionKind.PICTURE} or bool(_CAPTION.match(region.text))
         full = sum(len(each.text) for each in run) + len(region.text) > target
         if run and (apart or full or region.kind is RegionKind.HEADING):
             yield run
