@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, NonNegativeFloat
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -64,7 +64,10 @@ class Settings(BaseSettings):
         default=0.3, ge=0, le=1, description="Similarity at which a passage without a shared term matches."
     )
     cache_size: int = Field(
-        default=2_048, ge=0, description="Search answers kept in memory until something is written."
+        default=2_048, ge=0, description="Search answers kept in memory until a write may change them."
+    )
+    cache_lag: float = Field(
+        default=0.01, ge=0, le=1, description="Share of the records that may change before an answer is computed anew."
     )
     timeout_seconds: float = Field(default=10.0, gt=0, description="Deadline of a build.")
     turn_max_tokens: int = Field(default=4_096, ge=1, description="Token limit of a turn's prompt when none is given.")
@@ -118,6 +121,10 @@ class Settings(BaseSettings):
     )
     command_llms: dict[str, str] = Field(
         default={}, description='Model behind each routed name, as JSON such as `{"gpt-5": "litellm:gpt-5"}`.'
+    )
+    command_prices: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(
+        default={},
+        description='Cents for a million tokens read and written, by routed name, as JSON: `{"gpt-5": [125, 1000]}`.',
     )
     graph_names: Literal["auto", "models", "phrases"] = Field(
         default="auto", description="What finds names; `auto` takes models where `contexture[ner]` is installed."

@@ -84,6 +84,19 @@ async def test_a_budget_is_not_overspent(engine):
     assert "it was not asked" in next(each.reason for each in answer.degradations if each.source == "model:gpt-5")
 
 
+async def test_a_model_without_a_price_is_reckoned_dear(engine):
+    """Its first failure uses the budget up, so that the next one is not asked, and the answer says why."""
+    next_one = ScriptedChatModel(["Yes [1]."])
+    with_models(engine, {"gpt-5": ScriptedChatModel([DOWN]), "claude-4.5": next_one})
+    engine.execute = replace(engine.execute, writer=replace(engine.execute.writer, prices={}))
+    answer = await run(engine)
+    told = {each.source: each.reason for each in answer.degradations}
+
+    assert (1, []) == (answer.usage.calls, next_one.asked)
+    assert answer.usage.budget_cents / 2 < answer.usage.cents <= answer.usage.budget_cents
+    assert "nobody knows its price" in told["model:claude-4.5"]
+
+
 async def test_what_was_spent_is_told_and_failures_are_paid_for(engine):
     """Usage counts every call, and never passes the budget."""
     with_models(engine, {"gpt-5": ScriptedChatModel([DOWN]), "claude-4.5": ScriptedChatModel(["Berg does [1]."])})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,11 +11,13 @@ from contexture.answer.commands.check import checked
 from contexture.answer.commands.dates import date_in
 from contexture.answer.commands.decompose import parts_of
 from contexture.answer.commands.figures import Figure, differing, figures
-from contexture.answer.commands.prices import PRICES, Price, Purse, price_of
+from contexture.answer.commands.prices import FREE, PRICES, UNKNOWN, Price, Purse, price_behind, price_of
 from contexture.answer.commands.values import UNSURE, Evidence
 from contexture.answer.commands.words import HEADINGS
 from contexture.builders.command.routing import ROUTING
+from contexture.config import Settings
 from contexture.types import Citation
+from contexture.wiring.execute import command_writer
 
 FRIDAY = date(2026, 5, 29)
 
@@ -94,10 +97,10 @@ def test_questions_are_taken_apart(question, parts):
 
 
 def test_a_purse_is_never_overdrawn():
-    """An answer is only as long as what is left can pay for."""
+    """An answer is only as long as what is left can pay for, and prompts are reckoned half as long again."""
     purse = Purse(1.0)
-    assert purse.affords(Price(100, 1_000), 1_000, 5_000) == 900
-    purse.pay(Price(100, 1_000), 1_000, 900)
+    assert purse.affords(Price(100, 1_000), 1_000, 5_000) == 850
+    purse.pay(Price(100, 1_000), 1_000, 850)
 
     assert purse.spent == pytest.approx(1.0)
     assert purse.affords(Price(100, 1_000), 1, 100) == 0
@@ -107,7 +110,28 @@ def test_a_purse_is_never_overdrawn():
 def test_every_routed_model_has_a_price_and_an_unknown_one_the_highest():
     """Nothing is cheap because nobody knows its price."""
     assert {name for names in ROUTING.values() for name in names} <= PRICES.keys()
-    assert price_of("unheard-of") == Price(300, 1_500)
+    assert price_of("unheard-of") == UNKNOWN
+    assert all(UNKNOWN.read > each.read and UNKNOWN.written > each.written for each in PRICES.values())
+
+
+@pytest.mark.parametrize(
+    ("adapter", "price"),
+    [("local", FREE), ("extractive", FREE), ("litellm:x", Price(1, 2)), ("litellm:y", UNKNOWN), ("other:z", UNKNOWN)],
+)
+def test_the_model_behind_a_name_is_paid_for(adapter, price):
+    """What runs here is free, a vendor's model has its listed price, and one that is not listed the highest."""
+    listed = {"litellm:x": (1.0, 2.0), "litellm:y": None}
+    model = SimpleNamespace(price=listed[adapter]) if adapter in listed else object()
+
+    assert price == price_behind(adapter, model)
+
+
+def test_prices_can_be_set(tmp_path):
+    """What the settings say beats every list."""
+    llms = {"gpt-5": "extractive", "mine": "extractive"}
+    writer = command_writer(Settings(home=tmp_path, command_llms=llms, command_prices={"mine": (1, 2)}))
+
+    assert (FREE, Price(1, 2), PRICES["claude-4.5"]) == tuple(writer.prices[name] for name in (*llms, "claude-4.5"))
 
 
 def test_both_languages_have_every_heading():

@@ -119,6 +119,20 @@ class TestLiteLLM(ChatModelConformance):
         return model
 
 
+def test_a_model_has_its_listed_price(client) -> None:
+    """Cents for a million tokens from LiteLLM's own list, with or without the vendor before the name."""
+    names = ["gpt-5", "openai/gpt-5", "anthropic/claude-sonnet-4-5", "ollama/llama3", "nobody/knows-it"]
+    found = [client(name).price for name in names]
+
+    assert [None if each is None else tuple(map(round, each)) for each in found] == [
+        (125, 1_000),
+        (125, 1_000),
+        (300, 1_500),
+        (0, 0),
+        None,
+    ]
+
+
 async def test_the_vendor_is_asked_for_what_the_caller_wants(vendor: Vendor, model) -> None:
     """Messages arrive as they were given, with the length of the answer."""
     assert "The boat lies in Bergen." == await model.complete(PROMPT, max_tokens=24)

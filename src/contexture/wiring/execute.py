@@ -10,6 +10,7 @@ from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.adapters.graph.sqlite import SqliteGraphCache
 from contexture.adapters.tokens.models import counter_for
 from contexture.answer.commands.job import MemoryPlace
+from contexture.answer.commands.prices import PRICES, Price, price_behind
 from contexture.answer.commands.write import Writer
 from contexture.config import Settings
 from contexture.errors import SourceError
@@ -62,11 +63,11 @@ def forgets(graph: GraphStore) -> Removed:
 
 
 def command_writer(settings: Settings) -> Writer:
-    """The models that write answers to commands; none when none is configured."""
-    return Writer(
-        models={routed: chat_model(name) for routed, name in settings.command_llms.items()},
-        counter=counter_for(settings.model),
-    )
+    """The models that write answers to commands, at their prices; none when none is configured."""
+    models = {routed: chat_model(name) for routed, name in settings.command_llms.items()}
+    listed = {routed: price_behind(name, models[routed]) for routed, name in settings.command_llms.items()}
+    given = {routed: Price(*price) for routed, price in settings.command_prices.items()}
+    return Writer(models=models, counter=counter_for(settings.model), prices={**PRICES, **listed, **given})
 
 
 def memory_place(settings: Settings) -> MemoryPlace:

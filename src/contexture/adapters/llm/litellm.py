@@ -21,6 +21,8 @@ except ImportError as missing:
 _litellm.suppress_debug_info = True
 _litellm.telemetry = False
 
+_CENTS_A_MILLION = 100 * 1_000_000
+
 
 class LiteLLMChat:
     """A model by its LiteLLM name, such as `gpt-5`, `anthropic/claude-sonnet-4-5` or `gemini/gemini-2.5-pro`.
@@ -42,6 +44,14 @@ class LiteLLMChat:
     def name(self) -> str:
         """The model's name, marked as reached through LiteLLM."""
         return f"litellm:{self._model}"
+
+    @property
+    def price(self) -> tuple[float, float] | None:
+        """Cents for a million tokens, read and written, on the list that LiteLLM ships; None when it is not there."""
+        costs: dict[str, dict[str, float]] = _litellm.model_cost
+        listed = costs.get(self._model) or costs.get(self._model.partition("/")[2]) or dict[str, float]()
+        read, written = listed.get("input_cost_per_token"), listed.get("output_cost_per_token")
+        return None if read is None or written is None else (read * _CENTS_A_MILLION, written * _CENTS_A_MILLION)
 
     async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """The whole answer."""

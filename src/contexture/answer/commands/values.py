@@ -99,7 +99,7 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """What the models cost, in cents, of what they might."""
+    """What the models cost at most, in cents, of what they might."""
 
     cents: float
     budget_cents: float

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from contexture.answer import route
 from contexture.answer.commands.check import checked
 from contexture.answer.commands.job import Job
-from contexture.answer.commands.prices import PRICES, Price, Purse, price_of
+from contexture.answer.commands.prices import PRICES, UNKNOWN, Price, Purse, price_of
 from contexture.answer.commands.prompt import prompt_of
 from contexture.answer.commands.values import Evidence, Findings, Section, Statement
 from contexture.answer.commands.words import heading
@@ -61,8 +61,10 @@ class Writer:
         price, prompt = price_of(name, self.prices), self.counter.count_messages(messages)
         longest = purse.affords(price, prompt, length)
         if longest < _SHORTEST:
+            unknown = ", and nobody knows its price" if price == UNKNOWN else ""
             job.trace.degraded(
-                f"model:{name}", f"it was not asked: of {purse.budget:g} cents {purse.spent:.4f} are spent already"
+                f"model:{name}",
+                f"it was not asked: of {purse.budget:g} cents {purse.spent:.4f} are spent already{unknown}",
             )
             return ""
         text = ""
@@ -73,7 +75,7 @@ class Writer:
             job.trace.degraded(f"model:{name}", failure)
         except SourceError:
             pass  # the route has written down why
-        purse.pay(price, prompt, self.counter.count(text))
+        purse.pay(price, prompt, longest)
         return text
 
     def _believed(self, job: Job, name: str, text: str, offered: Mapping[int, Evidence]) -> tuple[Statement, ...]:
