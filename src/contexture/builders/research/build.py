@@ -26,7 +26,7 @@ from contexture.builders.research.request import (
 from contexture.builders.research.results import deduplicate
 from contexture.builders.research.trim import trimmed
 from contexture.builders.research.values import ResearchContext, SourceDocument
-from contexture.builders.research.variants import cited, whole
+from contexture.builders.research.variants import cited
 from contexture.capsule import Capsule
 from contexture.errors import RedactionFailed, UnknownPage
 from contexture.ledger import Ledger, Trace
@@ -143,7 +143,7 @@ class ResearchContextBuilder:
         clean = cleaner.pages([cleaner.candidate(found[0])])
         if not clean:
             raise RedactionFailed(f"page {page} of document {doc_id!r} cannot be redacted, so it is not shown")
-        return cleaner.source(found[0], clean[0], clean[0].text, cited(clean[0], whole(clean[0], 1, self._counter)))
+        return cleaner.source(found[0], clean[0], clean[0].text, cited(clean[0]))
 
     def format_source_citation(self, source: SourceDocument, citation_num: int) -> str:
         """The block of one source: its header line, then its content, fenced."""
@@ -203,7 +203,7 @@ class ResearchContextBuilder:
 
     def _sources(self, build: _Build, composed: Composed) -> list[SourceDocument]:
         return [
-            build.cleaner.source(build.stored[candidate.id], candidate, form.text, cited(candidate, form))
+            build.cleaner.source(build.stored[candidate.id], candidate, form.text, cited(candidate, form.spans))
             for candidate, form in composed.shown
         ]
 

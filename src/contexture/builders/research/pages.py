@@ -51,12 +51,13 @@ def page_key(doc_id: str, page: int) -> str:
 def candidate_of(page: StoredPage, found: FoundPage | None = None, mask: Mask = NOTHING) -> Candidate:
     """A page as a candidate, known secrets masked, not yet redacted.
 
-    What was found of it says how well each of its sentences answers the question.
+    What was found of it says how well each of its sentences answers the question; without that it is not to be
+    shortened, and its sentences are not looked for.
     """
     key = page_key(page.doc_id, page.page)
     start, end = _visible(page.text)
     text = page.text[start:end]
-    sentences = pieces_of(text)
+    sentences = pieces_of(text) if found else ()
     name = mask.mask(page.filename)
     raw = Candidate(
         id=key,

@@ -47,15 +47,15 @@ def shortened(candidate: Candidate, number: int, query: str, counter: TokenCount
     return None
 
 
-def cited(candidate: Candidate, form: Variant) -> tuple[Citation, ...]:
-    """Where what is shown of a page stands in it: all of it, or each run of sentences; none for a blank page."""
+def cited(candidate: Candidate, spans: Offsets = ()) -> tuple[Citation, ...]:
+    """Where what is shown of a page stands in it: all of it, or each run of sentences; nowhere for a blank page."""
     citation = candidate.citation
     if citation is None or citation.start >= citation.end:
         return ()
-    if not form.spans or not candidate.origins:
+    if not spans or not candidate.origins:
         return (citation,)
     pairs = list(zip(candidate.sentences, candidate.origins, strict=True))
-    runs = ([origin for place, origin in pairs if start < place[1] and place[0] < end] for start, end in form.spans)
+    runs = ([origin for place, origin in pairs if start < place[1] and place[0] < end] for start, end in spans)
     return tuple(replace(citation, start=run[0][0], end=run[-1][1]) for run in runs)
 
 
