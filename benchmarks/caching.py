@@ -24,10 +24,11 @@ async def caching(folder: Path, models: Models, operations: int, progress: Progr
     numbers: Numbers = {}
     for name, scope in (("same_tenant", SCOPE), ("other_tenant", ELSEWHERE)):
         search, writer = searcher(index, models.encoders(), remembered=2_048), Writer(index, models)
-        new = replace(next(records(1, seed=2))[0].record, id="trace", acl=("public",))
+        new = (replace(owned.record, id=f"new-{owned.record.id}", acl=("public",))
+               for block in records(operations, seed=2) for owned in block)  # fmt: skip
         for done, asked in enumerate(trace(operations)):
             if asked is None:
-                await writer.write([Owned(scope, new)])
+                await writer.write([Owned(scope, next(new))])
             else:
                 await find(search, asked)
             progress(f"cache, writes to {name.replace('_', ' ')}", done + 1, operations)

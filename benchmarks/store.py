@@ -18,7 +18,7 @@ from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.config import Settings
-from contexture.ports import Embedder, Index
+from contexture.ports import Embedder
 from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
@@ -119,9 +119,9 @@ async def filled(folder: Path, models: Models, size: int, progress: Progress) ->
     return {"ingest_per_s": size / writer.seconds, "optimize_s": optimize}
 
 
-def searcher(index: Index, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
+def searcher(index: EmbeddedIndex, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
     """Hybrid search as it is shipped; by default no answer is remembered."""
-    return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered))
+    return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered), journal=index)
 
 
 def builder(search: HybridSearch) -> QueryContextBuilder:

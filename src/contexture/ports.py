@@ -8,6 +8,7 @@ from typing import Protocol
 
 from contexture.conversation import Decision, Event, Feedback, HealthState, Memory, Recall, Recalled
 from contexture.types import (
+    Changes,
     Collection,
     Extracted,
     Filter,
@@ -86,6 +87,17 @@ class Index(Protocol):
 
     async def close(self) -> None:
         """Flush and release; further calls fail."""
+        ...
+
+
+class Journal(Protocol):
+    """What an index may know about its own writes, so that answers can be remembered across them."""
+
+    async def changes(self, scope: Scope, collection: str, since: int) -> Changes | None:
+        """What was written behind the version `since` and the scope may read, or could before; None when unknown.
+
+        Writes that the scope cannot tell do not change the answer in any way.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""Encoders, preparation and the result cache, one by one."""
+"""Encoders and preparation, one by one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from contexture.errors import InvalidRequest
-from contexture.retrieval.cache import CacheStats, ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import HashEmbedder, WordCounter, WordRedactor
@@ -118,33 +117,3 @@ async def test_the_hash_embedder_gives_unit_vectors() -> None:
 
     assert np.allclose(1.0, np.linalg.norm(rows, axis=1))
     assert (0, 1) == (await HashEmbedder(1).embed([])).shape
-
-
-def test_a_cached_answer_lives_until_a_write() -> None:
-    """It is given for the version it was computed from, and for no other."""
-    cache = ResultCache[str](size=8)
-    cache.put("q", 1, "answer")
-
-    assert ["answer", None, "answer"] == [cache.get("q", version) for version in (1, 2, 1)]
-    assert CacheStats(hits=2, misses=1) == cache.stats()
-    assert pytest.approx(2 / 3) == cache.stats().rate
-
-
-def test_the_least_recently_used_answer_makes_room() -> None:
-    """A cache holds its size and forgets what was not asked for longest."""
-    cache = ResultCache[str](size=2)
-    for name in "ab":
-        cache.put(name, 1, name)
-    cache.get("a", 1)
-    cache.put("c", 1, "c")
-
-    assert ["a", None, "c"] == [cache.get(name, 1) for name in "abc"]
-
-
-def test_a_cache_of_no_size_keeps_nothing() -> None:
-    """Size 0 switches it off, and the rate of an unused cache is 0."""
-    cache = ResultCache[str](size=0)
-    assert 0.0 == cache.stats().rate
-    cache.put("q", 1, "answer")
-
-    assert cache.get("q", 1) is None

@@ -1,11 +1,11 @@
-"""Answers to searches, remembered until something is written where they looked."""
+"""Answers to searches, remembered with the version of what they were computed from."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -24,37 +24,55 @@ class CacheStats:
         return self.hits / (self.hits + self.misses) if self.hits + self.misses else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[T]):
+    """A result, the version it was computed from, and the newest version at which it was found to hold."""
+
+    result: T
+    version: int
+    held: int
+
+
 class ResultCache(Generic[T]):
-    """A bounded memory of results, each valid for one version of what it was computed from."""
+    """A bounded memory of results; whoever asks decides whether a result still holds, and says so."""
 
     def __init__(self, size: int = 2_048) -> None:
         self._size = size
-        self._entries: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, Kept[T]] = OrderedDict()
         self._guard = threading.Lock()
         self._hits = 0
         self._misses = 0
 
-    def get(self, key: Hashable, version: int) -> T | None:
-        """The result stored under this key, if nothing was written since."""
+    def find(self, key: Hashable) -> Kept[T] | None:
+        """What is remembered under this key, however old."""
         with self._guard:
-            found = self._entries.get(key)
-            if found is None or found[0] != version:
-                self._misses += 1
-                return None
-            self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def hit(self, key: Hashable, version: int) -> None:
+        """Note that what is remembered holds at this version, and was given as an answer."""
+        with self._guard:
             self._hits += 1
-            return found[1]
+            kept = self._entries.get(key)
+            if kept is not None:
+                self._entries[key] = kept if kept.held >= version else replace(kept, held=version)
+                self._entries.move_to_end(key)
+
+    def miss(self) -> None:
+        """Note that nothing remembered could answer."""
+        with self._guard:
+            self._misses += 1
 
     def put(self, key: Hashable, version: int, result: T) -> None:
         """Remember a result; the least recently used one makes room."""
         if self._size <= 0:
             return
         with self._guard:
-            self._entries[key] = (version, result)
+            self._entries[key] = Kept(result, version, version)
             self._entries.move_to_end(key)
             while len(self._entries) > self._size:
                 self._entries.popitem(last=False)
 
     def stats(self) -> CacheStats:
         """Hits and misses so far."""
-        return CacheStats(self._hits, self._misses)
+        with self._guard:
+            return CacheStats(self._hits, self._misses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -10,9 +10,10 @@ from msgspec import Struct
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
 from contexture.pipeline.fuse import blend
-from contexture.ports import Index, Reranker
-from contexture.retrieval.cache import CacheStats, ResultCache
+from contexture.ports import Index, Journal, Reranker
+from contexture.retrieval.cache import CacheStats, Kept, ResultCache
 from contexture.retrieval.encoders import Encoders, Similarity
+from contexture.retrieval.lasting import BM25, Lasting, Pool, inside, pool_of
 from contexture.retrieval.neighbours import lifts
 from contexture.retrieval.prepare import mended
 from contexture.text.language import detect
@@ -23,7 +24,6 @@ LEXICAL = "lexical"
 SEMANTIC = "semantic"
 COSINE = "cosine"
 NEIGHBOUR = "neighbour"
-BM25 = "bm25"
 
 _QUESTION_CHARACTERS = 8_192
 
@@ -35,7 +35,8 @@ class SearchOptions:
     `lexical` is the weight of BM25 by the question's language, the rest goes to the cosine. `floor`
     is the calibrated similarity at which a passage that shares no term with the question still
     matches. `lift` is the share of a neighbour's score that a passage gains, and `lift_session`
-    that of a record in a session: a turn of a dialogue says less by itself.
+    that of a record in a session: a turn of a dialogue says less by itself. `lag` is the share of the
+    records that may change before a remembered answer is computed anew with the weights of its terms.
     """
 
     lexical: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -47,6 +48,7 @@ class SearchOptions:
     pool: int = 50
     rerank_top: int = 20
     rerank_weight: float = 0.5
+    lag: float = 0.01
 
 
 class Found(Struct, frozen=True, kw_only=True, eq=False):
@@ -57,8 +59,20 @@ class Found(Struct, frozen=True, kw_only=True, eq=False):
     signals: Mapping[str, float]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Remembered:
+    """An answer and the pool it was chosen from."""
+
+    found: tuple[Found, ...]
+    pool: Pool
+
+
 class HybridSearch:
-    """Searches one index for passages; equal questions give equal answers until something is written."""
+    """Searches one index for passages; equal questions give equal answers until something is written.
+
+    With the journal of the index, an answer outlasts writes that can change nothing of it but the weight of its
+    question's terms; see `lasting.Lasting` and `SearchOptions.lag`.
+    """
 
     def __init__(
         self,
@@ -66,14 +80,22 @@ class HybridSearch:
         index: Index,
         encoders: Encoders,
         options: SearchOptions | None = None,
-        cache: ResultCache[tuple[Found, ...]] | None = None,
+        cache: ResultCache[Remembered] | None = None,
         reranker: Reranker | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._index = index
         self._encoders = encoders
         self._options = options or SearchOptions()
         self._cache = cache or ResultCache()
         self._reranker = reranker
+        self._lasting = None if journal is None else self._lasting_by(journal)
+
+    def _lasting_by(self, journal: Journal) -> Lasting:
+        options = self._options
+        return Lasting(
+            index=self._index, journal=journal, encoders=self._encoders, floor=options.floor, lag=options.lag
+        )
 
     async def search(
         self,
@@ -95,21 +117,36 @@ class HybridSearch:
         asked = mended(question)[:_QUESTION_CHARACTERS]
         key = (scope.tenant, tuple(sorted(scope.principals)), collection, asked, where, size)
         version = await self._index.version(scope, collection)
-        cached = self._cache.get(key, version)
-        if cached is not None:
-            return cached
-        found, whole = await self._search(scope, collection, asked, where, size, trace)
-        if whole:
-            self._cache.put(key, version, found)
+        remembered = await self._remembered(scope, key, version)
+        if remembered is not None:
+            return remembered
+        found, pool_used = await self._search(scope, collection, asked, where, size, trace)
+        if pool_used is not None:
+            self._cache.put(key, version, Remembered(found=found, pool=pool_used))
         return found
 
     def cache_stats(self) -> CacheStats:
         """How often a search was answered from memory."""
         return self._cache.stats()
 
+    async def _remembered(self, scope: Scope, key: Hashable, version: int) -> tuple[Found, ...] | None:
+        """The answer to a question asked before, if it still holds."""
+        kept = self._cache.find(key)
+        if kept is None or not (kept.held == version or await self._holds(scope, kept)):
+            self._cache.miss()
+            return None
+        self._cache.hit(key, version)
+        return kept.result.found
+
+    async def _holds(self, scope: Scope, kept: Kept[Remembered]) -> bool:
+        if self._lasting is None:
+            return False
+        return await self._lasting.holds(scope, kept.result.pool, since=kept.version, held=kept.held)
+
     async def _search(
         self, scope: Scope, collection: str, question: str, where: Filter | None, size: int, trace: Trace
-    ) -> tuple[tuple[Found, ...], bool]:
+    ) -> tuple[tuple[Found, ...], Pool | None]:
+        """What is found, and the pool it was chosen from; None where something failed on the way."""
         lang = detect(question)
         vectors, whole = await self._vectors(question, lang, trace)
         query = Query(
@@ -118,14 +155,14 @@ class HybridSearch:
             vectors=vectors,
             where=where,
             k=max(self._options.channel_k, size),
-            pool=size,
+            pool=size + len(vectors) + 1,  # one more for each channel, which all may tie at the edge
         )
         hits = await self._index.search(scope, query)
-        found = self._fuse(hits, lang)
+        found = self._fuse(inside(hits, size), lang)
         if self._reranker is not None and found:
             found, reranked = await self._rerank(self._reranker, question, found, trace)
             whole = whole and reranked
-        return tuple(found), whole
+        return tuple(found), pool_of(query, hits, size) if whole else None
 
     async def _vectors(self, question: str, lang: str, trace: Trace) -> tuple[Mapping[str, Vector], bool]:
         try:

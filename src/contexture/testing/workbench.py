@@ -63,6 +63,7 @@ class Workbench:
             encoders=encoders,
             options=parts.options,
             cache=ResultCache(parts.cache),
+            journal=index if isinstance(index, EmbeddedIndex) else None,
             reranker=parts.reranker,
         )
         self.builder = QueryContextBuilder(

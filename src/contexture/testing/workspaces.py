@@ -55,7 +55,7 @@ class WorkspaceBench:
         self.blocks = MemoryBlocks(tenant=parts.tenant)
         encoders = parts.encoders
         self._preparer = Preparer(encoders=encoders, counters=[parts.counter], redactor=parts.redactor)
-        self.search = HybridSearch(index=index, encoders=encoders, cache=ResultCache(parts.cache))
+        self.search = HybridSearch(index=index, encoders=encoders, cache=ResultCache(parts.cache), journal=index)
         self.builder = self.builder_over(self.blocks)
 
     def builder_over(self, store: BlockStore) -> WorkspaceContextBuilder:

@@ -82,8 +82,9 @@ def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch
     return HybridSearch(
         index=store,
         encoders=speakers,
-        options=SearchOptions(floor=settings.search_floor),
+        options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
         cache=ResultCache(settings.cache_size),
+        journal=store if isinstance(store, EmbeddedIndex) else None,
         reranker=rerankers.load(settings.reranker) if settings.reranker else None,
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.journal import Touched
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
@@ -55,6 +56,7 @@ class Change:
     seq: int
     added: tuple[Row, ...]
     removed: tuple[int, ...]
+    touched: tuple[Touched, ...] = ()
 
 
 class Truth:
@@ -218,19 +220,20 @@ class Truth:
         newest = {item.record.id: item for item in prepared}
         with self._writing() as db:
             seq = self._next_seq(db)
-            _, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
+            before, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
             added = [row for item in newest.values() for row in self._inserted(db, scope, collection, item, seq)]
             self._count_terms(db, added, +1)
         self.seq = seq
-        return Change(seq=seq, added=tuple(added), removed=tuple(removed))
+        now = [(item.record.id, item.record.acl) for item in newest.values()]
+        return Change(seq=seq, added=tuple(added), removed=tuple(removed), touched=(*before, *now))
 
     def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> tuple[Change, int]:
         """Remove the records the scope may see, and say how many there were."""
         with self._writing() as db:
             seq = self._next_seq(db)
-            count, removed = self._remove(db, scope, collection, ids, seq, must_see=False)
+            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False)
         self.seq = seq
-        return Change(seq=seq, added=(), removed=tuple(removed)), count
+        return Change(seq=seq, added=(), removed=tuple(removed), touched=tuple(gone)), len(gone)
 
     def forget_removed(self, seq: int) -> None:
         """Drop tombstones the engine has made durable."""
@@ -275,8 +278,9 @@ class Truth:
 
     def _remove(
         self, db: sqlite3.Connection, scope: Scope, collection: str, ids: Sequence[str], seq: int, *, must_see: bool
-    ) -> tuple[int, list[int]]:
-        count, removed = 0, list[int]()
+    ) -> tuple[list[Touched], list[int]]:
+        """What was removed, by record with who could read it, and by passage."""
+        gone, removed = list[Touched](), list[int]()
         principals = set(scope.principals)
         for record_id in ids:
             found = db.execute(
@@ -286,7 +290,8 @@ class Truth:
             ).fetchone()
             if found is None:
                 continue
-            if principals.isdisjoint(json.loads(found[1])):
+            readers: list[str] = json.loads(found[1])
+            if principals.isdisjoint(readers):
                 if must_see:
                     raise NotPermitted(f"record {record_id!r} cannot be written by user {scope.user!r}")
                 continue
@@ -298,8 +303,8 @@ class Truth:
             db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
             db.execute("DELETE FROM matrices WHERE row = ?", (found[0],))
             db.execute("DELETE FROM records WHERE row = ?", (found[0],))
-            count += 1
-        return count, removed
+            gone.append((record_id, tuple(readers)))
+        return gone, removed
 
     def _inserted(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> list[Row]:
         try:

@@ -1,0 +1,142 @@
+"""Whether a remembered answer outlasts a write: it does when nothing of it was touched and nothing new can enter it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contexture.ports import Index, Journal
+from contexture.retrieval.encoders import Encoders
+from contexture.types import And, AnyOf, Changes, Hit, Query, Record, Scope
+
+BM25 = "bm25"
+
+Stored = tuple[Record, str, str]
+"""A record without its text, the hash of its text, and the rules that scanned it: equal ones give equal hits."""
+
+_RANK = 60  # reciprocal ranks are 1 / (60 + rank), as in the index
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Pool:
+    """What an answer was chosen from, and how hard it is to get in.
+
+    `scores` are those of the passages that a channel proposed. `edges` are the best scores that were not enough to be
+    proposed by a channel, as far as the pool shows. `least` is the lowest reciprocal rank inside; a pool that is not
+    full takes whatever a channel proposes.
+    """
+
+    query: Query
+    stored: Mapping[str, Stored]
+    scores: Mapping[str, Sequence[float]]
+    edges: Mapping[str, float]
+    least: float
+    full: bool
+
+
+def inside(hits: Sequence[Hit], size: int) -> list[Hit]:
+    """The best `size` by reciprocal rank, ties by record id and ordinal, in the order given."""
+    if len(hits) <= size:
+        return list(hits)
+    best = sorted(hits, key=lambda hit: (-_worth(hit.ranks.values()), hit.record.id, hit.ordinal))[:size]
+    kept = {(hit.record.id, hit.ordinal) for hit in best}
+    return [hit for hit in hits if (hit.record.id, hit.ordinal) in kept]
+
+
+def pool_of(query: Query, hits: Sequence[Hit], size: int) -> Pool:
+    """The pool of `size` that a search gave, as seen from a few passages more: they show where its edge is."""
+    ranked: dict[str, list[float]] = {}
+    edges: dict[str, float] = {}
+    for hit in hits:
+        for channel, score in hit.scores.items():
+            if channel in hit.ranks:
+                ranked.setdefault(channel, []).append(score)
+            else:
+                edges[channel] = max(score, edges.get(channel, score))
+    return Pool(
+        query=query,
+        stored={hit.record.id: _stored(hit) for hit in hits},
+        scores={channel: sorted(scores) for channel, scores in ranked.items()},
+        edges=edges,
+        least=min((_worth(hit.ranks.values()) for hit in inside(hits, size)), default=0.0),
+        full=len(hits) >= size,
+    )
+
+
+class Lasting:
+    """Decides whether answers hold after writes, by what the journal of an index says was written.
+
+    Only records that the scope may read count, so that nobody learns of the others by an answer that changes. A record
+    that may have entered the answer, was in it, or left it, ends it at once. What is left is the weight of the
+    question's terms, which depends on how many records there are: an answer may be older than the last write by at
+    most the share `lag` of the records that the scope may read.
+    """
+
+    def __init__(self, *, index: Index, journal: Journal, encoders: Encoders, floor: float, lag: float) -> None:
+        self._index = index
+        self._journal = journal
+        self._encoders = encoders
+        self._floor = floor
+        self._lag = lag
+
+    async def holds(self, scope: Scope, pool: Pool, *, since: int, held: int) -> bool:
+        """Whether an answer computed at version `since`, and found to hold at `held`, still does."""
+        collection = pool.query.collection
+        behind = await self._journal.changes(scope, collection, since)
+        if behind is None or len(behind.ids) > self._lag * behind.passages:
+            return False
+        new = behind if since == held else await self._journal.changes(scope, collection, held)
+        if new is None:
+            return False
+        return not new.ids or self._unmoved(pool, new, await self._written(scope, pool, new))
+
+    def _unmoved(self, pool: Pool, new: Changes, hits: Sequence[Hit]) -> bool:
+        """Whether each record in the pool was written as it was, and no other gets in."""
+        found = {hit.record.id for hit in hits}
+        if any(id_ in pool.stored and id_ not in found for id_ in new.ids):
+            return False
+        return not any(
+            pool.stored[hit.record.id] != _stored(hit) if hit.record.id in pool.stored else self._enters(pool, hit)
+            for hit in hits
+        )
+
+    async def _written(self, scope: Scope, pool: Pool, new: Changes) -> Sequence[Hit]:
+        """What was written, as far as the question's filter and the scope let it be found, with its scores now."""
+        only = AnyOf("id", new.ids)
+        where = only if pool.query.where is None else And((pool.query.where, only))
+        return await self._index.search(scope, replace(pool.query, where=where, pool=None))
+
+    def _enters(self, pool: Pool, hit: Hit) -> bool:
+        """Whether a passage might be in the answer, were it computed now.
+
+        A channel that left a better passage out does not propose it. Its rank in the others is at least one behind the
+        better ones of the pool, which may not be all there are: its reciprocal rank is at most the one computed here.
+        """
+        ranks = [
+            self._rank(pool, channel, score)
+            for channel, score in hit.scores.items()
+            if channel in hit.ranks and score >= pool.edges.get(channel, score)
+        ]
+        worth = _worth(rank for rank in ranks if rank <= pool.query.k)
+        if pool.full:
+            return worth >= pool.least
+        return worth > 0 and (bool(hit.record.session) or self._matches(hit))
+
+    @staticmethod
+    def _rank(pool: Pool, channel: str, score: float) -> int:
+        better = pool.scores.get(channel, ())
+        return 1 + len(better) - bisect_right(better, score)
+
+    def _matches(self, hit: Hit) -> bool:
+        (similar,) = self._encoders.similarities([hit.scores])
+        return hit.scores.get(BM25, 0.0) > 0 or (similar is not None and similar.calibrated >= self._floor)
+
+
+def _stored(hit: Hit) -> Stored:
+    return (hit.record, hit.hash, hit.rules)
+
+
+def _worth(ranks: Iterable[int]) -> float:
+    return math.fsum(1 / (_RANK + rank) for rank in ranks)

@@ -1,0 +1,177 @@
+"""Remembered answers: how they are kept, and which writes they outlast."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from contexture.adapters.index.journal import WriteJournal
+from contexture.ledger import Trace
+from contexture.retrieval.cache import CacheStats, ResultCache
+from contexture.retrieval.search import Found, SearchOptions
+from contexture.testing.workbench import NAME, Parts, Workbench, workbench
+from contexture.types import PUBLIC, Equals, Record, Scope
+
+ANNA = Scope(tenant="acme", user="anna")
+BORIS = Scope(tenant="acme", user="boris")
+ROOT = Scope(tenant="acme", user="root")
+READERS = (PUBLIC, "user:root")
+
+
+def test_an_answer_is_found_with_its_versions() -> None:
+    """What was put is found as it was put, until it is found to hold later."""
+    cache = ResultCache[str](size=8)
+    cache.put("q", 1, "answer")
+    cache.hit("q", 5)
+    kept = cache.find("q")
+
+    assert kept is not None
+    assert ("answer", 1, 5) == (kept.result, kept.version, kept.held)
+    assert cache.find("other") is None
+
+
+def test_hits_and_misses_are_counted() -> None:
+    """The rate is the share of hits, and 0 before the first question."""
+    cache = ResultCache[str](size=8)
+
+    assert 0.0 == cache.stats().rate
+    cache.hit("q", 1)
+    cache.hit("q", 1)
+    cache.miss()
+    assert CacheStats(hits=2, misses=1) == cache.stats()
+    assert pytest.approx(2 / 3) == cache.stats().rate
+
+
+def test_the_least_recently_used_answer_makes_room() -> None:
+    """A cache holds its size and forgets what was not asked for longest."""
+    cache = ResultCache[str](size=2)
+    for name in "ab":
+        cache.put(name, 1, name)
+    cache.hit("a", 1)
+    cache.put("c", 1, "c")
+
+    assert [True, False, True] == [cache.find(name) is not None for name in "abc"]
+
+
+def test_a_cache_of_no_size_keeps_nothing() -> None:
+    """Size 0 switches it off."""
+    cache = ResultCache[str](size=0)
+    cache.put("q", 1, "answer")
+
+    assert cache.find("q") is None
+
+
+def test_a_journal_tells_each_reader_their_own_writes() -> None:
+    """Records are named to those who may read them, or could, and to nobody else."""
+    journal = WriteJournal()
+    journal.note("acme", "things", 1, [("open", (PUBLIC,))])
+    journal.note("acme", "things", 2, [("hers", ("user:anna",)), ("his", ("user:boris",))])
+
+    assert ["hers", "open"] == journal.since(ANNA, "things", 0)
+    assert ["hers"] == journal.since(ANNA, "things", 1)
+    assert [] == journal.since(Scope(tenant="globex", user="anna"), "things", 0)
+
+
+def test_a_journal_says_when_it_has_forgotten() -> None:
+    """Older than what is remembered is unknown; the writes of other readers push nothing out."""
+    journal = WriteJournal(size=2)
+    journal.note("acme", "things", 1, [("a", (PUBLIC,))])
+    for seq in range(2, 9):
+        journal.note("acme", "things", seq, [(f"h{seq}", ("user:boris",))])
+
+    assert ["a"] == journal.since(ANNA, "things", 0)
+    assert journal.since(BORIS, "things", 3) is None
+    assert ["h7", "h8"] == journal.since(BORIS, "things", 6)
+
+
+@pytest.fixture
+async def bench(new_folder: Callable[[], Path]) -> AsyncIterator[Workbench]:
+    """A store of forty records, any number of which may change before answers are computed anew."""
+    parts = Parts(cache=8, options=SearchOptions(lag=1.0, pool=4, channel_k=4))
+    async with workbench(new_folder(), parts) as opened:
+        texts = [f"The pump number{at} leaks near valve{at}." for at in range(20)]
+        texts += [f"Tide table of harbour{at} and moon{at}." for at in range(20)]
+        await opened.add(ROOT, [Record(id=f"r{at:02}", text=text, acl=READERS) for at, text in enumerate(texts)])
+        yield opened
+
+
+async def ask(bench: Workbench, question: str = "pump leaks", scope: Scope = ANNA) -> tuple[Found, ...]:
+    """The answer to a question."""
+    return await bench.search.search(scope, NAME, question, trace=Trace())
+
+
+async def write(bench: Workbench, record_id: str, text: str, acl: tuple[str, ...] = READERS) -> None:
+    """One record more, or one changed."""
+    await bench.add(ROOT, [Record(id=record_id, text=text, acl=acl)])
+
+
+async def test_an_answer_outlasts_a_write_about_something_else(bench: Workbench) -> None:
+    """A record that cannot enter leaves the answer as it is."""
+    first = await ask(bench)
+    await write(bench, "new", "Harbours see the moon and the tide in winter twilight.")
+
+    assert first is await ask(bench)
+    assert 1 == bench.search.cache_stats().hits
+
+
+async def test_an_answer_ends_with_a_write_that_enters_it(bench: Workbench) -> None:
+    """A better record is in the next answer."""
+    await ask(bench)
+    await write(bench, "new", "Pump leaks, pump leaks.")
+
+    assert "new" in [each.hit.record.id for each in await ask(bench)]
+
+
+async def test_an_answer_ends_when_one_of_its_records_changes(bench: Workbench) -> None:
+    """What was in it is shown as it now stands."""
+    first = await ask(bench)
+    await write(bench, first[0].hit.record.id, "Nothing of the sort.")
+
+    assert first[0].hit.record.id not in [each.hit.record.id for each in await ask(bench)]
+
+
+async def test_an_answer_ends_when_one_of_its_records_is_removed(bench: Workbench) -> None:
+    """Deletions never lag."""
+    first = await ask(bench)
+    await bench.index.delete(ROOT, NAME, [first[0].hit.record.id])
+
+    assert first[0].hit.record.id not in [each.hit.record.id for each in await ask(bench)]
+
+
+async def test_an_answer_ends_when_a_record_is_hidden(bench: Workbench) -> None:
+    """Permissions never lag."""
+    first = await ask(bench)
+    await write(bench, first[0].hit.record.id, "The pump leaks.", acl=("user:root",))
+
+    assert first[0].hit.record.id not in [each.hit.record.id for each in await ask(bench)]
+
+
+async def test_hidden_writes_change_no_answer_and_no_count(bench: Workbench) -> None:
+    """What a user may not read neither ends their answers nor shows in how often those were remembered."""
+    first = await ask(bench)
+    for at in range(30):
+        await write(bench, f"hidden{at}", "Pump leaks, pump leaks.", acl=("user:root",))
+
+    assert first is await ask(bench)
+    assert (1, 1) == (bench.search.cache_stats().hits, bench.search.cache_stats().misses)
+
+
+async def test_a_filter_keeps_writes_out(bench: Workbench) -> None:
+    """A record that the question's filter does not admit cannot enter its answer."""
+    asked = {"where": Equals("id", "r03"), "trace": Trace()}
+    first = await bench.search.search(ANNA, NAME, "pump leaks", **asked)
+    await write(bench, "new", "Pump leaks, pump leaks.")
+
+    assert first is await bench.search.search(ANNA, NAME, "pump leaks", **asked)
+
+
+async def test_an_answer_is_computed_anew_after_its_share_of_changes(new_folder: Callable[[], Path]) -> None:
+    """Beyond the share that may change, an answer is not trusted, even if nothing could enter it."""
+    async with workbench(new_folder(), Parts(cache=8, options=SearchOptions(lag=0.0))) as bench:
+        await write(bench, "a", "The pump leaks.")
+        first = await ask(bench)
+        await write(bench, "b", "Tide tables of the harbour in winter twilight.")
+
+        assert first is not await ask(bench)
