@@ -208,7 +208,8 @@ PLAN = (
         "p",
         (
             "Every pump is inspected each quarter. Bearings are greased after 500 hours and replaced after "
-            "12,000 hours. A pump whose vibration exceeds 7 millimetres per second is taken out of service the same day."
+            "12,000 hours. A pump whose vibration exceeds 7 millimetres per second is taken out of service the "
+            "same day."
         ),
     ),
     ("h2", "Inspections"),

@@ -1,6 +1,6 @@
 """Make the sample documents: `python scripts/make_documents.py [FOLDER]`, with the DejaVu fonts of Debian.
 
-Everything in them is invented. The same fonts and libraries give the same files.
+Everything in them is invented.
 """
 # ruff: noqa: INP001 - a script stands alone
 

@@ -59,7 +59,9 @@ def _furniture(rows: Sequence[Row], times: Times, bands: frozenset[Mark], enough
     """The lines of the rows at one end, from the outermost up to the first that is not furniture."""
     found: list[int] = []
     for place, row in enumerate(rows):
-        if not any(_repeats(mark, text, times, enough) or (place == 0 and mark in bands) for _, mark, text in row):
+        again = [_repeats(mark, text, times, enough) for _, mark, text in row]
+        known = any(again) or any(mark in bands for _, mark, _ in row) if place == 0 else all(again)
+        if not known:
             break
         found += [at for at, _, _ in row]
     return found

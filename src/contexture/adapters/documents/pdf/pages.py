@@ -15,6 +15,8 @@ from contexture.adapters.documents.pdf.words import Area, Line, Sheet, Word
 from contexture.adapters.documents.sections import Outline
 from contexture.documents import Box, Page, Region, RegionKind
 
+_DEPTHS = 10
+
 
 @dataclass(slots=True)
 class _Laid:
@@ -47,7 +49,7 @@ def _page(laid: _Laid, taken: set[int], sizes: Sizes, outline: Outline) -> Page:
     pieces = _pieces(body, laid.tables, sizes, sheet.width)
     text, regions = _written(pieces, sheet)
     pictures = [Region(kind=RegionKind.PICTURE, box=_box(area, sheet), text="") for area in sheet.pictures]
-    section = outline.page([(_level(piece), piece.plain or piece.text) for piece in pieces])
+    section = outline.page([(_level(piece, sizes), piece.plain or piece.text) for piece in pieces])
     return Page(
         number=sheet.number,
         text=text,
@@ -86,10 +88,18 @@ def _stand_in(table: Table) -> Line:
     return Line([], area.left, area.top, area.right, area.bottom, 1.0)
 
 
-def _level(piece: Piece) -> int:
+def _level(piece: Piece, sizes: Sizes) -> int:
+    """The level of a piece in the outline, 0 for one that opens no section.
+
+    Size comes first, then the depth of a heading's number. Where larger headings exist, a bold line of the body's size
+    opens a section only if it is numbered: otherwise it is a note's title.
+    """
     if piece.kind is not RegionKind.HEADING:
         return 0
-    return numbered_level(piece.plain) or piece.level
+    depth = numbered_level(piece.plain)
+    if sizes.heads and piece.level > len(sizes.heads) and not depth:
+        return 0
+    return piece.level * _DEPTHS + min(depth, _DEPTHS - 1)
 
 
 def _written(pieces: Sequence[Piece], sheet: Sheet) -> tuple[str, list[Region]]:
