@@ -22,6 +22,7 @@ _EMBED = re.compile(r"\{\{(?:embed|video|youtube|tweet|renderer)\b.*\}\}$", re.D
 _MACHINE = frozenset(
     {"id", "collapsed", "created-at", "updated-at", "created_at", "updated_at", "custom-id", "custom_id"}
 )
+_OURS = _MACHINE | {"title", "alias", "tags"}
 _CALLOUTS = frozenset({"note", "tip", "important", "caution", "warning", "pinned", "example"})
 _MILLISECONDS = 1_000
 
@@ -79,7 +80,7 @@ def split_properties(
             fenced = "" if fenced else fence[1]
         told = None if fenced or drawers else _PROPERTY.match(line)
         if told is not None:
-            found[told[1].lower()] = (told[2] or "").strip()
+            found[_called(told[1])] = (told[2] or "").strip()
         if told is None or not (all_out or told[1].lower() in _MACHINE):
             kept.append(line)
     return kept, found
@@ -100,8 +101,13 @@ def _in_drawer(line: str, drawer: str, found: dict[str, Json]) -> str:
     if drawer == ":LOGBOOK:":
         found["logbook"] = f"{found['logbook']}\n{line}" if "logbook" in found else line
     elif told := _DRAWER.match(line):
-        found[told[1].lower()] = (told[2] or "").strip()
+        found[_called(told[1])] = (told[2] or "").strip()
     return drawer
+
+
+def _called(name: str) -> str:
+    """A property's name as it is written, or as we know it."""
+    return name.lower() if name.lower() in _OURS else name
 
 
 def _kind(text: str, *, plain: BlockType = BlockType.BULLETED) -> tuple[BlockType, str, dict[str, Json]]:
