@@ -25,7 +25,8 @@ class SemanticCollector:
         """The best blocks for the query, and before them the tasks whose dates it asks about."""
         due = await _due(desk)
         found = await self._found(desk)
-        blocks = {block.id: block for block in await desk.store.get(desk.scope, list(found))}
+        once = [id_ for id_ in found if id_ not in {block.id for block in due}]
+        blocks = {block.id: block for block in await desk.store.get(desk.scope, once)}
         return [
             *(desk.lay(SectionType.SEMANTIC, block, DUE) for block in due),
             *(desk.lay(SectionType.SEMANTIC, blocks[id_], score) for id_, score in found.items() if id_ in blocks),
