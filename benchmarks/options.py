@@ -10,7 +10,8 @@ from pathlib import Path
 from benchmarks.steps import STEPS
 
 STORES = ("index", "build", "turn", "command", "cache")
-NAMES = (*STORES, *STEPS)
+RESEARCH = "research"
+NAMES = (*STORES, RESEARCH, *STEPS)
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 

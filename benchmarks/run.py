@@ -12,9 +12,10 @@ from benchmarks.caching import caching
 from benchmarks.command import commands
 from benchmarks.corpus import questions
 from benchmarks.index import exact, over_graph
-from benchmarks.options import STORES, Options
+from benchmarks.options import RESEARCH, STORES, Options
 from benchmarks.parts import profiled
 from benchmarks.report import Results
+from benchmarks.research import PAGES, research
 from benchmarks.steps import STEPS
 from benchmarks.store import EXACT, Models, filled, opened
 from benchmarks.targets import growth
@@ -26,6 +27,8 @@ from contexture.adapters.index.embedded import EmbeddedOptions
 
 EXACT_LIMIT = EmbeddedOptions(vectors={}).exact_limit
 """The size up to which a store is searched exactly unless someone chooses otherwise."""
+
+_LARGE = 5  # a space with more than a fifth of the records gets a graph where graphs are measured
 
 
 def measured(chosen: Options, progress: Progress, console: Console) -> Results:
@@ -43,6 +46,8 @@ def measured(chosen: Options, progress: Progress, console: Console) -> Results:
         for size in chosen.sizes:
             sized[size], once = _store(chosen, size, progress, console)
             general |= once
+    if RESEARCH in chosen.only:
+        general |= _research(chosen, progress)
     general |= growth(sized, EXACT_LIMIT)
     return Results(sized=sized, general=general, detail=detail, machine={**about, "load_at_end": machine.load()})
 
@@ -64,14 +69,24 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
         if "cache" in chosen.only and size == min(chosen.sizes):
             once = asyncio.run(caching(folder, models, chosen.operations, progress))
         if "index" in chosen.only:
-            numbers |= asyncio.run(_searches(folder, models, chosen.questions, progress))
+            numbers |= asyncio.run(_searches(folder, models, chosen.questions, size, progress))
         models.close()
     return numbers, once
 
 
-async def _searches(folder: Path, models: Models, asked: int, progress: Progress) -> Numbers:
+def _research(chosen: Options, progress: Progress) -> Numbers:
+    """Contexts over pages, of which there are fewer where stores are small."""
+    with TemporaryDirectory(prefix="contexture-bench-", ignore_cleanup_errors=True) as scratch:
+        models = Models(Path(scratch))
+        pages = min(PAGES, max(chosen.sizes))
+        numbers = asyncio.run(research(Path(scratch) / "pages", models, pages, chosen.questions, progress))
+        models.close()
+    return {**numbers, "research_pages": pages}
+
+
+async def _searches(folder: Path, models: Models, asked: int, size: int, progress: Progress) -> Numbers:
     searched = await exact(folder, models, asked, progress)
-    return {**searched.numbers, **await over_graph(folder, models, asked, searched, progress)}
+    return {**searched.numbers, **await over_graph(folder, models, asked, searched, size // _LARGE, progress)}
 
 
 def _profile(folder: Path, models: Models, asked: int) -> str:

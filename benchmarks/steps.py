@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.embedding import embedding
 from benchmarks.micro import dedupe, fencing, packing
+from benchmarks.research import small_steps
 from benchmarks.timing import Numbers
 from benchmarks.tokens import token_counting
 from benchmarks.turn import shared_prefix
@@ -33,6 +34,10 @@ STEPS = {
     "dedupe": Step(dedupe, {"dedupe_100_worst_p95_ms": r"dedupe_100_.*_p95_ms"}),
     "fencing": Step(fencing, {"fence_10k_worst_p95_ms": r"fence_.*_p95_ms"}),
     "tokens": Step(token_counting, {"tokens_10k_worst_us": r"(o200k|cl100k)_base_.*_10k_us"}),
+    "pages": Step(
+        small_steps,
+        {name: name for name in ("research_dedupe_100_p95_ms", "research_estimate_10k_p95_ms")},
+    ),
     "prefix": Step(
         shared_prefix,
         {name: name for name in ("turn_shared_prefix_share", "turn_shared_prefix_long_answers_share")},

@@ -67,6 +67,14 @@ GENERAL: Mapping[str, Target] = {
     "pack_200_worst_gap": Target(0.01),
     "dedupe_100_worst_p95_ms": Target(1),
     "tokens_10k_worst_us": Target(1_000),
+    "research_p95_ms": Target(60),
+    "research_tight_p95_ms": Target(60),
+    "research_embedding_shipped_p95_ms": Target(60),
+    "research_within_budget_share": Target(1, at_least=True),
+    "research_tight_within_budget_share": Target(1, at_least=True),
+    "research_metadata_p95_ms": Target(1),
+    "research_dedupe_100_p95_ms": Target(1),
+    "research_estimate_10k_p95_ms": Target(1),
 }
 
 
