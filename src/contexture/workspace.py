@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
@@ -276,7 +276,7 @@ def moment_of(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text.strip())
         whole_day = len(text.strip()) <= len("2026-01-01")
-        ends = found + timedelta(days=1) - timedelta(microseconds=1) if whole_day else found
+        ends = datetime.combine(found.date(), time.max) if whole_day else found
         return ends.astimezone(UTC) if ends.tzinfo else ends.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None

@@ -16,7 +16,7 @@ _MARK = re.compile(
     r"(?P<open>\[\[)|(?P<close>\]\])"
     r"|\(\((?P<reference>[^()\s]+)\)\)"
     r"|\]\(block:(?P<block>[^()\s]+)\)"
-    r"|(?<![\w#&/])#(?P<tag>[^\W\d_][\w/-]*)"
+    r"|(?<![\w#&/\[])#(?P<tag>[^\W\d_][\w/-]*)"
 )
 _MOST = 1_000  # one block that names more is a list nobody follows
 
@@ -64,10 +64,10 @@ def _mentions(text: str) -> Iterator[Named]:
 
 
 def _page(inside: str) -> Named:
-    """`name`, `name|as shown` or `name#heading`; a name may end in `#`."""
+    """`name`, `name|as shown` or `name#heading`; a name may end in `#`, and a heading alone stands in the same page."""
     name = inside.split("|", 1)[0]
     before, _, heading = name.partition("#")
-    return Named(kind=LinkKind.LINK, page=(before if before and heading else name).strip())
+    return Named(kind=LinkKind.LINK, page=(before if heading else name).strip())
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -1,0 +1,168 @@
+"""Blocks in SQLite: large families, damaged trees, and what happens at the edges of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from contexture.adapters.blocks.schema import DEEPEST
+from contexture.adapters.blocks.sqlite import SqliteBlocks
+from contexture.blocks.links import names_in
+from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.testing.blocks_tree import block, ids, page
+from contexture.testing.doubles import NOON
+from contexture.types import Scope
+from contexture.workspace import Put
+
+ANNA = Scope(tenant="acme", user="anna")
+BORIS = Scope(tenant="acme", user="boris")
+MANY = 20_000
+
+
+@pytest.fixture
+def path(new_folder: Callable[[], Path]) -> Path:
+    """Where the store lives."""
+    return new_folder() / "blocks.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteBlocks]:
+    """A store in a folder of its own."""
+    opened = SqliteBlocks(path, names_in)
+    yield opened
+    opened.close()
+
+
+def work_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What SQLite does on connections opened from now on, an item for every thousand steps of its machine."""
+    steps: list[int] = []
+    connect = sqlite3.connect
+
+    def counted(*given: object, **more: object) -> sqlite3.Connection:
+        connection = connect(*given, **more)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        connection.set_progress_handler(lambda: steps.append(1), 1_000)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    return steps
+
+
+async def test_a_large_family_is_never_read_whole(store, monkeypatch):
+    """Of 20,000 children, most of them hidden, reading a few costs a few steps, wherever they stand."""
+    hidden = ("user:anna",)
+    family = [block(f"k{at:05}", "p", order=at, readers=hidden if at < MANY - 5 else None) for at in range(MANY)]
+    await store.put(ANNA, [page("p"), *family], now=NOON)
+    steps = work_of(monkeypatch)
+    first = ids(await store.children(BORIS, "p", limit=2))
+    below = ids(await store.subtree(BORIS, "p", depth=2, limit=3))
+    beside = ids(await store.siblings(BORIS, "k19997", before=9, after=1))
+    middle = ids(await store.siblings(ANNA, "k10000", before=1, after=1))
+
+    assert (["k19995", "k19996"], ["k19995", "k19996", "k19997"]) == (first, below)
+    assert (["k19995", "k19996", "k19998"], ["k09999", "k10001"]) == (beside, middle)
+    assert len(steps) < 20
+
+
+async def test_a_damaged_tree_never_hangs_a_reader(path, store):
+    """A circle that no write can make still ends: upwards, downwards, and when it is deleted."""
+    await store.put(ANNA, [page("a"), block("b", "a"), block("c", "b")], now=NOON)
+    with sqlite3.connect(path) as damaged:
+        damaged.execute("UPDATE blocks SET parent = (SELECT row FROM blocks WHERE id = 'c') WHERE id = 'a'")
+
+    assert DEEPEST == len((await store.ancestors(ANNA, ["c"]))["c"])
+    assert 50 == len(await store.subtree(ANNA, "a", depth=10**9, limit=50))
+    assert {"a", "b", "c"} == {each.id for each in await store.stale(limit=9)}
+    assert Put(changed=1) == await store.put(ANNA, [replace(page("a"), text="new", parent=None)], now=NOON)
+    assert 3 == await store.delete(ANNA, ["a"], now=NOON)
+
+
+async def test_a_tree_has_a_deepest_level(store):
+    """Deeper ones are refused, by a write and by a move."""
+    line = [block(f"n{at}", f"n{at - 1}" if at else None) for at in range(DEEPEST + 1)]
+    with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+        await store.put(ANNA, line, now=NOON)
+    await store.put(ANNA, [*line[:-1], page("p")], now=NOON)
+    with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+        await store.move(ANNA, "p", parent=line[-2].id, order=0)
+
+
+async def test_what_was_written_is_there_after_opening_again(path, store):
+    """Blocks, links, activity and what searches are to be told."""
+    await store.put(ANNA, [page("p"), block("a", "p", text="((p))")], now=NOON)
+    store.close()
+    again = SqliteBlocks(path, names_in)
+
+    assert ["p", "a"] == ids(await again.get(ANNA, ["p", "a"]))
+    assert ["a"] == [each.source for each in await again.backlinks(ANNA, ["p"], limit=5)]
+    assert ["p", "a"] == [each.id for each in await again.stale(limit=5)]
+    again.close()
+
+
+async def test_nothing_is_made_before_it_is_needed(path, store):
+    """A store that is only asked what waits makes no file; the file is private once it is made."""
+    assert [] == list(await store.stale(limit=5))
+    assert not path.exists()
+    assert [] == list(await store.get(ANNA, ["a"]))
+    assert 0o600 == path.stat().st_mode & 0o777
+
+
+async def test_a_closed_store_says_so(store):
+    """Reads and writes fail alike."""
+    await store.put(ANNA, [page("p")], now=NOON)
+    await store.get(ANNA, ["p"])
+    store.close()
+    with pytest.raises(SourceUnavailable):
+        await store.get(ANNA, ["p"])
+    with pytest.raises(SourceUnavailable):
+        await store.put(ANNA, [page("q")], now=NOON)
+
+
+async def test_a_file_that_is_no_database_is_named(path, store):
+    """The error says which file is damaged."""
+    path.write_text("not a database, however long it may be" * 100)
+    with pytest.raises(SourceUnavailable, match=r"blocks\.db"):
+        await store.get(ANNA, ["a"])
+
+
+async def test_reads_do_not_wait_for_each_other(store):
+    """Many at a time answer as one after the other."""
+    await store.put(ANNA, [page("p"), *(block(f"b{at}", "p", order=at) for at in range(20))], now=NOON)
+    found = await asyncio.gather(*(store.children(ANNA, "p", limit=20) for _ in range(40)))
+
+    assert [ids(found[0])] * 40 == [ids(each) for each in found]
+
+
+async def test_times_beyond_the_calendar_stand_at_its_end(store):
+    """A zone may push a time over the edge; it is stored all the same."""
+    late = datetime.fromisoformat("9999-12-31T23:59:59-14:00")
+    early = datetime.fromisoformat("0001-01-01T00:00:00+14:00")
+    await store.put(ANNA, [replace(page("p"), created=early, modified=late)], now=NOON)
+    (found,) = await store.get(ANNA, ["p"])
+
+    assert (1, 9999) == (found.created.year, found.modified.year)
+    assert UTC == found.modified.tzinfo
+
+
+async def test_a_principal_is_compared_whole(store):
+    """A user whose name goes on behind a NUL is not the user before it."""
+    await store.put(ANNA, [page("p", readers=("user:anna",))], now=NOON)
+    disguised = Scope(tenant="acme", user="anna\0x")
+
+    assert [] == list(await store.get(disguised, ["p"]))
+    assert [] == list(await store.get(ANNA, ["p\0x"]))
+    assert 0 == await store.delete(disguised, ["p"], now=NOON)
+
+
+async def test_names_that_cannot_be_stored_are_refused(store):
+    """A lone surrogate in a tenant or a user is an error of the request."""
+    for scope in (Scope(tenant="\ud800", user="anna"), Scope(tenant="acme", user="\ud800")):
+        with pytest.raises(InvalidRequest):
+            await store.put(scope, [page("p")], now=NOON)
+        with pytest.raises(InvalidRequest):
+            await store.get(scope, ["p"])

@@ -1,0 +1,181 @@
+"""The workspace: the store is the truth, and the index follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import contexture
+from contexture import Contexture, Settings, wiring
+from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
+from contexture.testing.blocks_tree import PRIVATE, block, ids, page
+from contexture.testing.doubles import NOON
+from contexture.testing.service import small_engine
+from contexture.testing.workbench import Parts
+from contexture.types import Equals, Range, Scope
+from contexture.workspace import BlockType, Put
+
+ANNA = Scope(tenant="acme", user="anna")
+BORIS = Scope(tenant="acme", user="boris")
+
+
+@pytest.fixture
+async def engine(new_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
+    """An engine over small embedders."""
+    async with small_engine(Settings(home=new_folder(), tenant="acme", user="anna")) as found:
+        yield found
+
+
+async def found(engine, question="pump", scope=ANNA, where=None):
+    """What a search finds, by id, with the titles."""
+    result = await engine.search(question, collection="blocks", scope=scope, where=where)
+    return {each.record_id: each.title for each in result.found}
+
+
+async def plant(engine):
+    """A page with a task and a private note."""
+    note = block("n", "p", text="the pump is stolen", readers=PRIVATE)
+    todo = block("t", "p", text="mend the pump", kind=BlockType.TODO, properties={"due": "2026-05-01"})
+    return await engine.workspace.put(
+        ANNA, [todo, note, block("d", "n", text="pump of anna"), page("p", text="Plant")], now=NOON
+    )
+
+
+async def test_what_is_put_is_found_by_those_who_may_read_it(engine):
+    """Records carry the page's title; filters see dates and states."""
+    assert Put(added=4) == await plant(engine)
+    due = Range(field="due", lt=NOON)
+
+    assert {"t": "Plant", "n": "Plant", "d": "Plant"} == await found(engine)
+    assert {"t": "Plant"} == await found(engine, scope=BORIS)
+    assert {"t": "Plant"} == await found(engine, where=due)
+    assert {} == await found(engine, where=Equals("done", True))
+
+
+async def test_an_index_that_is_up_to_date_is_not_written(engine):
+    """Putting the same again, or another order of siblings, writes nothing to the index."""
+    await plant(engine)
+    before = await engine.index.version(ANNA, "blocks")
+    again = await plant(engine)
+    await engine.workspace.put(ANNA, [replace(page("p", text="Plant"), order=5.0)], now=NOON)
+
+    assert Put(unchanged=4) == again
+    assert before == await engine.index.version(ANNA, "blocks")
+
+
+async def test_a_new_title_reaches_every_record_of_the_page(engine):
+    """Also those of blocks that the writer may not read."""
+    await plant(engine)
+    await engine.workspace.put(BORIS, [page("p", text="Works")], now=NOON)
+
+    assert {"t": "Works", "n": "Works", "d": "Works"} == await found(engine)
+
+
+async def test_a_move_changes_who_finds_what(engine):
+    """Below a private block everything is private; at the top it has no page."""
+    await plant(engine)
+    await engine.workspace.move(ANNA, "t", parent="n")
+    hidden = await found(engine, scope=BORIS)
+    await engine.workspace.move(ANNA, "d", parent=None)
+
+    assert ({}, {"d": ""}) == (hidden, await found(engine, scope=BORIS))
+
+
+async def test_what_is_deleted_is_not_found_until_it_is_restored(engine):
+    """A subtree goes and comes back, hidden blocks included."""
+    await plant(engine)
+    gone = await engine.workspace.delete(BORIS, ["p", "p"], now=NOON)
+    nothing = await found(engine)
+    back = await engine.workspace.restore(BORIS, ["p"])
+
+    assert (2, {}, 2) == (gone, nothing, back)
+    assert {"t": "Plant", "n": "Plant", "d": "Plant"} == await found(engine)
+
+
+async def test_what_is_purged_stays_away(engine):
+    """Only what was deleted before then."""
+    await plant(engine)
+    await engine.workspace.delete(ANNA, ["t"], now=NOON)
+
+    assert 1 == await engine.workspace.purge(ANNA, before=NOON + timedelta(days=1))
+    assert 0 == await engine.workspace.restore(ANNA, ["t"])
+
+
+async def test_pages_are_found_by_their_names(engine):
+    """Names are compared without case."""
+    await plant(engine)
+
+    assert ["p"] == ids(list((await engine.workspace.find_pages(BORIS, ["PLANT", "PLANT", "none"])).values()))
+
+
+async def test_views_and_deeds_are_noted(engine):
+    """An unknown block is refused, and so is one that is hidden."""
+    await plant(engine)
+    await engine.workspace.view(BORIS, "t", now=NOON)
+
+    assert 1 == (await engine.blocks.touches(BORIS, ["t"]))["t"].views
+    for name in ("n", "never"):
+        with pytest.raises(NotFound, match=f"no block '{name}'"):
+            await engine.workspace.view(BORIS, name, now=NOON)
+
+
+@pytest.mark.parametrize("bad", [block("x", "never"), block("x", "x"), block("x", readers=())])
+async def test_all_or_nothing_is_written(engine, bad):
+    """One block that cannot be stored keeps the others out, of the store and of the index."""
+    with pytest.raises((InvalidRequest, NotFound)):
+        await engine.workspace.put(ANNA, [page("p", text="pump"), bad], now=NOON)
+
+    assert [] == list(await engine.blocks.get(ANNA, ["p", "x"]))
+    assert 0 == await engine.workspace.catch_up()
+
+
+async def test_an_index_that_failed_is_brought_up_to_date(engine, monkeypatch):
+    """The write is stored although the call raises; the next one writes the records of both."""
+
+    async def refuse(*_: object) -> int:
+        raise SourceUnavailable("down")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(engine.index, "upsert", refuse)
+        with pytest.raises(SourceUnavailable):
+            await plant(engine)
+    await engine.workspace.put(ANNA, [block("late", "p", text="a late pump")], now=NOON)
+
+    assert {"t", "n", "d", "late"} == set(await found(engine))
+
+
+async def test_writes_at_the_same_time_all_arrive(engine):
+    """However they interleave, the index ends as the store."""
+    await engine.workspace.put(ANNA, [page("p", text="Plant")], now=NOON)
+    texts = [block(f"b{number % 4}", "p", text=f"pump number {number}") for number in range(12)]
+    await asyncio.gather(*(engine.workspace.put(ANNA, [each], now=NOON) for each in texts))
+
+    stored = {each.id: each.text for each in await engine.blocks.children(ANNA, "p", limit=9)}
+    records = await engine.index.get(ANNA, "blocks", list(stored))
+    assert stored == {each.id: each.text for each in records}
+
+
+async def test_more_blocks_than_one_batch_are_indexed(engine, monkeypatch):
+    """Batches follow each other until nothing waits."""
+    monkeypatch.setattr("contexture.blocks.follow.BATCH", 3)
+    await engine.workspace.put(
+        ANNA, [page("p", text="Plant"), *(block(f"b{n}", "p", text=f"pump {n}") for n in range(8))], now=NOON
+    )
+
+    assert 8 == len(await found(engine))
+
+
+async def test_opening_a_store_brings_its_index_up_to_date(new_folder, monkeypatch):
+    """What an earlier process left behind is written before the first question."""
+    monkeypatch.setattr(wiring, "encoders", lambda _: Parts().encoders)
+    settings = Settings(home=new_folder(), tenant="acme", user="anna")
+    store = wiring.block_store(settings)
+    await store.put(ANNA, [page("p", text="pump")], now=NOON)
+    store.close()
+    async with contexture.open(settings) as opened:
+        assert {"p": "pump"} == await found(opened)
