@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.corpus import SCOPE, Owned, questions, records, warm_up
 from benchmarks.footprint import disk_megabytes, reader_megabytes
 from benchmarks.parts import shares
-from benchmarks.store import EXACT, GRAPH, NAME, Models, Pay, Writer, opened, searcher
+from benchmarks.store import EXACT, NAME, Models, Pay, Writer, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, clocked, each, summary
 from msgspec.structs import replace
 
@@ -47,10 +47,12 @@ async def exact(folder: Path, models: Models, asked: int, progress: Progress) ->
     return Searched({**searched.numbers, **numbers}, searched.best)
 
 
-async def over_graph(folder: Path, models: Models, asked: int, before: Searched, progress: Progress) -> Numbers:
-    """The same questions over HNSW graphs, compared with the exact answers; the store keeps its graphs."""
+async def over_graph(
+    folder: Path, models: Models, asked: int, before: Searched, limit: int, progress: Progress
+) -> Numbers:
+    """The same questions with graphs over spaces of more than `limit` passages, compared with the exact answers."""
     progress("search, HNSW", 0, 2)
-    index = await opened(folder, models, exact_limit=GRAPH)
+    index = await opened(folder, models, exact_limit=limit)
     _, optimize = await clocked(index.optimize)
     progress("search, HNSW", 1, 2)
     searched = await _pass(index, models, "search_hnsw", asked)

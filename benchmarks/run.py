@@ -12,7 +12,7 @@ from benchmarks.caching import caching
 from benchmarks.command import commands
 from benchmarks.corpus import questions
 from benchmarks.index import exact, over_graph
-from benchmarks.options import RESEARCH, STORES, Options
+from benchmarks.options import STORES, Options
 from benchmarks.parts import profiled
 from benchmarks.report import Results
 from benchmarks.research import PAGES, research
@@ -21,12 +21,16 @@ from benchmarks.store import EXACT, Models, filled, opened
 from benchmarks.targets import growth
 from benchmarks.timing import Numbers, Progress
 from benchmarks.turn import turns
+from benchmarks.visual import visual
 from rich.console import Console
 
 from contexture.adapters.index.embedded import EmbeddedOptions
 
 EXACT_LIMIT = EmbeddedOptions(vectors={}).exact_limit
 """The size up to which a store is searched exactly unless someone chooses otherwise."""
+
+PAGED = {"research": research, "visual": visual}
+"""What is measured over pages."""
 
 _LARGE = 5  # a space with more than a fifth of the records gets a graph where graphs are measured
 
@@ -46,8 +50,8 @@ def measured(chosen: Options, progress: Progress, console: Console) -> Results:
         for size in chosen.sizes:
             sized[size], once = _store(chosen, size, progress, console)
             general |= once
-    if RESEARCH in chosen.only:
-        general |= _research(chosen, progress)
+    for name in (name for name in PAGED if name in chosen.only):
+        general |= _paged(name, chosen, progress)
     general |= growth(sized, EXACT_LIMIT)
     return Results(sized=sized, general=general, detail=detail, machine={**about, "load_at_end": machine.load()})
 
@@ -74,14 +78,14 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
     return numbers, once
 
 
-def _research(chosen: Options, progress: Progress) -> Numbers:
-    """Contexts over pages, of which there are fewer where stores are small."""
+def _paged(name: str, chosen: Options, progress: Progress) -> Numbers:
+    """The figures of a store of pages, of which there are fewer where stores are small."""
     with TemporaryDirectory(prefix="contexture-bench-", ignore_cleanup_errors=True) as scratch:
         models = Models(Path(scratch))
         pages = min(PAGES, max(chosen.sizes))
-        numbers = asyncio.run(research(Path(scratch) / "pages", models, pages, chosen.questions, progress))
+        numbers = asyncio.run(PAGED[name](Path(scratch) / "pages", models, pages, chosen.questions, progress))
         models.close()
-    return {**numbers, "research_pages": pages}
+    return {**numbers, f"{name}_pages": pages}
 
 
 async def _searches(folder: Path, models: Models, asked: int, size: int, progress: Progress) -> Numbers:

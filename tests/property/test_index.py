@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from contexture.adapters.index.codec import (
     pack_facts,
@@ -26,7 +28,7 @@ from contexture.adapters.index.engine import Access, Engine, EngineOptions, engi
 from contexture.adapters.index.scoring import idf_weights, impacts
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
 from contexture.text.terms import document_weights, terms
-from contexture.types import Record, Scope, Span
+from contexture.types import Equals, Prepared, Record, Scope, Span
 
 LAX = [HealthCheck.function_scoped_fixture]
 EXAMPLES = count()
@@ -156,6 +158,38 @@ async def test_a_graph_finds_what_it_should(new_folder: Callable[[], Path]) -> N
     assert (5, 5) == (len(theirs), len(mine))
     assert all(name.startswith("p") for name in theirs)
     assert all(name.startswith("h") for name in mine)
+
+
+async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> None:
+    """A small space beside a large one is compared whole: filtered, reopened, written to and deleted from."""
+    options = EmbeddedOptions(vectors={**VECTORS, "rare": 4}, threads=1, exact_limit=20)
+    folder, anna = new_folder(), Scope.local()
+    index = await EmbeddedIndex.open(folder, options)
+    await index.create(COLLECTION)
+    await index.upsert(anna, NAME, [prepared(own(f"p{at}", "zebra"), spread(at)) for at in range(40)])
+    await index.upsert(anna, NAME, [in_space("rare", f"r{at}", spread(at), rating=at) for at in range(10)])
+    await index.optimize()
+    await index.upsert(anna, NAME, [in_space("rare", "later", EAST, rating=3)])
+    await index.delete(anna, NAME, ["r0"])
+    asked = [query(vectors={"rare": EAST}, k=2), query(vectors={"rare": EAST}, k=2, where=Equals("rating", 3))]
+    large = query(vectors={**dict.fromkeys(VECTORS, spread(7)), "rare": EAST}, k=1)
+    before = [ids(await index.search(anna, each)) for each in (*asked, large)]
+    walked = index._shelf.part(NAME)._walked
+    await index.close()
+    again = await EmbeddedIndex.open(folder, options)
+    after = [ids(await again.search(anna, each)) for each in (*asked, large)]
+    await again.close()
+
+    assert frozenset(VECTORS) == walked
+    assert [["later", "r6"], ["later", "r3"], ["later", "p7"]] == before == after
+
+
+def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> Prepared:
+    """A record whose vector belongs to another space."""
+    item = prepared(own(record_id, "zebra", payload=payload), None)
+    return dataclasses.replace(
+        item, passages=tuple(structs.replace(each, vectors={name: vector}) for each in item.passages)
+    )
 
 
 def spread(at: int) -> np.ndarray:

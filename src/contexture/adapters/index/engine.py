@@ -37,11 +37,10 @@ _SCHEMA = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineOptions:
-    """How a shard is laid out. With `hnsw` it holds vectors and a graph over them, without it words alone."""
+    """How a shard is laid out: it holds words, and a graph over each of these vector spaces."""
 
     vectors: Mapping[str, int]
     threads: int = 2
-    hnsw: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +148,7 @@ class Engine:
         vectors: dict[str, list[float] | qe.SparseVector] = {
             name: vector.tolist()
             for name, vector in codec.unpack_vectors(row.vectors).items()
-            if name in self._options.vectors and self._options.hnsw
+            if name in self._options.vectors
         }
         terms, weights = codec.term_arrays(row.facts)
         if len(terms):
@@ -188,7 +187,6 @@ class Engine:
                     hnsw_config=graph,
                 )
                 for name, size in self._options.vectors.items()
-                if self._options.hnsw
             },
             sparse_vectors={LEXICAL: qe.EdgeSparseVectorParams()},
             optimizers=qe.EdgeOptimizersConfig(default_segment_number=self._options.threads),

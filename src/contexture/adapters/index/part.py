@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import qdrant_edge as qe
 from contexture.adapters.index import codec
 from contexture.adapters.index.engine import Access, Engine, Passing, engine_filter
 from contexture.adapters.index.hits import Places
-from contexture.adapters.index.scanner import Scanner
+from contexture.adapters.index.scanner import Look, Scanner
 from contexture.adapters.index.scoring import Weights
 from contexture.adapters.index.truth import Row, Stored
 from contexture.types import FieldType, Filter, Record, Vector
@@ -54,6 +54,31 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
+class Both:
+    """Some spaces walked over the engine's graph, the others compared."""
+
+    walk: Walk
+    look: Look
+    walked: frozenset[str]
+
+    @property
+    def places(self) -> Places:
+        """Of every passage, those without a compared vector too."""
+        return self.walk.places
+
+    def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
+        """The best `k` passages by dot product, about so where the space is walked."""
+        return self._of(name).dense(name, vector, k)
+
+    def similarities(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
+        """Dot products with these passages; one without such a vector is left out."""
+        return self._of(name).similarities(name, vector, pids)
+
+    def _of(self, name: str) -> Dense:
+        return self.walk if name in self.walked else self.look
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
     """A collection as one scope may see it through one filter.
 
@@ -71,18 +96,27 @@ class Sight:
 
 
 class Part:
-    """One collection. With a scanner every vector is compared, without one the engine's graph is walked."""
+    """One collection. The vectors of `walked` spaces are in the engine's graphs, all others in the scanner."""
 
-    def __init__(self, engine: Engine, scanner: Scanner | None, places: Places) -> None:
+    def __init__(
+        self, engine: Engine, scanner: Scanner | None, places: Places, walked: frozenset[str] = frozenset()
+    ) -> None:
         self.engine = engine
         self.scanner = scanner
         self._places = places
+        self._walked = walked
+
+    def fill(self, stored: Iterable[Stored]) -> None:
+        """Read the vectors to be compared from what SQLite holds."""
+        if self.scanner is not None:
+            self.scanner.fill(row for row in stored if self._compared(row.vectors))
 
     def apply(self, added: Sequence[Row], removed: Sequence[int]) -> None:
         """Follow a change that SQLite has committed."""
         if self.scanner is not None:
-            stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in added]
-            self.scanner.apply(stored, [_record(row) for row in added] if self.scanner.fields else (), removed)
+            rows = [row for row in added if self._compared(row.vectors)]
+            stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in rows]
+            self.scanner.apply(stored, [_record(row) for row in rows] if self.scanner.fields else (), removed)
         self.engine.apply(added, removed)
 
     def add_fields(self, fields: Mapping[str, FieldType]) -> None:
@@ -91,9 +125,8 @@ class Part:
 
     def sight(self, access: Access, where: Filter | None) -> Sight:
         """What these permissions and this filter let through."""
-        if self.scanner is None:
-            compiled = engine_filter(access, where)
-            return Sight(self.engine, compiled, Walk(self.engine, compiled, self._places))
+        if self.scanner is None or self._walked:
+            return self._walking(access, where)
         look = self.scanner.look(access.allowed, where)
         if where is None or look.count * 2 < self.scanner.look(access.allowed, None).count:
             return Sight(self.engine, engine_filter(access, where), look)
@@ -102,11 +135,23 @@ class Part:
 
     def unlimited(self) -> Dense:
         """Everything there is, for warming up."""
-        return Walk(self.engine, None, self._places) if self.scanner is None else self.scanner.look(frozenset(), None)
+        walk = Walk(self.engine, None, self._places)
+        return walk if self.scanner is None else Both(walk, self.scanner.look(frozenset(), None), self._walked)
 
     def lacking(self, where: Filter | None) -> set[str]:
         """The fields that must be added before this filter can be tested."""
         return set() if self.scanner is None or where is None else self.scanner.lacking(where)
+
+    def _walking(self, access: Access, where: Filter | None) -> Sight:
+        compiled = engine_filter(access, where)
+        walk = Walk(self.engine, compiled, self._places)
+        if self.scanner is None:
+            return Sight(self.engine, compiled, walk)
+        return Sight(self.engine, compiled, Both(walk, self.scanner.look(access.allowed, where), self._walked))
+
+    def _compared(self, vectors: bytes) -> bool:
+        """Whether a passage belongs in the scanner: those with walked vectors alone do not."""
+        return not self._walked or not self._walked.issuperset(codec.packed_vectors(vectors))
 
     @property
     def worn(self) -> bool:

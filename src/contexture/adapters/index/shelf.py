@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from contexture.types import Collection, Record, Vector
 _REPLAY = 1_000
 _FLUSH = 20_000
 _FORMAT = "whole impacts"  # what the engine holds besides vectors and fields; another format needs another engine
+_EVERY = "yes"  # what stores of before say of a collection whose every space has a graph
 _REMOVED = Record(id="", text="", acl=())
 
 
@@ -29,7 +31,7 @@ _REMOVED = Record(id="", text="", acl=())
 class EmbeddedOptions:
     """How the embedded index is laid out.
 
-    Up to `exact_limit` passages a collection is searched exactly, and what a scope may not see
+    Up to `exact_limit` passages a vector space is searched exactly, and what a scope may not see
     cannot move a score; above it, or with `exact_limit=0`, an HNSW graph is used.
     """
 
@@ -77,7 +79,7 @@ class Shelf:
         except SourceUnavailable:
             part = self._rebuild(name)
         if part.worn:
-            self._parts[name] = Part(part.engine, self._scanner(name), self._truth.places)
+            self._parts[name] = self._part(name, part.engine)
         self._unflushed += len(done.added) + len(done.removed)
         if self._unflushed >= _FLUSH:
             self.flush()
@@ -115,8 +117,9 @@ class Shelf:
     def optimize(self) -> None:
         """Merge what was written in small pieces; a collection that grew beyond the limit gets its graph."""
         for name in list(self._parts):
-            if self._wants_graph(name) and not self._has_graph(name):
-                self._truth.set_meta(f"graph {name}", "yes")
+            wanted = self._large(name)
+            if wanted - self._graphs(name):
+                self._truth.set_meta(f"graph {name}", json.dumps(sorted(wanted)))
                 self._rebuild(name)
             self._parts[name].engine.optimize()
         self.flush()
@@ -152,23 +155,23 @@ class Shelf:
 
     def _open(self, name: str, flushed: int) -> Part:
         """Open a collection's part and bring it up to the last committed write."""
-        options = EngineOptions(
-            vectors=self._options.vectors, threads=self._options.threads, hnsw=self._has_graph(name)
-        )
+        vectors = {vector: self._options.vectors[vector] for vector in sorted(self._graphs(name))}
+        options = EngineOptions(vectors=vectors, threads=self._options.threads)
         engine = Engine(self._folder / "index" / name, options, field_types(self.collections[name]))
         if engine.fresh:
             self._truth.set_meta("flushed", "0")  # so that a rebuild that is cut short is not taken for a whole one
         self._replay(engine, name, 0 if engine.fresh else flushed)
-        part = self._parts[name] = Part(engine, self._scanner(name), self._truth.places)
+        part = self._parts[name] = self._part(name, engine)
         return part
 
-    def _scanner(self, name: str) -> Scanner | None:
-        """Every vector of a collection in memory; None where its graph is to be walked."""
-        if self._wants_graph(name) and self._has_graph(name):
-            return None
-        scanner = Scanner(self._options.vectors, self._helpers)
-        scanner.fill(self._truth.stored(name))
-        return scanner
+    def _part(self, name: str, engine: Engine) -> Part:
+        """A collection with the spaces without a graph in memory, or all of them while it is small."""
+        walked = self._graphs(name) if self._truth.count(name) > self._options.exact_limit else frozenset[str]()
+        compared = {vector: size for vector, size in self._options.vectors.items() if vector not in walked}
+        scanner = Scanner(compared, self._helpers) if compared or not walked else None
+        part = Part(engine, scanner, self._truth.places, walked)
+        part.fill(self._truth.stored(name))
+        return part
 
     def _rebuild(self, name: str) -> Part:
         broken = self._parts.pop(name, None)
@@ -185,12 +188,18 @@ class Shelf:
         fields = {field: str(kind) for field, kind in self.collections[name].fields.items()}
         return json.dumps([_FORMAT, dict(self._options.vectors), fields], sort_keys=True)
 
-    def _wants_graph(self, name: str) -> bool:
-        return self._truth.count(name) > self._options.exact_limit
+    def _large(self, name: str) -> frozenset[str]:
+        """The vector spaces of a collection that have outgrown exact search."""
+        if self._truth.count(name) <= self._options.exact_limit:
+            return frozenset()
+        counts = Counter(vector for row in self._truth.stored(name) for vector in codec.packed_vectors(row.vectors))
+        return frozenset(each for each in self._options.vectors if counts[each] > self._options.exact_limit)
 
-    def _has_graph(self, name: str) -> bool:
-        """Whether the engine of a collection holds vectors; only `optimize` gives it some."""
-        return self._truth.meta(f"graph {name}") == "yes"
+    def _graphs(self, name: str) -> frozenset[str]:
+        """The vector spaces that the engine of a collection holds; only `optimize` gives it some."""
+        told = self._truth.meta(f"graph {name}") or "[]"
+        known = self._options.vectors
+        return frozenset(known if told == _EVERY else (each for each in json.loads(told) if each in known))
 
     def _replay(self, engine: Engine, name: str, seq: int) -> None:
         removed = self._truth.removed_since(seq, name)
@@ -205,6 +214,8 @@ class Shelf:
         known = self._truth.headers(name)
         pid, record = next(known, (None, _REMOVED))
         for slot in scanner.pids.tolist():
+            while pid is not None and pid < slot:
+                pid, record = next(known, (None, _REMOVED))
             if slot == pid:
                 yield record
                 pid, record = next(known, (None, _REMOVED))
