@@ -30,7 +30,6 @@ NAME = "documents"
 MODEL = "gpt-4o"
 THREADS: int = Settings.model_fields["embedder_threads"].default
 EXACT = 1 << 40
-GRAPH = 0
 
 
 class Pay(Enum):
@@ -99,7 +98,7 @@ class Writer:
 
 
 async def opened(folder: Path, models: Models, *, exact_limit: int) -> EmbeddedIndex:
-    """The store in `folder`, exact with `EXACT` and over an HNSW graph with `GRAPH`."""
+    """The store in `folder`, exact with `EXACT`, and over graphs of larger spaces with less."""
     options = EmbeddedOptions(vectors=models.encoders().vectors, exact_limit=exact_limit)
     return await EmbeddedIndex.open(folder, options)
 

@@ -57,7 +57,9 @@ class Settings(BaseSettings):
         default="replace", description="What stands for a finding."
     )
     exact_limit: int = Field(
-        default=200_000, ge=0, description="Passages up to which search is exact; above it HNSW is used."
+        default=200_000,
+        ge=0,
+        description="Passages up to which a vector space is searched exactly; above it HNSW is used.",
     )
     search_threads: int = Field(default=2, ge=1, description="Threads one search may use.")
     search_floor: float = Field(
