@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.steps import STEPS
 
 STORES = ("index", "build", "turn", "command", "cache")
-RESEARCH = "research"
-NAMES = (*STORES, RESEARCH, *STEPS)
+PAGED = ("research", "visual")
+NAMES = (*STORES, *PAGED, *STEPS)
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 

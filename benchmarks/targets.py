@@ -75,6 +75,8 @@ GENERAL: Mapping[str, Target] = {
     "research_metadata_p95_ms": Target(1),
     "research_dedupe_100_p95_ms": Target(1),
     "research_estimate_10k_p95_ms": Target(1),
+    "visual_p95_ms": Target(20),
+    "visual_embedding_shipped_p95_ms": Target(40),
 }
 
 
