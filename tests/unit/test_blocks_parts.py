@@ -33,6 +33,7 @@ def named(text, kind=BlockType.PARAGRAPH, **properties):
         ("[[Page#Heading]] [[C#]] [[#own]]", ["Page", "C#"]),
         ("[[a [[b]] c]]", ["a [[b]] c", "b"]),
         ("[[open", []),
+        ("[[" + "x" * 600 + "]] [[y]]", ["y"]),
         ("close]] [[]] [[ ]]", []),
         ("((6421-ab)) {{embed ((x))}}", ["6421-ab", "x"]),
         ("[the plan](block:p%201) [web](https://a.example)", ["p 1"]),
@@ -46,6 +47,12 @@ def named(text, kind=BlockType.PARAGRAPH, **properties):
 def test_links_are_found_in_texts(text, found):
     """Pages by name or tag, blocks by id, in the order in which they begin; code names nothing."""
     assert found == named(text)
+
+
+def test_a_text_names_no_more_than_anyone_follows():
+    """Brackets in brackets, and thousands of links, end."""
+    assert 1_000 == len(named(" ".join(f"[[{number}]]" for number in range(1_500))))
+    assert len(named("[[" * 20_000 + "x" + "]]" * 20_000)) <= 1_000
 
 
 def test_code_names_nothing_but_its_properties_may():

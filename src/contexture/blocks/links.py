@@ -18,6 +18,7 @@ _MARK = re.compile(
     r"|\]\(block:(?P<block>[^()\s]+)\)"
     r"|(?<![\w#&/\[])#(?P<tag>[^\W\d_][\w/-]*)"
 )
+_LONGEST = 512  # characters of a page's name
 _MOST = 1_000  # one block that names more is a list nobody follows
 
 
@@ -51,8 +52,8 @@ def _mentions(text: str) -> Iterator[Named]:
         if mark["open"]:
             opened.append(mark.end())
         elif mark["close"]:
-            if opened:
-                start = opened.pop()
+            start = opened.pop() if opened else mark.end()
+            if 0 < mark.start() - start <= _LONGEST:
                 found.append((start, _page(text[start : mark.start()])))
         elif mark["tag"]:
             found.append((mark.start(), _page(mark["tag"])))
