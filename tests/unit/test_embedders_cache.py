@@ -179,3 +179,16 @@ async def test_a_single_query_never_touches_the_file(tmp_path: Path) -> None:
 
     assert np.array_equal(first, await cached.embed(["one"]))
     assert not (tmp_path / "vectors.db").exists()
+
+
+async def test_queries_at_the_same_moment_are_computed_once(tmp_path: Path) -> None:
+    """Searches that run side by side share the vector of their question, and one that gives up harms no other."""
+    inner = Letters()
+    cached = CachedEmbedder(inner, tmp_path / "vectors.db")
+    hasty, patient, other = (asyncio.ensure_future(cached.embed([text])) for text in ("one", "one", "two"))
+    await asyncio.sleep(0)
+    hasty.cancel()
+
+    assert np.array_equal(await patient, await Letters().embed(["one"]))
+    assert np.array_equal(await other, await Letters().embed(["two"]))
+    assert inner.asked == ["one", "two"]

@@ -44,6 +44,7 @@ class CachedEmbedder:
         self._file = VectorFile(path, inner.name, inner.dimensions, on_degraded)
         self._queries = queries
         self._recent: OrderedDict[str, Vector] = OrderedDict()
+        self._running: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Matrix]] = {}
         self._lock = Lock()
         self._hits = self._misses = 0
 
@@ -85,13 +86,22 @@ class CachedEmbedder:
         known = await asyncio.to_thread(self._file.read, set(keys)) if batch else self._from_memory(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if missing:
-            rows = await self._inner.embed(list(missing.values()))
+            rows = await (self._inner.embed(list(missing.values())) if batch else self._shared(keys[0], texts[0]))
             computed = dict(zip(missing, rows, strict=True))
             if batch:
                 await asyncio.to_thread(self._file.write, computed)
             known |= computed
         self._remember(keys, known, misses=sum(key in missing for key in keys))
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.dimensions), np.float32)
+
+    async def _shared(self, key: str, text: str) -> Matrix:
+        """The row of a query; searches that ask for it at the same moment share its computation."""
+        place = (asyncio.get_running_loop(), key)
+        running = self._running.get(place)
+        if running is None:
+            running = self._running[place] = asyncio.ensure_future(self._inner.embed([text]))
+            running.add_done_callback(lambda _: self._running.pop(place, None))
+        return await asyncio.shield(running)  # whoever gives up leaves it to the others
 
     def _from_memory(self, keys: list[str]) -> dict[str, Vector]:
         """The vector of a single query, if it was asked lately."""
