@@ -116,6 +116,22 @@ async def test_copies_are_one_article_among_the_newest(new_folder):
     assert ["c0", "c1", "c2"] == [other.article_id for other in found[0].article.also]
 
 
+async def test_what_nobody_dated_comes_last(new_folder):
+    """An article that is dated by its loading is not news for that; it fills up what the others leave."""
+    async with workbench(new_folder(), Parts()) as bench:
+        news = news_over(bench, Parts())
+        dated = [report("a", "Bakers end their strike.", hours=30), report("b", STRIKE, hours=20)]
+        loose = [report("z", "A museum is open on Sundays.", hours=None), report("y", STRIKE, hours=None)]
+        await news.add(ANNA, [*dated, *loose], now=NOON)
+        question = NewsQuestion(text="latest news")
+        two, all_of_them = [
+            [each.article.article_id for each in await news.find(ANNA, question, k=k, rerank=True, trace=Trace())]
+            for k in (2, 9)
+        ]
+
+    assert (["b", "a"], ["b", "a", "z"]) == (two, all_of_them)
+
+
 async def test_the_newest_need_no_embedder(new_folder):
     """Nothing is compared by its meaning, so nothing is lost when that cannot be done."""
     folder = new_folder()

@@ -8,13 +8,16 @@ from datetime import datetime
 
 import numpy as np
 
-from contexture.news.records import aware
+from contexture.news.records import aware, undated
 from contexture.retrieval.search import Found
 from contexture.text.terms import stem, words
 from contexture.types import Hit, Vector
 
 RECENCY = "recency"
-"""The signal that orders passages where only their age counts: 1 for the newest, and less for each day behind it."""
+"""The signal that orders passages where only their age counts.
+
+It is 1 for the newest, less for each day behind that, and 0 where nobody knows the age.
+"""
 
 _DAYS = 30.0
 _SECONDS = 86_400.0
@@ -51,14 +54,17 @@ def anything(vectors: Mapping[str, int]) -> dict[str, Vector]:
 
 
 def by_age(hits: Sequence[Hit]) -> list[Found]:
-    """Passages from the newest article to the oldest, each article's in order, scored by how far it is behind."""
+    """Passages from the newest article to the oldest, each article's in order, scored by how far it is behind.
+
+    What is dated by its loading comes last.
+    """
     newest = max((_seconds(hit.record.time) for hit in hits), default=0.0)
     found = [_aged(hit, newest - _seconds(hit.record.time)) for hit in hits]
     return sorted(found, key=lambda each: (-each.score, each.hit.record.id, each.hit.ordinal))
 
 
 def _aged(hit: Hit, behind: float) -> Found:
-    score = math.exp(-behind / _SECONDS / _DAYS)
+    score = 0.0 if undated(hit.record) else math.exp(-behind / _SECONDS / _DAYS)
     return Found(hit=hit, score=score, signals={RECENCY: score})
 
 

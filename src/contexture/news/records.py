@@ -9,10 +9,13 @@ from contexture.news.copies import print_of
 from contexture.news.domains import domain_of, domains
 from contexture.retrieval.prepare import mended
 from contexture.text.language import detect
-from contexture.types import Collection, FieldType, Record
+from contexture.types import Collection, Equals, FieldType, Record
 
-ARTICLES = Collection(name="articles", fields={"domains": FieldType.KEYWORD})
+ARTICLES = Collection(name="articles", fields={"domains": FieldType.KEYWORD, "undated": FieldType.FLAG})
 """Where articles live; filters also name `time`, `lang` and `source`, which every record has."""
+
+UNDATED = Equals("undated", True)
+"""Passes articles that are dated by their loading."""
 
 KIND = "article"
 _TICK = 0.001  # seconds: times are stored as floats

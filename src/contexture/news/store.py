@@ -11,14 +11,14 @@ from contexture.ledger import Trace
 from contexture.news.articles import Added, Article, FoundArticle, NewsQuestion, Other, check
 from contexture.news.domains import domain_of
 from contexture.news.newest import anything, asks_for_anything, by_age
-from contexture.news.records import ARTICLES, article_of, aware, moved, record_of, same
-from contexture.news.stories import by_ranks, grouped, stories
+from contexture.news.records import ARTICLES, UNDATED, article_of, aware, moved, record_of, same
+from contexture.news.stories import by_ranks, grouped, retold, stories
 from contexture.news.twins import outdone
 from contexture.ports import Index
 from contexture.retrieval.candidates import candidate_of
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import Found, HybridSearch
-from contexture.types import And, AnyOf, Filter, Query, Range, Record, Scope
+from contexture.types import And, AnyOf, Filter, Not, Query, Range, Record, Scope
 
 __all__ = ["Added", "Article", "FoundArticle", "NewsQuestion", "NewsStore", "Other"]
 
@@ -116,13 +116,21 @@ class NewsStore:
             pool *= _WIDER
 
     async def _newest(self, scope: Scope, question: NewsQuestion, k: int) -> tuple[FoundArticle, ...]:
-        """The newest `k` articles: each sample of what is admitted shows from when on at least `k` of them are.
+        """The newest `k` articles, filled up with those of which nobody knows when they were published."""
+        dated = await self._latest(scope, question, k, Not(UNDATED))
+        more = await self._latest(scope, question, k, UNDATED) if len(dated) < k else ()
+        other = (each for each in more if all(retold(known, each) is None for known in dated))
+        return (*dated, *other)[:k]
+
+    async def _latest(self, scope: Scope, question: NewsQuestion, k: int, which: Filter) -> tuple[FoundArticle, ...]:
+        """The newest `k` of these: each sample of what is admitted shows from when on at least `k` of them are.
 
         So the time to look at shrinks until all that was published in it is seen.
         """
         pool = max(_SAMPLE, _PASSAGES * k)
         while True:
-            query = Query(collection=_NAME, vectors=self._anything, where=admitted(question), k=pool, pool=pool)
+            where = And((which, *admitted(question)))
+            query = Query(collection=_NAME, vectors=self._anything, where=where, k=pool, pool=pool)
             hits = await self._index.search(scope, query)
             told = self._stories(by_age(hits), question)
             if len(hits) < pool or pool > _POOL:
@@ -136,7 +144,8 @@ class NewsStore:
         self, scope: Scope, question: NewsQuestion, pool: int, trace: Trace, *, rerank: bool
     ) -> Sequence[Found]:
         search = self._search if rerank else self._plain
-        where = admitted(question)
+        parts = admitted(question)
+        where = And(parts) if parts else None
         found = await search.search(scope, _NAME, question.text, where=where, pool=pool, trace=trace)
         return found if rerank else by_ranks(found)
 
@@ -150,8 +159,8 @@ class NewsStore:
             self._made = True
 
 
-def admitted(question: NewsQuestion) -> Filter | None:
-    """What the index must hold to: nothing else is ever fetched.
+def admitted(question: NewsQuestion) -> tuple[Filter, ...]:
+    """What the index must hold to, all of it: nothing else is ever fetched.
 
     The window is rounded to whole minutes, outwards, so that searches repeated within a minute are answered from the
     cache; the rest of the minute is taken off what is found.
@@ -162,7 +171,7 @@ def admitted(question: NewsQuestion) -> Filter | None:
     before = None if question.before is None else moved(_minute(question.before), _MINUTE)
     if since or before:
         parts.append(Range(field="time", gte=since, lt=before))
-    return And(tuple(parts)) if parts else None
+    return tuple(parts)
 
 
 def _inside(record: Record, question: NewsQuestion) -> bool:
