@@ -6,7 +6,8 @@ import ctypes
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -31,7 +32,7 @@ _CLEAN = {
 _LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 _FIXED, _FORCE_BOLD = 1, 1 << 18
 _BOLD = 600
-_TILT = 0.05
+_TILT = 3.0  # degrees
 _GAP = 0.28  # of the size: a wider one parts words
 
 
@@ -41,8 +42,10 @@ Edges: TypeAlias = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Face:
+    """How letters look, and by how many degrees they are turned; None for some other angle than a right one."""
+
     look: Look
-    upright: bool
+    turned: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +70,53 @@ class _Frame:
 
 
 def sheet(page: OpenPage, number: int) -> Sheet:
-    """Everything on one page that reading it needs."""
-    frame = _Frame(*page.corner, *page.size, page.turned)
-    rules, pictures = _drawn(page.handle, frame)
+    """Everything on one page that reading it needs, turned so that most of its words stand upright."""
     with page.text() as (handle, letters):
-        words = list(_words(handle, letters.translate(_CLEAN), frame))
+        found = list(_words(handle, letters.translate(_CLEAN)))
+    frame = _frame(page, found)
+    words = [
+        Word(text, area.left, area.top, area.right, area.bottom, face.look)
+        for text, edges, face in found
+        if face.turned == frame.turned and (area := frame.area(*edges))
+    ]
+    rules, pictures = _drawn(page.handle, frame)
     return Sheet(number=number, width=frame.width, height=frame.height, words=words, rules=rules, pictures=pictures)
 
 
-def _words(handle: Any, letters: str, frame: _Frame) -> Iterator[Word]:
+Placed: TypeAlias = tuple[str, Edges, _Face]
+"""A word before it is known which way is up."""
+
+
+def _frame(page: OpenPage, words: Sequence[Placed]) -> _Frame:
+    letters: Counter[int] = Counter()
+    for text, _, face in words:
+        if face.turned is not None:
+            letters[face.turned] += len(text)
+    turned = max(letters, key=lambda turn: (letters[turn], turn == page.turned)) if letters else page.turned
+    width, height = page.size
+    return _Frame(*page.corner, *((height, width) if (turned - page.turned) % 180 else (width, height)), turned)
+
+
+def _words(handle: Any, letters: str) -> Iterator[Placed]:
     """Words in the order in which the file draws them."""
     faces: dict[int | None, _Face] = {}
     for found in _PRINTED.finditer(letters):
         for start, end in _runs(handle, found.start(), found.end(), faces):
-            word = _word(handle, letters[start:end], start, frame, _face(handle, start, faces))
-            if word is not None:
-                yield word
+            first, last = _box(handle, start), _box(handle, end - 1)
+            if first is not None and last is not None:
+                yield letters[start:end].translate(_LIGATURES), _around(first, last), _face(handle, start, faces)
+
+
+def _around(first: Edges, last: Edges) -> Edges:
+    return min(first[0], last[0]), min(first[1], last[1]), max(first[2], last[2]), max(first[3], last[3])
 
 
 def _runs(handle: Any, start: int, end: int, faces: dict[int | None, _Face]) -> Iterator[tuple[int, int]]:
     """The characters from `start` to `end`, cut where the next one stands elsewhere on the page."""
     first, last = _box(handle, start), _box(handle, end - 1)
-    size = _face(handle, start, faces).look.size
-    if first is None or last is None or _plausible(first, last, end - start, size):
+    face = _face(handle, start, faces)
+    size = face.look.size
+    if face.turned != 0 or first is None or last is None or _plausible(first, last, end - start, size):
         yield start, end
         return
     before, begin = first, start
@@ -131,8 +158,12 @@ def _new_face(handle: Any, at: int) -> _Face:
     called = name.value.decode("utf-8", "replace").lower()
     bold = "bold" in called or _native.FPDFText_GetFontWeight(handle, at) >= _BOLD or bool(flags.value & _FORCE_BOLD)
     mono = bool(flags.value & _FIXED) or "mono" in called or "courier" in called or "typewriter" in called
-    angle = _native.FPDFText_GetCharAngle(handle, at)
-    return _Face(Look(size or 1.0, bold=bold or _tex_bold(called), mono=mono or _tex_mono(called)), abs(angle) < _TILT)
+    turned = -math.degrees(_native.FPDFText_GetCharAngle(handle, at)) % 360
+    right = round(turned / 90) * 90
+    return _Face(
+        Look(size or 1.0, bold=bold or _tex_bold(called), mono=mono or _tex_mono(called)),
+        right % 360 if abs(turned - right) < _TILT else None,
+    )
 
 
 def _tex_bold(name: str) -> bool:
@@ -145,14 +176,6 @@ def _tex_mono(name: str) -> bool:
 
 def _parted(last: Edges, box: Edges, size: float) -> bool:
     return box[0] - last[2] > _GAP * size or box[0] < last[0] - size or abs(box[1] - last[1]) > size / 2
-
-
-def _word(handle: Any, letters: str, start: int, frame: _Frame, face: _Face) -> Word | None:
-    first, last = _box(handle, start), _box(handle, start + len(letters) - 1)
-    if not face.upright or first is None or last is None:
-        return None
-    area = frame.area(min(first[0], last[0]), min(first[1], last[1]), max(first[2], last[2]), max(first[3], last[3]))
-    return Word(letters.translate(_LIGATURES), area.left, area.top, area.right, area.bottom, face.look)
 
 
 def _drawn(page: Any, frame: _Frame) -> tuple[list[Area], list[Area]]:

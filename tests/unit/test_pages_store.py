@@ -1,0 +1,283 @@
+"""The page store: whole documents in, pages and their pictures out, for those who may read them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from contexture.adapters.pages.regions import RegionEncoder
+from contexture.documents import Page, Region, RegionKind
+from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.ledger import Trace
+from contexture.pages.identity import document_id
+from contexture.pages.images import PageImages
+from contexture.pages.records import PAGES, compressed, decompressed
+from contexture.pages.store import PageStore
+from contexture.pages.values import Document
+from contexture.pages.visual import VISUAL, VisualPages
+from contexture.testing.doubles import NOON
+from contexture.testing.workbench import Parts, Workbench, workbench
+from contexture.text.language import detect
+from contexture.types import Equals, Scope
+
+ANNA = Scope(tenant="acme", user="anna")
+BORIS = Scope(tenant="acme", user="boris")
+METADATA = """doc_id filename page extension timestamp source_path image_path thumb_path section_path parent_heading
+num_headings num_tables num_pictures""".split()
+
+
+def page(number: int, text: str, **changes: object) -> Page:
+    """A page whose only region is its text."""
+    region = Region(kind=RegionKind.TEXT, box=(0.1, 0.1, 0.9, 0.2), text=text, start=0, end=len(text))
+    whole = Page(number=number, text=text, regions=(region,), image=b"large", thumb=b"small", section_path="One > Two")
+    return replace(whole, **changes)
+
+
+def document(doc_id: str, *texts: str, readers: tuple[str, ...] = ("public",)) -> Document:
+    """A document with a page per text."""
+    return Document(
+        doc_id=doc_id,
+        filename=f"{doc_id}.pdf",
+        extension="pdf",
+        source_path=f"in/{doc_id}.pdf",
+        timestamp=NOON,
+        pages=tuple(page(number, text) for number, text in enumerate(texts, start=1)),
+        readers=readers,
+    )
+
+
+def store_over(bench: Workbench, folder: Path, visual: object = None) -> PageStore:
+    """A page store over a workbench."""
+    encoder = RegionEncoder(Parts().encoders, detect)
+    return PageStore(
+        index=bench.index,
+        preparer=bench.preparer,
+        search=bench.search,
+        rules="words",
+        images=PageImages(folder),
+        visual=visual or VisualPages(index=bench.index, encoder=encoder),
+    )
+
+
+@pytest_asyncio.fixture
+async def bench(new_folder) -> AsyncIterator[Workbench]:
+    """A workbench in a folder of its own."""
+    async with workbench(new_folder()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(bench, tmp_path) -> PageStore:
+    """A page store whose pictures lie in the test's folder."""
+    return store_over(bench, tmp_path)
+
+
+async def found(store: PageStore, scope: Scope, question: str, **how: object) -> list[tuple[str, int]]:
+    """The pages that a search finds."""
+    told = await store.find(scope, question, k=10, trace=Trace(), **how)
+    return [(each.doc_id, each.page) for each in told]
+
+
+async def test_a_page_comes_back_as_it_was_read(store, tmp_path):
+    """Text, section, counts, regions and readers survive; paths lead to the pictures."""
+    await store.add(ANNA, document("a1", "Pumps are oiled in May."), now=NOON)
+
+    [back] = await store.pages(ANNA, [("a1", 1)])
+
+    assert ("Pumps are oiled in May.", "One > Two", NOON) == (back.text, back.section_path, back.timestamp)
+    assert document("a1", "Pumps are oiled in May.").pages[0].regions == back.regions
+    assert back.thumb_path.endswith("/a1_page_001_thumb.jpg")
+    assert [back.image_path] == [str(path) for path in tmp_path.rglob("a1_page_001.jpg")]
+
+
+async def test_metadata_has_the_names_of_the_specification(store, bench):
+    """Each page's payload has every field of the list, and the whole Markdown stands packed beside the pages."""
+    await store.add(ANNA, document("a1", "First.", "Second."), now=NOON)
+
+    first, whole = await bench.index.get(ANNA, PAGES.name, ["a1:1", "a1"])
+
+    assert set(METADATA) <= set(first.payload)
+    assert "First.\n\nSecond." == decompressed(whole.payload["full_markdown_compressed"])
+    assert "First.\n\nSecond." == await store.markdown(ANNA, "a1")
+
+
+async def test_pages_come_in_the_order_asked_for(store):
+    """Unknown pages and documents are left out, the others keep their order."""
+    await store.add(ANNA, document("a1", "One.", "Two.", "Three."), now=NOON)
+
+    back = await store.pages(ANNA, [("a1", 3), ("a1", 9), ("zz", 1), ("a1", 1)])
+
+    assert ["Three.", "One."] == [each.text for each in back]
+
+
+async def test_others_see_nothing_of_a_private_document(store):
+    """Pages, pictures, Markdown, listings and searches answer as if it were not there."""
+    await store.add(ANNA, document("a1", "The vault code is blue.", readers=("user:anna",)), now=NOON)
+
+    assert [("a1", 1)] == await found(store, ANNA, "vault code")
+    assert [] == await found(store, BORIS, "vault code")
+    assert () == await store.pages(BORIS, [("a1", 1)])
+    assert await store.markdown(BORIS, "a1") is None
+    assert await store.picture(BORIS, "a1", 1) is None
+    assert () == await store.documents(BORIS, limit=10)
+    assert 0 == await store.remove(BORIS, ["a1"])
+    assert b"small" == await store.picture(ANNA, "a1", 1, thumb=True)
+
+
+async def test_text_or_looks_alone_search_one_collection(store, bench, monkeypatch):
+    """`visual=False` asks only for words, `text=False` only for looks."""
+    await store.add(ANNA, document("a1", "Pumps are oiled in May."), now=NOON)
+    asked: list[str] = []
+    search = bench.index.search
+
+    async def listening(scope, query):
+        asked.append(query.collection)
+        return await search(scope, query)
+
+    monkeypatch.setattr(bench.index, "search", listening)
+    await found(store, ANNA, "pumps", visual=False)
+    await found(store, ANNA, "pumps", text=False)
+
+    assert {PAGES.name} == set(asked[:1])
+    assert {VISUAL.name} == set(asked[1:])
+
+
+async def test_neither_text_nor_looks_is_an_error(store):
+    """A search of nothing is refused, and so is one of no pages."""
+    with pytest.raises(InvalidRequest, match="neither"):
+        await store.find(ANNA, "pumps", k=5, text=False, visual=False, trace=Trace())
+    with pytest.raises(InvalidRequest, match="between 1 and"):
+        await store.find(ANNA, "pumps", k=0, trace=Trace())
+
+
+async def test_a_page_found_twice_is_one_page_with_the_better_score(store):
+    """Both parts are kept, passages cite the page, and the score is the higher one."""
+    await store.add(ANNA, document("a1", "Pumps are oiled in May.", "Cranes are painted in June."), now=NOON)
+
+    told = await store.find(ANNA, "pumps oiled in May", k=5, trace=Trace())
+    best = told[0]
+
+    assert ("a1", 1) == (best.doc_id, best.page)
+    assert best.score == max(best.text_score, best.visual_score)
+    assert {1} == {candidate.citation.page for candidate in best.candidates}
+    assert len({(each.doc_id, each.page) for each in told}) == len(told)
+    assert sorted(told, key=lambda each: (-each.score, each.doc_id, each.page)) == list(told)
+
+
+async def test_filters_narrow_a_search(store):
+    """A search within one document finds nothing of the others."""
+    await store.add(ANNA, document("a1", "Pumps are oiled."), now=NOON)
+    await store.add(ANNA, document("b2", "Pumps are oiled too."), now=NOON)
+
+    assert [("b2", 1)] == await found(store, ANNA, "pumps oiled", where=Equals("doc_id", "b2"))
+
+
+async def test_a_failing_side_is_named_and_the_other_answers(bench, tmp_path):
+    """When looks cannot be searched, words are, and the trace says what is missing."""
+
+    class Blind(VisualPages):
+        async def search(self, scope, question, *, k, where, trace):
+            raise SourceUnavailable("no eyes")
+
+    blind = Blind(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect))
+    store = store_over(bench, tmp_path, blind)
+    await store.add(ANNA, document("a1", "Pumps are oiled."), now=NOON)
+    trace = Trace()
+
+    told = await store.find(ANNA, "pumps oiled", k=5, trace=trace)
+
+    assert ["a1"] == [each.doc_id for each in told]
+    assert ["pages_visual"] == [each.source for each in trace.finish(()).degradations]
+
+
+async def test_a_document_is_whole_or_not_there(store, bench, monkeypatch):
+    """When the last write fails, no page is found, by words or by looks, and a second try succeeds."""
+    upsert = bench.index.upsert
+
+    async def failing(scope, collection, records):
+        if collection == PAGES.name:
+            raise SourceUnavailable("disk gone")
+        return await upsert(scope, collection, records)
+
+    monkeypatch.setattr(bench.index, "upsert", failing)
+    with pytest.raises(SourceUnavailable):
+        await store.add(ANNA, document("a1", "Pumps are oiled."), now=NOON)
+    monkeypatch.setattr(bench.index, "upsert", upsert)
+
+    assert [] == await found(store, ANNA, "pumps oiled")
+    assert not (await store.add(ANNA, document("a1", "Pumps are oiled."), now=NOON)).unchanged
+    assert [("a1", 1)] == await found(store, ANNA, "pumps oiled")
+
+
+async def test_a_known_document_is_left_alone_unless_it_is_read_again(store):
+    """Adding it twice changes nothing; `again` replaces it, and pages it no longer has are gone."""
+    await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)
+
+    assert (await store.add(ANNA, document("a1", "New."), now=NOON)).unchanged
+    await store.add(ANNA, document("a1", "New."), now=NOON, again=True)
+
+    assert ["New."] == [each.text for each in await store.pages(ANNA, [("a1", 1), ("a1", 2)])]
+    assert await store.picture(ANNA, "a1", 2) is None
+
+
+async def test_removing_a_document_removes_its_pictures(store, tmp_path):
+    """Nothing is left of it in the store, on disk or in a listing."""
+    await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)
+    await store.add(ANNA, document("b2", "Other."), now=NOON)
+
+    assert 1 == await store.remove(ANNA, ["a1", "unknown", "a1"])
+    assert ["b2"] == [each.doc_id for each in await store.documents(ANNA, limit=10)]
+    assert {"b2_page_001.jpg", "b2_page_001_thumb.jpg"} == {path.name for path in tmp_path.rglob("*.jpg")}
+    assert [("b2", 1)] == await found(store, ANNA, "one two other")
+
+
+async def test_two_tenants_keep_pictures_apart(store):
+    """When one tenant removes a document, the other still has its pictures."""
+    other = Scope(tenant="beta", user="anna")
+    await store.add(ANNA, document("a1", "One."), now=NOON)
+    await store.add(other, document("a1", "One."), now=NOON)
+    await store.remove(ANNA, ["a1"])
+
+    assert b"large" == await store.picture(other, "a1", 1)
+
+
+async def test_a_blank_page_is_stored_and_not_found(store):
+    """A page without text has none, whatever its document is called."""
+    await store.add(ANNA, replace(document("a1", "x"), pages=(page(1, ""), page(2, "Words."))), now=NOON)
+
+    assert "" == (await store.pages(ANNA, [("a1", 1)]))[0].text
+    assert ("a1", 1) not in await found(store, ANNA, "a1 pdf")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"doc_id": "../up"}, "letters, digits"),
+        ({"filename": "../../etc/passwd"}, "without a folder"),
+        ({"pages": ()}, "no pages"),
+        ({"pages": (page(2, "b"), page(1, "a"))}, "numbered"),
+        ({"readers": ("anna",)}, "user:NAME"),
+        ({"readers": ()}, "nobody"),
+    ],
+)
+async def test_a_document_that_could_not_be_kept_is_refused(store, changes, said):
+    """Names that leave the folder, pages out of order and readers that are none are refused with a sentence."""
+    with pytest.raises(InvalidRequest, match=said):
+        await store.add(ANNA, replace(document("a1", "One."), **changes), now=NOON)
+
+
+def test_readers_are_part_of_a_private_documents_id():
+    """Public copies share an id; those for some readers do not, and the order of readers does not matter."""
+    assert document_id("ab" * 32) == document_id("ab" * 32, ("public",)) == ("ab" * 32)[:16]
+    assert document_id("ab" * 32, ("user:a", "user:b")) == document_id("ab" * 32, ("user:b", "user:a"))
+    assert document_id("ab" * 32, ("user:a",)) != document_id("ab" * 32, ("user:b",))
+
+
+def test_packed_markdown_is_the_same_each_time():
+    """Equal texts give equal bytes, and come back whole."""
+    assert compressed("Текст") == compressed("Текст")
+    assert "Текст" == decompressed(compressed("Текст"))
