@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 import contexture
 from contexture import Contexture, Settings, wiring
-from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
+from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
 from contexture.testing.blocks_tree import PRIVATE, block, ids, page
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
 from contexture.testing.workbench import Parts
-from contexture.types import Equals, Range, Scope
+from contexture.types import Equals, Range, Record, Scope
 from contexture.workspace import BlockType, Put
 
 ANNA = Scope(tenant="acme", user="anna")
@@ -147,6 +147,21 @@ async def test_an_index_that_failed_is_brought_up_to_date(engine, monkeypatch):
     await engine.workspace.put(ANNA, [block("late", "p", text="a late pump")], now=NOON)
 
     assert {"t", "n", "d", "late"} == set(await found(engine))
+
+
+async def test_a_block_that_the_index_refuses_keeps_no_other_out(engine):
+    """Its writer is told, nobody else, and everything else is found."""
+    await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    foreign = Record(id="t", text="not a block", acl=("user:mallory",))
+    await engine.add([foreign], collection="blocks", scope=Scope(tenant="acme", user="mallory"))
+    other = Scope(tenant="other", user="zoe")
+    with pytest.raises(NotPermitted, match="'t'"):
+        await plant(engine)
+    await engine.workspace.put(other, [block("y", text="pump")], now=NOON)
+
+    assert {"x", "n", "d"} == set(await found(engine))
+    assert {"y"} == set(await found(engine, scope=other))
+    assert 0 == await engine.workspace.catch_up()
 
 
 async def test_writes_at_the_same_time_all_arrive(engine):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from contexture.blocks.records import BLOCKS, record_of
+from contexture.errors import RequestError
 from contexture.ports import Index
 from contexture.retrieval.prepare import Preparer
 from contexture.types import Record, Scope
@@ -43,17 +44,35 @@ class Follower:
         self._turn = asyncio.Lock()
         self._made = False
 
-    async def catch_up(self) -> int:
-        """Write what differs; returns how many blocks that were."""
+    async def catch_up(self, tenant: str = "") -> int:
+        """Write what differs, of every tenant; returns how many blocks that were.
+
+        A block that the index refuses keeps no other out: it is not searched, and the refusal is raised at the end if
+        it is one of `tenant`'s. An index that fails leaves everything to the next call.
+        """
+        refused: dict[str, RequestError] = {}
         async with self._turn:
             done = 0
             while found := await self._store.stale(limit=BATCH):
                 await self._ready()
-                for tenant, some in groupby(sorted(found, key=_tenant), _tenant):
-                    await self._write(tenant, list(some))
+                for of, some in groupby(sorted(found, key=_tenant), _tenant):
+                    refused |= await self._tried(of, list(some))
                 await self._store.settle(found)
                 done += len(found)
-            return done
+        if tenant in refused:
+            raise refused[tenant]
+        return done
+
+    async def _tried(self, tenant: str, stale: Sequence[Stale]) -> dict[str, RequestError]:
+        """Write together, or one by one where one is refused; returns what was said of it."""
+        try:
+            await self._write(tenant, stale)
+        except RequestError as refusal:
+            if len(stale) == 1:
+                return {tenant: refusal}
+            told = [await self._tried(tenant, [each]) for each in stale]
+            return {of: each for some in told for of, each in some.items()}
+        return {}
 
     async def _write(self, tenant: str, stale: Sequence[Stale]) -> None:
         readers = tuple(sorted({name for each in stale for name in each.readers}))

@@ -35,7 +35,7 @@ class Workspace:
         another `modified` alone alters nothing. A deleted block that is put again is back, without what was below it.
         """
         done = await self._store.put(scope, checked(blocks), now=now)
-        await self._follower.catch_up()
+        await self._follower.catch_up(scope.tenant)
         return done
 
     async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float = 0.0) -> None:
@@ -43,18 +43,18 @@ class Workspace:
         check_order(order)
         check_targets([block_id, *([parent] if parent is not None else [])])
         await self._store.move(scope, block_id, parent=parent, order=order)
-        await self._follower.catch_up()
+        await self._follower.catch_up(scope.tenant)
 
     async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
         """Remove these and all below them until they are restored; returns how many the scope could read."""
         gone = await self._store.delete(scope, _distinct(ids), now=now)
-        await self._follower.catch_up()
+        await self._follower.catch_up(scope.tenant)
         return gone
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
         """Bring back all that went with each of these in one deletion, links included; returns how many it reads."""
         back = await self._store.restore(scope, _distinct(ids))
-        await self._follower.catch_up()
+        await self._follower.catch_up(scope.tenant)
         return back
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
