@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -14,12 +13,12 @@ from contexture.documents import Page, Region, RegionKind
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
 from contexture.pages.identity import document_id
-from contexture.pages.images import PageImages
 from contexture.pages.records import PAGES, compressed, decompressed
 from contexture.pages.store import PageStore
 from contexture.pages.values import Document
 from contexture.pages.visual import VISUAL, VisualPages
 from contexture.testing.doubles import NOON
+from contexture.testing.page_store import pages_over
 from contexture.testing.workbench import Parts, Workbench, workbench
 from contexture.text.language import detect
 from contexture.types import Equals, Scope
@@ -50,19 +49,6 @@ def document(doc_id: str, *texts: str, readers: tuple[str, ...] = ("public",)) -
     )
 
 
-def store_over(bench: Workbench, folder: Path, visual: object = None) -> PageStore:
-    """A page store over a workbench."""
-    encoder = RegionEncoder(Parts().encoders, detect)
-    return PageStore(
-        index=bench.index,
-        preparer=bench.preparer,
-        search=bench.search,
-        rules="words",
-        images=PageImages(folder),
-        visual=visual or VisualPages(index=bench.index, encoder=encoder),
-    )
-
-
 @pytest_asyncio.fixture
 async def bench(new_folder) -> AsyncIterator[Workbench]:
     """A workbench in a folder of its own."""
@@ -73,7 +59,7 @@ async def bench(new_folder) -> AsyncIterator[Workbench]:
 @pytest.fixture
 def store(bench, tmp_path) -> PageStore:
     """A page store whose pictures lie in the test's folder."""
-    return store_over(bench, tmp_path)
+    return pages_over(bench, tmp_path)
 
 
 async def found(store: PageStore, scope: Scope, question: str, **how: object) -> list[tuple[str, int]]:
@@ -184,7 +170,7 @@ async def test_a_failing_side_is_named_and_the_other_answers(bench, tmp_path):
             raise SourceUnavailable("no eyes")
 
     blind = Blind(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect))
-    store = store_over(bench, tmp_path, blind)
+    store = pages_over(bench, tmp_path, blind)
     await store.add(ANNA, document("a1", "Pumps are oiled."), now=NOON)
     trace = Trace()
 
