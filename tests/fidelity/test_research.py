@@ -147,6 +147,19 @@ def test_search_modes():
     assert [(True, True), (True, False), (False, True)] == [flags_of(mode) for mode in SearchMode]
 
 
+async def test_a_search_gives_the_documented_results():
+    """Document, page, score, file name and metadata, in the mode that was asked for."""
+    found = await builder().search(QUESTION, num_results=2, search_mode="text")
+
+    assert [("abc123", 3, 0.95), ("abc123", 4, 0.92)] == [
+        (each["doc_id"], each["page"], each["score"]) for each in found
+    ]
+    assert {"doc_id", "page", "score", "filename", "metadata"} == set(found[0])
+    assert {"doc_id", "filename", "page", "extension", "timestamp", "image_path", "thumb_path", "section_path",
+            "parent_heading", "num_headings", "num_tables", "num_pictures"} == set(found[0]["metadata"])  # fmt: skip
+    assert 3 == len(await builder().search(QUESTION))
+
+
 async def test_metadata_of_a_source():
     """The example's file name and thumbnail."""
     page = stored("abc123", 5, "Text.", filename="report.pdf")

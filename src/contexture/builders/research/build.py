@@ -21,9 +21,11 @@ from contexture.builders.research.request import (
     MOST_RESULTS,
     ResearchRecipe,
     ResearchRequest,
+    SearchMode,
     checked,
+    flags_of,
 )
-from contexture.builders.research.results import deduplicate
+from contexture.builders.research.results import deduplicate, result_of
 from contexture.builders.research.trim import trimmed
 from contexture.builders.research.values import ResearchContext, SourceDocument
 from contexture.builders.research.variants import cited
@@ -133,6 +135,19 @@ class ResearchContextBuilder:
             sources = self._sources(build, composed)
         ledger = trace.finish(raw)
         return self._result(build, composed, sources, ledger, self._capsule(build, composed, clean, ledger))
+
+    async def search(
+        self, query: str, num_results: int = 10, search_mode: str = SearchMode.HYBRID, *, scope: Scope | None = None
+    ) -> list[dict[str, Any]]:
+        """The pages that a question finds as plain objects, best first: document, page, score, file and metadata."""
+        text, visual = flags_of(search_mode)
+        request = ResearchRequest(
+            query=query, num_results=num_results, include_text=text, include_visual=visual, max_sources=MOST_RESULTS
+        )
+        build = self._begin(checked(request), scope, None, Trace())
+        clean = build.cleaner.pages(await self._found(build))
+        found = [(build.cleaner.source(build.stored[each.id], each, "", ()), build.stored[each.id]) for each in clean]
+        return [result_of(source, page) for source, page in found][:num_results]
 
     async def get_source_metadata(self, doc_id: str, page: int, *, scope: Scope | None = None) -> SourceDocument:
         """One page with all that is known of it; `UnknownPage`, a ValueError, where it is not there."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contexture.builders.research.values import SourceDocument
 from contexture.errors import InvalidRequest
+from contexture.pages.values import StoredPage
 
 
 def deduplicate(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -19,6 +21,29 @@ def deduplicate(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if key not in best or score > best[key][0]:
             best[key] = (score, result)
     return [result for _, result in sorted(best.values(), key=lambda scored: -scored[0])]
+
+
+def result_of(source: SourceDocument, page: StoredPage) -> dict[str, Any]:
+    """A page that was found, as a plain object with the metadata that is stored with it."""
+    told = {
+        "doc_id": source.doc_id,
+        "filename": source.filename,
+        "page": source.page,
+        "extension": source.extension,
+        "timestamp": source.timestamp,
+        "image_path": source.image_path,
+        "thumb_path": source.thumbnail_path,
+        "section_path": source.section_path,
+        "parent_heading": source.parent_heading,
+        "num_headings": page.num_headings,
+        "num_tables": page.num_tables,
+        "num_pictures": page.num_pictures,
+    }
+    return {
+        **{name: told[name] for name in ("doc_id", "page", "filename")},
+        "score": source.relevance_score,
+        "metadata": told,
+    }
 
 
 def _key(result: Mapping[str, Any]) -> tuple[object, object]:
