@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from contexture.adapters.llm.extractive import ExtractiveModel
+from contexture.adapters.llm.extractive import NOTHING, ExtractiveModel
 from contexture.adapters.policy.open import OpenPolicy
 from contexture.adapters.tokens.models import counter_for
-from contexture.answer.research.ask import AskResearch
+from contexture.answer.research.ask import AskRecipe, AskResearch
 from contexture.answer.research.images import PAGE, Area, Tiles, cost_of, jpeg_size
 from contexture.answer.research.markers import before_stops, cleaned, numbers_in, without_markers
 from contexture.answer.research.support import Lack, share, unsupported
@@ -246,9 +246,24 @@ async def test_without_sources_no_model_is_asked():
     pages = ScriptedPages(PAGES, text=SCORES, fail=["text", "visual"])
     found = await asker(model, pages=pages).run(ResearchQuestion(query=QUESTION), scope=SCOPE)
 
-    assert "Nothing relevant was found." == found.answer
+    assert "The documents do not answer this." == found.answer
     assert [] == model.asked
     assert {"pages", "pages_visual"} == {each.source for each in found.degradations}
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("Where do cats sleep?", "The documents do not answer this."),
+        ("Где спят кошки?", "В документах нет ответа на этот вопрос."),
+    ],
+)
+async def test_where_no_sentence_matches_that_is_said(question, said):
+    """In the language of the question, and nothing of it is flagged."""
+    ask = replace(asker(), recipe=AskRecipe(silence=frozenset(NOTHING.values())))
+    found = await ask.run(ResearchQuestion(query=question), scope=SCOPE)
+
+    assert (said, (), ()) == (found.answer, found.unsupported, found.cited)
 
 
 async def test_known_secrets_are_masked_in_answers():

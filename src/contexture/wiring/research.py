@@ -56,5 +56,5 @@ def ask_recipe(settings: Settings) -> AskRecipe:
         context_tokens=settings.research_max_tokens,
         answer_tokens=settings.chat_max_tokens,
         quoting=EXTRACTIVE,
-        nothing=NOTHING,
+        silence=frozenset(NOTHING.values()),
     )

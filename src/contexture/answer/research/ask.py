@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Protocol
 
 from contexture.answer import route
@@ -24,6 +25,10 @@ from contexture.types import Filter, Scope
 
 ACTION = "research.ask"
 IMAGES = "images"
+NOTHING: Mapping[str, str] = MappingProxyType(
+    {"en": "The documents do not answer this.", "ru": "В документах нет ответа на этот вопрос."}
+)
+"""What is said, by language, where the documents say nothing."""
 
 _HEADER = 40  # tokens kept for the line above a picture
 
@@ -59,13 +64,14 @@ class Pictures(Protocol):
 class AskRecipe:
     """How questions are answered: `quoting` names the model whose answers are the sources' own sentences.
 
-    `nothing` is what is said, by language, where no source was found; no model is asked then.
+    What it says when none of them matches (`silence`) is not repeated: NOTHING is said instead, as it is where no
+    source was found and no model is asked.
     """
 
     context_tokens: int = 10_000
     answer_tokens: int = 512
     quoting: str = "extractive"
-    nothing: Mapping[str, str] = field(default_factory=lambda: {"en": "Nothing relevant was found."})
+    silence: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,10 +106,9 @@ class AskResearch:
         await self._permit(asked, scope)
         trace = Trace()
         context, seen = await self._context(asked, models, scope, now, trace)
-        if context.sources:
-            said = await self._said(models, context, seen, trace)
-        else:
-            said = route.Piece(self._nothing(asked), "")
+        said = await self._said(models, context, seen, trace) if context.sources else route.Piece("", "")
+        if not context.sources or said.text.strip() in self.recipe.silence:
+            said = route.Piece(NOTHING.get(detect(asked.query), NOTHING["en"]), said.model)
         return await self._checked(asked, context, said, seen, trace)
 
     async def _permit(self, asked: ResearchQuestion, scope: Scope) -> None:
@@ -179,7 +184,7 @@ class AskResearch:
             for number, source in context.get_citation_map().items()
         }
         marked = cleaned(Mask(self.secrets.known()).mask(said.text), sources)
-        silent = not sources or marked.text in self.recipe.nothing.values()
+        silent = not sources or marked.text in NOTHING.values()
         lacking = () if silent else await unsupported(marked.text, sources, question=asked.query, alike=self.alike)
         used = seen if cost_of(said.model) is not None else _Seen()
         return ResearchAnswer(
@@ -194,9 +199,6 @@ class AskResearch:
             total_tokens=context.total_tokens + used.tokens,
             degradations=self._losses(context, trace),
         )
-
-    def _nothing(self, asked: ResearchQuestion) -> str:
-        return self.recipe.nothing.get(detect(asked.query), self.recipe.nothing["en"])
 
     def _losses(self, context: ResearchContext, trace: Trace) -> tuple[Degradation, ...]:
         return (*context.degradations, *trace.finish(()).degradations)
