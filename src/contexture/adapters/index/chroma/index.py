@@ -34,7 +34,7 @@ class ChromaOptions:
     """
 
     vectors: Mapping[str, int]
-    exact_limit: int = 256
+    exact_limit: int = 128
     timeout: float = 30.0
 
 
@@ -165,9 +165,8 @@ class ChromaIndex:
 
 def _seen(store: Store, scope: Scope, collection: str, ids: Sequence[str]) -> list[Kept]:
     """Those of these records that exist and that the scope may see, in the order asked for."""
-    board = store.mirror(scope, collection).board
-    found = [board.by_id[id_] for id_ in ids if id_ in board.by_id]
-    return [kept for kept in found if board.seen(kept, scope)]
+    mirror = store.mirror(scope, collection)
+    return [kept for id_ in ids if valid_id(id_) and (kept := mirror.find(id_, scope)) is not None]
 
 
 def _whole(store: Store, scope: Scope, collection: str, found: Sequence[Kept]) -> list[Record]:

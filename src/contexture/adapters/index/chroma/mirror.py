@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.chroma.items import Kept
+from contexture.adapters.index.chroma.items import Kept, digest
 from contexture.adapters.index.columns import Columns, Mask, fields_in
 from contexture.adapters.index.scoring import Weights, impacts
 from contexture.types import FieldType, Filter, Scope
@@ -38,6 +38,18 @@ class Mirror:
                 self._records[key] = kept
         self.seq = max(self.seq, seq)
         self._board = None
+
+    def find(self, record_id: str, scope: Scope) -> Kept | None:
+        """The record of this id, when the scope may read it."""
+        kept = self.held(record_id)
+        return kept if kept is not None and may_read(kept, scope) else None
+
+    def held(self, record_id: str) -> Kept | None:
+        """The record of this id, whoever may read it."""
+        return self._records.get(digest(record_id))
+
+    def __len__(self) -> int:
+        return len(self._records)
 
     @property
     def board(self) -> Board:
@@ -68,11 +80,7 @@ class Board:
 
     records: Sequence[Kept]
     _columns: dict[frozenset[str], Columns] = field(default_factory=dict[frozenset[str], Columns])
-
-    @cached_property
-    def by_id(self) -> Mapping[str, Kept]:
-        """Records by their ids."""
-        return {kept.record.id: kept for kept in self.records}
+    _having: dict[str, Mask] = field(default_factory=dict[str, Mask])
 
     @cached_property
     def passages(self) -> Sequence[tuple[Kept, int]]:
@@ -90,18 +98,19 @@ class Board:
         return np.repeat(np.arange(len(self.records)), [len(kept.facts) for kept in self.records])
 
     @cached_property
-    def readers(self) -> frozenset[tuple[str, ...]]:
-        """Every list of readers that a record has."""
-        return frozenset(kept.record.acl for kept in self.records)
+    def readers(self) -> Mapping[tuple[str, ...], int]:
+        """Every list of readers that a record has, numbered."""
+        return {acl: number for number, acl in enumerate(dict.fromkeys(kept.record.acl for kept in self.records))}
+
+    @cached_property
+    def _classes(self) -> Numbers:
+        """The number of each record's list of readers."""
+        return np.array([self.readers[kept.record.acl] for kept in self.records], np.int64)
 
     @property
     def oldest(self) -> int:
         """The sequence number of the oldest record."""
         return min((kept.seq for kept in self.records), default=0)
-
-    def seen(self, kept: Kept, scope: Scope) -> bool:
-        """Whether a scope may read a record."""
-        return not set(scope.principals).isdisjoint(kept.record.acl)
 
     def readable(self, scope: Scope) -> frozenset[tuple[str, ...]]:
         """The lists of readers that name a scope."""
@@ -111,7 +120,7 @@ class Board:
     def visible(self, scope: Scope) -> Mask:
         """Which records a scope may read."""
         readable = self.readable(scope)
-        return np.array([kept.record.acl in readable for kept in self.records], np.bool_)
+        return np.array([acl in readable for acl in self.readers], np.bool_)[self._classes]
 
     def passing(self, where: Filter | None, fields: Mapping[str, FieldType]) -> Mask:
         """Which records pass a filter."""
@@ -127,7 +136,11 @@ class Board:
 
     def having(self, vector: str) -> Mask:
         """Which passages have a vector of this name."""
-        return np.array([vector in kept.vectors[ordinal] for kept, ordinal in self.passages], np.bool_)
+        found = self._having.get(vector)
+        if found is None:
+            held = (vector in names for kept in self.records for names in kept.vectors)
+            found = self._having[vector] = np.fromiter(held, np.bool_, len(self.passages))
+        return found
 
     def frequencies(self, terms: Sequence[int], mask: Mask) -> dict[int, int]:
         """In how many of these passages each term occurs."""
@@ -151,3 +164,8 @@ class Board:
         owners = np.repeat(np.arange(len(arrays)), [len(found) for found, _ in arrays])
         order = np.argsort(terms, kind="stable")
         return _Postings(terms[order], owners[order], impacts(values[order]))
+
+
+def may_read(kept: Kept, scope: Scope) -> bool:
+    """Whether a scope may read a record."""
+    return not set(scope.principals).isdisjoint(kept.record.acl)

@@ -111,14 +111,24 @@ class Look:
     def _rows(self, pids: Sequence[int]) -> list[Row]:
         """Passages with their texts; one whose record was replaced meanwhile is left out."""
         places = {pid: self._board.passages[pid] for pid in pids}
-        items = sorted({kept.item for kept, _ in places.values()})
-        texts = self._store.records(self._scope, self._query.collection).documents(items) if items else {}
+        worded = sorted({kept.item for kept, ordinal in places.values() if kept.facts[ordinal].end})
+        texts = self._store.records(self._scope, self._query.collection).documents(worded) if worded else {}
         return [
-            Row(pid, 0, kept.record.id, kept.header, kept.hash, kept.rules, ordinal,
-                texts[kept.item][kept.facts[ordinal].start : kept.facts[ordinal].end], kept.facts[ordinal])
+            Row(
+                pid,
+                0,
+                kept.record.id,
+                kept.header,
+                kept.hash,
+                kept.rules,
+                ordinal,
+                text[facts.start : facts.end],
+                facts,
+            )
             for pid, (kept, ordinal) in places.items()
-            if kept.item in texts
-        ]  # fmt: skip
+            for facts in (kept.facts[ordinal],)
+            if (text := texts.get(kept.item) if facts.end else "") is not None
+        ]
 
     def _box(self, name: str) -> Box:
         return self._store.dense(self._scope, self._query.collection, name)

@@ -24,7 +24,7 @@ from contexture.adapters.index.chroma.items import (
     passage_metadata,
     read,
 )
-from contexture.adapters.index.chroma.mirror import Mirror
+from contexture.adapters.index.chroma.mirror import Mirror, may_read
 from contexture.adapters.index.filters import BUILT_IN, field_types
 from contexture.adapters.index.matrices import pack_matrix
 from contexture.errors import InvalidRequest, NotPermitted, UnknownCollection
@@ -86,7 +86,7 @@ class Store:
         """The collection; an unknown one is refused with those in which the tenant has something."""
         made = self._made.get(name) or self._find().get(name)
         if made is None:
-            mine = [each.name for each in self.collections() if self.mirror(scope, each.name).board.records]
+            mine = [each.name for each in self.collections() if len(self.mirror(scope, each.name))]
             raise UnknownCollection(f"unknown collection {name!r}; there are: {', '.join(mine) or 'none yet'}")
         return made.collection
 
@@ -134,11 +134,11 @@ class Store:
         """Write the records: first what they are found by, then, in one call, themselves."""
         with self._lock:
             mirror = self.mirror(scope, name)
-            board, seq = mirror.board, max(self._next(), mirror.seq + 1)
+            seq = max(self._next(), mirror.seq + 1)
             newest = {item.record.id: item for item in records}
-            old = [board.by_id[id_] for id_ in newest if id_ in board.by_id]
+            old = [kept for id_ in newest if (kept := mirror.held(id_)) is not None]
             for kept in old:
-                if not board.seen(kept, scope):
+                if not may_read(kept, scope):
                     raise NotPermitted(f"record {kept.record.id!r} cannot be written by user {scope.user!r}")
             made = [self._packed(item, seq) for item in newest.values()]
             self._put_vectors(scope, name, made)
@@ -154,9 +154,8 @@ class Store:
         """Remove those of these records that the scope may see; returns how many."""
         with self._lock:
             mirror = self.mirror(scope, name)
-            board, seq = mirror.board, max(self._next(), mirror.seq + 1)
-            found = (board.by_id[id_] for id_ in dict.fromkeys(ids) if id_ in board.by_id)
-            old = [kept for kept in found if board.seen(kept, scope)]
+            seq = max(self._next(), mirror.seq + 1)
+            old = [kept for id_ in dict.fromkeys(ids) if (kept := mirror.find(id_, scope)) is not None]
             said = [gone(kept.key, seq) for kept in old]
             self.records(scope, name).put([item_id(kept.key, seq) for kept in old], said, documents=["" for _ in old])
             self._done(scope, name, mirror, seq, [(kept.key, seq, None) for kept in old], old)
