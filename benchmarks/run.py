@@ -29,6 +29,8 @@ from contexture.adapters.index.embedded import EmbeddedOptions
 EXACT_LIMIT = EmbeddedOptions(vectors={}).exact_limit
 """The size up to which a store is searched exactly unless someone chooses otherwise."""
 
+_OVER_DOCUMENTS = {"index", "build", "cache"}  # the others fill stores of their own
+
 PAGED = {"research": research, "visual": visual}
 """What is measured over pages."""
 
@@ -60,7 +62,8 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
     """The figures of one store, and those measured on the smallest store only."""
     with TemporaryDirectory(prefix="contexture-bench-", ignore_cleanup_errors=True) as scratch:
         models, folder = Models(Path(scratch)), Path(scratch) / "store"
-        numbers = asyncio.run(filled(folder, models, size, progress))
+        needed = chosen.profile or not _OVER_DOCUMENTS.isdisjoint(chosen.only)
+        numbers = asyncio.run(filled(folder, models, size, progress)) if needed else {}
         if "build" in chosen.only:
             numbers |= asyncio.run(building(folder, models, chosen.questions, progress))
         if "turn" in chosen.only:
