@@ -13,7 +13,7 @@ _TIMES = 3  # pages on which the same words make a running head
 _BAND = 3.0  # points: lines of one height
 _SHARE = 0.5  # of the outermost lines of one height that repeat and thereby condemn the others
 _NUMBER = re.compile(r"\d+|\b[ivxlcdm]+\b", re.IGNORECASE)
-_ALONE = re.compile(r"\W*(?:page|p\.|стр\.?|страница)?\s*#(?:\s*(?:/|of|из)\s*#)?\W*", re.IGNORECASE)
+_ALONE = re.compile(r"[-–—|\s]*(?:page|стр\.?|страница)?\s*#(?:\s*(?:/|of|из)\s*#)?[-–—|\s]*", re.IGNORECASE)
 _LONGEST = 160
 
 Mark = tuple[bool, int]

@@ -12,7 +12,7 @@ from contexture.adapters.documents.pdf.words import Line
 _LARGER = 1.15  # times the body: what is larger is a heading
 _LONGEST = 180
 _LEVELS = 6
-_LEAST = 3  # letters
+_LEAST = 2  # letters
 _RARE = 0.25  # of the letters: what is set larger than the body more often than this is no heading
 _NUMBERED = re.compile(r"(\d+(?:\.\d+)*)\.?\s+\S")
 _LETTERS = re.compile(r"[^\W\d_]")

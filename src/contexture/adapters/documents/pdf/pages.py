@@ -16,6 +16,8 @@ from contexture.adapters.documents.sections import Outline
 from contexture.documents import Box, Page, Region, RegionKind
 
 _DEPTHS = 10
+_LONG = 8  # pages: a document with fewer has no title page
+_TEXT = 500  # letters of a page that holds text
 
 
 @dataclass(slots=True)
@@ -33,7 +35,19 @@ def pages_of(sheets: Sequence[Sheet]) -> list[Page]:
     marked = furniture([(each.sheet.height, each.lines) for each in laid])
     sizes = sizes_of(line for each in laid for line in each.lines)
     outline = Outline()
-    return [_page(each, taken, sizes, outline) for each, taken in zip(laid, marked, strict=True)]
+    front = _front(laid)
+    return [
+        _page(each, taken, sizes, Outline() if at < front else outline)
+        for at, (each, taken) in enumerate(zip(laid, marked, strict=True))
+    ]
+
+
+def _front(laid: Sequence[_Laid]) -> int:
+    """How many pages a long document has before its text: title pages open no sections."""
+    if len(laid) < _LONG:
+        return 0
+    letters = (sum(len(line.text) for line in each.lines) for each in laid)
+    return next((at for at, count in enumerate(letters) if count >= _TEXT), 0)
 
 
 def _laid(sheet: Sheet) -> _Laid:
@@ -99,7 +113,7 @@ def _level(piece: Piece, sizes: Sizes) -> int:
     depth = numbered_level(piece.plain)
     if sizes.heads and piece.level > len(sizes.heads) and not depth:
         return 0
-    return piece.level * _DEPTHS + min(depth, _DEPTHS - 1)
+    return piece.level * _DEPTHS + min(max(depth, 1), _DEPTHS - 1)
 
 
 def _written(pieces: Sequence[Piece], sheet: Sheet) -> tuple[str, list[Region]]:
