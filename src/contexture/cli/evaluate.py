@@ -25,6 +25,8 @@ def register(app: typer.Typer) -> None:
     command(kinds, "budget")(budget)
     command(kinds, "spans")(spans)
     command(kinds, "redaction")(redaction)
+    command(kinds, "workspace")(workspace)
+    command(kinds, "links")(links)
     app.add_typer(kinds, name="eval")
 
 
@@ -74,6 +76,28 @@ def redaction(common: Common, directory: Folder) -> None:
     from contexture.evaluation.redaction import report
 
     _answer(common, report(folder(directory), wiring.redactor(common.settings())))
+
+
+def workspace(
+    common: Common,
+    directory: Folder,
+    tokens: Annotated[int, typer.Option("--tokens", metavar="N", min=1, help="Token budget to build with.")] = 4_000,
+) -> None:
+    """Records: the share of questions whose records are all in a workspace context, over tables and their questions."""
+    from contexture.evaluation.workbench import evaluate
+
+    settings, where = common.settings(), folder(directory)
+    with watched(as_json=common.as_json) as progress:
+        _answer(common, asyncio.run(evaluate(where, tokens=tokens, settings=settings, progress=progress)))
+
+
+def links(common: Common, directory: Folder) -> None:
+    """Links: how often a page linked with the focused one scores above one that is not, over a folder of notes."""
+    from contexture.evaluation.links import evaluate
+
+    settings, where = common.settings(), folder(directory)
+    with watched(as_json=common.as_json) as progress:
+        _answer(common, asyncio.run(evaluate(where, settings=settings, progress=progress)))
 
 
 def _answer(common: Common, measured: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ TABLES = (
     ),
     Table(
         file="calendar_events.csv",
-        title="Calendar",
+        title="Calendar: meetings and events",
         names="event",
         columns=Columns(title="event_name", id="event_id"),
     ),
@@ -60,7 +60,7 @@ TABLES = (
     ),
     Table(
         file="customer_relationship_manager_data.csv",
-        title="Customers (CRM)",
+        title="CRM: customers and leads",
         names="customer",
         columns=Columns(title="customer_name", id="customer_id"),
     ),

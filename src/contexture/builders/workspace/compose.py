@@ -23,6 +23,7 @@ from contexture.pipeline.sections import pack_sections
 from contexture.pipeline.validate import validate
 from contexture.ports import TokenCounter
 from contexture.types import Budget, Candidate, Section, Variant
+from contexture.workspace import BlockType
 
 Chosen = dict[str, Variant]
 
@@ -170,7 +171,10 @@ class _Composer:
 
 
 def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
-    """Candidates worth packing, best first: each block once, nothing empty, nothing that repeats a better one."""
+    """Candidates worth packing, best first: each block once, nothing empty, nothing that repeats a better one.
+
+    Rows of databases are records: two that read alike are still two.
+    """
     shown = [each for each in candidates if each.section in plan.sections]
     for candidate in candidates:
         if candidate.section not in plan.sections:
@@ -180,7 +184,9 @@ def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list
         if not candidate.text.strip():
             trace.drop(candidate, Reason.EMPTY)
     spoken = ranked(candidate for candidate in single if candidate.text.strip())
-    return near_duplicates(spoken, trace, threshold=plan.near_duplicate)
+    prose = [candidate for candidate in spoken if candidate.kind != BlockType.DB_ROW]
+    kept = {candidate.id for candidate in near_duplicates(prose, trace, threshold=plan.near_duplicate)}
+    return [candidate for candidate in spoken if candidate.kind == BlockType.DB_ROW or candidate.id in kept]
 
 
 def _once(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:

@@ -43,12 +43,16 @@ class FocusConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SemanticConfig:
-    """How many blocks a search may bring, and how similar one must be that shares no word with the query."""
+    """How many blocks a search may bring, and how similar one must be that shares no word with the query.
+
+    `task_limit` is for tasks whose dates the query asks about, `row_limit` for rows of databases that it selects.
+    """
 
     enabled: bool = True
     top_k: int = 15
     min_threshold: float = 0.6
     task_limit: int = 50
+    row_limit: int = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

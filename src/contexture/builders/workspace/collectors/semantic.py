@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contexture.builders.workspace.collectors.rows import selected_rows
 from contexture.builders.workspace.desk import COLLECTION, Desk
 from contexture.builders.workspace.values import SectionType
 from contexture.errors import UnknownCollection
@@ -22,15 +23,13 @@ class SemanticCollector:
         self._search = search
 
     async def collect(self, desk: Desk) -> Sequence[Candidate]:
-        """The best blocks for the query, and before them the tasks whose dates it asks about."""
-        due = await _due(desk)
+        """The best blocks for the query, the rows it selects, and the tasks whose dates it asks about."""
         found = await self._found(desk)
-        once = [id_ for id_ in found if id_ not in {block.id for block in due}]
-        blocks = {block.id: block for block in await desk.store.get(desk.scope, once)}
-        return [
-            *(desk.lay(SectionType.SEMANTIC, block, DUE) for block in due),
-            *(desk.lay(SectionType.SEMANTIC, blocks[id_], score) for id_, score in found.items() if id_ in blocks),
-        ]
+        blocks = {block.id: (block, found[block.id]) for block in await desk.store.get(desk.scope, list(found))}
+        for row, relevance in await selected_rows(desk, self._search, filter_of(desk)):
+            blocks[row.id] = (row, max(relevance, found.get(row.id, 0.0)))
+        due = {block.id: (block, DUE) for block in await _due(desk)}
+        return [desk.lay(SectionType.SEMANTIC, block, score) for block, score in {**due, **blocks, **due}.values()]
 
     async def _found(self, desk: Desk) -> dict[str, float]:
         """The best `top_k` blocks with their scores; a block of several passages counts by its best."""

@@ -1,0 +1,118 @@
+"""The rows of databases that a query selects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from contexture import Contexture, Settings
+from contexture.builders.workspace.selection import Order, Selection, selection_of
+from contexture.testing.service import small_engine
+from contexture.workspace import Block, BlockType
+
+TODAY = date(2023, 11, 30)
+NOW = datetime(2023, 11, 30, 9, tzinfo=UTC)
+
+
+def row(number: int, start: str, who: str = "nadia") -> Block:
+    """An event of a calendar."""
+    return Block(
+        id=f"event-{number:03}",
+        type=BlockType.DB_ROW,
+        text="sync up",
+        parent="calendar",
+        order=number,
+        properties={"participant": f"{who}@atlas.example", "start": start},
+    )
+
+
+@pytest.fixture
+async def engine(new_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
+    """A calendar of sixty events, two a day from November on."""
+    async with small_engine(Settings(home=new_folder())) as found:
+        rows = [row(at, f"2023-{11 + at // 30}-{at % 30 // 2 + 1:02} 09:00:00") for at in range(60)]
+        calendar = Block(id="calendar", type=BlockType.DB, text="Meetings", properties={"schema": {"start": "date"}})
+        await found.workspace.put(found.scope, [calendar, *rows], now=NOW)
+        yield found
+
+
+async def shown(engine: Contexture, query: str) -> list[str]:
+    """The rows of a context, as it shows them."""
+    built = await engine.build_workspace({"query": query, "tokenBudget": {"activity": 0}}, now=NOW)
+    return [item.block_id for section in built.sections for item in section.items if item.block_type == "db_row"]
+
+
+@pytest.mark.parametrize(
+    ("query", "days"),
+    [
+        ("my first meeting on December 13", (date(2023, 12, 13),)),
+        ("the 3rd of January", (date(2024, 1, 3),)),
+        ("встреча 5 декабря", (date(2023, 12, 5),)),
+        ("what is on 2023-11-02", (date(2023, 11, 2),)),
+        ("on December 32 and on 2023-13-01, all of it", ()),
+    ],
+)
+def test_days_are_read_from_a_query(query: str, days: tuple[date, ...]) -> None:
+    """Days in English, in Russian and as ISO dates are read; the year is the nearest one."""
+    found = selection_of(query, TODAY)
+
+    assert found is not None
+    assert found.days == days
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        ("cancel my next meeting", Order.SOONEST),
+        ("перенеси ближайшую встречу", Order.SOONEST),
+        ("delete my latest mail", Order.NEWEST),
+        ("покажи последнее письмо", Order.NEWEST),
+        ("all customers of Raj", Order.NONE),
+    ],
+)
+def test_orders_are_read_from_a_query(query: str, order: Order) -> None:
+    """What comes next, what came last, and all of a kind are told apart."""
+    found = selection_of(query, TODAY)
+
+    assert found is not None
+    assert found.order is order
+
+
+def test_most_queries_select_nothing() -> None:
+    """A query without days, order or number is left to the search."""
+    assert selection_of("How do I reset a gauge?", TODAY) is None
+
+
+def test_how_dates_suit() -> None:
+    """Named days count whole, days since another too, and otherwise the nearer the better."""
+    soon, late = row(1, "2023-12-01 09:00"), row(2, "2024-03-01 09:00")
+    ahead = Selection(days=(), order=Order.SOONEST, today=TODAY)
+    since = selection_of("mail from the last 5 days", date(2023, 12, 3))
+
+    assert 1 > ahead.suits(soon) > ahead.suits(late) > 0
+    assert ahead.suits(row(3, "2023-11-29")) == 0
+    assert since is not None
+    assert (since.suits(soon), since.suits(late)) == (1, 0)
+    assert Selection(days=(date(2024, 3, 1),), order=Order.NONE, today=TODAY).suits(late) == 1
+
+
+async def test_the_rows_of_a_day_are_shown(engine: Contexture) -> None:
+    """Of sixty rows that read alike, those of the day that the query names are in the context."""
+    assert {"event-054", "event-055"} <= set(await shown(engine, "Cancel my meetings on December 13"))
+
+
+async def test_what_comes_next_is_shown(engine: Contexture) -> None:
+    """The next meetings are in the context, before those of the past."""
+    found = await shown(engine, "Cancel my next meeting with nadia")
+
+    assert {"event-030", "event-031"} <= set(found)
+    assert found.index("event-030") < min(found.index(name) for name in found if name < "event-030")
+
+
+async def test_an_empty_workspace_has_no_rows(new_folder: Callable[[], Path]) -> None:
+    """A query that selects finds nothing where nothing was written."""
+    async with small_engine(Settings(home=new_folder())) as empty:
+        assert await shown(empty, "all meetings on December 13") == []
