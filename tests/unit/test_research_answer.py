@@ -266,6 +266,18 @@ async def test_where_no_sentence_matches_that_is_said(question, said):
     assert (said, (), ()) == (found.answer, found.unsupported, found.cited)
 
 
+async def test_without_embedders_words_alone_decide():
+    """What compares meanings may fail: the answer is given, the sentence is flagged, and the loss is named."""
+
+    async def broken(sentence, texts):
+        raise SourceUnavailable("gone")
+
+    found = await answered("Rechnungen werden kleiner [1].", alike=broken)
+
+    assert [Lack.WORDS] == [each.lack for each in found.unsupported]
+    assert ["support"] == [each.source for each in found.degradations]
+
+
 async def test_known_secrets_are_masked_in_answers():
     """Whatever a model says."""
     found = await answered("The code is hunter2hunter2 [1].", secrets={"DB": "hunter2hunter2"})

@@ -13,7 +13,7 @@ from contexture.pipeline.redact import apply, redact_text, scanned
 from contexture.ports import Redactor
 from contexture.retrieval.citations import Problem, Stored, cited_records, reason_of
 from contexture.retrieval.prepare import clipped
-from contexture.types import Citation, Record, Scope
+from contexture.types import Citation, Record, Scope, Span
 
 _GAP = re.compile(r"(?:^|\s)…(?=\s|$)")
 _PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]{0,63})_[0-9]{1,9}>")
@@ -46,16 +46,17 @@ class QuoteCheck:
         """Every citation that does not hold, once."""
         everything = [citation for quote in quotes for citation in quote.citations]
         records = await cited_records(self.stored, scope, everything)
-        found = [problem for quote in quotes for problem in self._of(quote, records)]
+        scans = _Scans(self.redactor)
+        found = [problem for quote in quotes for problem in self._of(quote, records, scans)]
         return list({(problem.citation, problem.reason): problem for problem in found}.values())
 
-    def _of(self, quote: Quote, records: Mapping[tuple[str, str], Record]) -> list[Problem]:
+    def _of(self, quote: Quote, records: Mapping[tuple[str, str], Record], scans: _Scans) -> list[Problem]:
         read = [(each, records.get((each.collection, each.record_id))) for each in quote.citations]
         broken = [Problem(citation=each, reason=why) for each, record in read if (why := reason_of(each, record))]
         if broken or quote.text is None or not read:
             return broken
         try:
-            there = "\n".join(self._shown(each, record) for each, record in read if record is not None)
+            there = "\n".join(self._shown(each, record, scans) for each, record in read if record is not None)
         except RedactionFailed as failure:
             return [Problem(citation=read[0][0], reason=f"{quote.name} cannot be compared: {failure}")]
         missing = _missing(quote.text, there)
@@ -64,14 +65,26 @@ class QuoteCheck:
         reason = f"{quote.name} shows {missing[:80]!r}, which does not stand at the place it cites"
         return [Problem(citation=read[0][0], reason=reason)]
 
-    def _shown(self, citation: Citation, record: Record) -> str:
+    def _shown(self, citation: Citation, record: Record, scans: _Scans) -> str:
         """What a citation names, as it may be shown."""
         raw = record.text[citation.start : citation.end]
         piece = self.mask.piece(raw)
         if piece != raw:  # places found in a text that held a secret no longer hold
             return redact_text(piece, self.redactor, self.operator, lang=record.lang).text
-        spans = scanned(record.text, self.redactor, lang=record.lang)
-        return apply(raw, clipped(spans, citation.start, citation.end), self.operator).text
+        return apply(raw, clipped(scans(record), citation.start, citation.end), self.operator).text
+
+
+class _Scans:
+    """What must not be shown of records, each scanned once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._seen: dict[str, Sequence[Span]] = {}
+
+    def __call__(self, record: Record) -> Sequence[Span]:
+        if record.hash not in self._seen:
+            self._seen[record.hash] = scanned(record.text, self._redactor, lang=record.lang)
+        return self._seen[record.hash]
 
 
 def _missing(shown: str, there: str) -> str | None:

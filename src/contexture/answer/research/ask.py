@@ -11,12 +11,12 @@ from typing import Protocol
 from contexture.answer import route
 from contexture.answer.research.images import PAGE, Cost, Picture, cost_of, with_pictures
 from contexture.answer.research.markers import cleaned, numbers_in
-from contexture.answer.research.support import Alike, unsupported
+from contexture.answer.research.support import Alike, Unsupported, unsupported
 from contexture.answer.research.values import ResearchAnswer, ResearchQuestion
 from contexture.builders.research.render import header
 from contexture.builders.research.request import MOST_RESULTS
 from contexture.builders.research.values import ResearchContext
-from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
+from contexture.errors import InvalidRequest, NotPermitted, SourceError, SourceUnavailable
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.mask import Mask
 from contexture.ports import ChatModel, Policy, Secrets, TokenCounter
@@ -185,7 +185,7 @@ class AskResearch:
         }
         marked = cleaned(Mask(self.secrets.known()).mask(said.text), sources)
         silent = not sources or marked.text in NOTHING.values()
-        lacking = () if silent else await unsupported(marked.text, sources, question=asked.query, alike=self.alike)
+        lacking = () if silent else await self._lacking(marked.text, sources, asked.query, trace)
         used = seen if cost_of(said.model) is not None else _Seen()
         return ResearchAnswer(
             answer=marked.text,
@@ -199,6 +199,21 @@ class AskResearch:
             total_tokens=context.total_tokens + used.tokens,
             degradations=self._losses(context, trace),
         )
+
+    async def _lacking(
+        self, text: str, sources: Mapping[int, str], question: str, trace: Trace
+    ) -> tuple[Unsupported, ...]:
+        """Sentences without support; where meanings cannot be compared, words alone decide, and that is said."""
+        known = self.alike
+
+        async def alike(sentence: str, texts: Sequence[str]) -> float:
+            try:
+                return 0.0 if known is None else await known(sentence, texts)
+            except SourceError as failure:
+                trace.degraded("support", failure)
+                return 0.0
+
+        return await unsupported(text, sources, question=question, alike=alike)
 
     def _losses(self, context: ResearchContext, trace: Trace) -> tuple[Degradation, ...]:
         return (*context.degradations, *trace.finish(()).degradations)
