@@ -18,7 +18,7 @@ from contexture.adapters.index.chroma.index import ChromaIndex, ChromaOptions
 from contexture.adapters.index.chroma.where import chroma_where
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.routed import RoutedIndex
-from contexture.errors import SourceError, SourceUnavailable, UnknownAdapter, UnknownCollection
+from contexture.errors import SourceError, SourceTimeout, SourceUnavailable, UnknownAdapter, UnknownCollection
 from contexture.pages.visual import VISUAL
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTOR, VECTORS, ids, own, prepared, query
 from contexture.testing.visual import PAGE_VECTORS, document, pages_of
@@ -115,6 +115,30 @@ async def test_a_write_that_fails_half_way_changes_nothing(new_folder: Callable[
 
     assert ids(await index.search(SCOPE, query(vector=EAST))) == ["a"]
     assert [record.text for record in await index.get(SCOPE, NAME, ["a", "b"])] == ["zebra"]
+
+
+async def test_a_write_whose_end_is_unknown_is_read_again(new_folder: Callable[[], Path], monkeypatch):
+    """When records arrived and their announcement failed, the writer sees after its next write what others see."""
+    folder = new_folder()
+    index = await opened(folder)
+    store = index._opened()
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "_done", _fails)
+        with pytest.raises(SourceUnavailable):
+            await index.upsert(SCOPE, NAME, [prepared(own("a"))])
+    await index.upsert(SCOPE, NAME, [prepared(own("b"))])
+
+    assert ids(await index.scroll(SCOPE, NAME)) == ids(await (await opened(folder)).scroll(SCOPE, NAME)) == ["a", "b"]
+
+
+async def test_a_server_that_hangs_is_given_up(new_folder: Callable[[], Path]):
+    """An address that accepts and never answers is a source that timed out."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        place = f"chroma+http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(SourceTimeout, match="in time"):
+            await ChromaIndex(place, replace(OPTIONS, timeout=0.05)).collections()
 
 
 async def test_people_find_metadata_in_chroma_itself(new_folder: Callable[[], Path]):

@@ -161,11 +161,13 @@ def _opened(place: str, timeout: float) -> Any:
         folder = Path(place.removeprefix("chroma:"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _chromadb.PersistentClient(path=str(folder), settings=settings)
-    kind, host, port = address.groups()
-    client = _chromadb.HttpClient(host=host, port=int(port or 8_000), ssl=kind == "https", settings=settings)
+    kind, host, port = address.group(1), address.group(2), int(address.group(3) or 8_000)
+    # chromadb waits for ever for its first answers, so that somebody else asks first.
+    httpx.get(f"{kind}://{host}:{port}/api/v2/heartbeat", timeout=timeout).raise_for_status()
+    client = _chromadb.HttpClient(host=host, port=port, ssl=kind == "https", settings=settings)
     session: Any = getattr(getattr(client, "_server", None), "_session", None)
     if isinstance(session, httpx.Client):
-        session.timeout = timeout  # chromadb waits for ever, and has no setting for it
+        session.timeout = timeout  # there is no setting for it
     return client
 
 

@@ -25,19 +25,20 @@ class Mirror:
         self.seq = 0
         self._newest: dict[str, int] = {}
         self._records: dict[str, Kept] = {}
-        self._board: Board | None = None
+        self._pictured: tuple[dict[str, Kept], Board] = ({}, Board(()))
 
     def follow(self, items: Iterable[tuple[str, int, Kept | None]], seq: int) -> None:
-        """Take items into account; those older than what is known are passed over."""
+        """Take items into account; those older than what is known are passed over. Calls come one at a time."""
+        records = self._records.copy()  # readers go on with the one they have
         for key, number, kept in items:
             if number < self._newest.get(key, 0):
                 continue
             self._newest[key] = number
-            self._records.pop(key, None)
+            records.pop(key, None)
             if kept is not None:
-                self._records[key] = kept
-        self.seq = max(self.seq, seq)
-        self._board = None
+                records[key] = kept
+        self._records = records
+        self.seq = max(self.seq, seq)  # after them: whoever sees the number sees the records
 
     def find(self, record_id: str, scope: Scope) -> Kept | None:
         """The record of this id, when the scope may read it."""
@@ -54,10 +55,11 @@ class Mirror:
     @property
     def board(self) -> Board:
         """All there is now."""
-        found = self._board
-        if found is None:
-            found = self._board = Board(sorted(self._records.values(), key=lambda kept: kept.record.id))
-        return found
+        records, (pictured, board) = self._records, self._pictured
+        if pictured is not records:
+            board = Board(sorted(records.values(), key=lambda kept: kept.record.id))
+            self._pictured = (records, board)
+        return board
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from contexture.adapters.index.checks import merged
@@ -27,7 +28,7 @@ from contexture.adapters.index.chroma.items import (
 from contexture.adapters.index.chroma.mirror import Mirror, may_read
 from contexture.adapters.index.filters import BUILT_IN, field_types
 from contexture.adapters.index.matrices import pack_matrix
-from contexture.errors import InvalidRequest, NotPermitted, UnknownCollection
+from contexture.errors import InvalidRequest, NotPermitted, SourceError, UnknownCollection
 from contexture.types import Collection, FieldType, Prepared, Scope, Vector
 
 _META = "contexture.meta"
@@ -105,15 +106,17 @@ class Store:
 
     def mirror(self, scope: Scope, name: str) -> Mirror:
         """The mirror of a tenant's part of a collection, brought up to the last write."""
-        version = self.version(scope, name)
-        found = self._mirrors.get((scope.tenant, name))
-        if found is not None and found.seq == version:
-            return found
+        version, place = self.version(scope, name), (scope.tenant, name)
+        known = self._mirrors.get(place)
+        if known is not None and known.seq == version:
+            return known
         with self._lock:
-            found = self._mirrors.setdefault((scope.tenant, name), Mirror())
-            if found.seq < version:
+            known = self._mirrors.get(place)
+            found = Mirror() if known is None else known
+            if known is None or found.seq < version:
                 items = self.records(scope, name).walk({SEQ: {"$gt": found.seq}})
                 found.follow([read(metadata) for _, metadata in items], version)
+            self._mirrors[place] = found
             return found
 
     def records(self, scope: Scope, name: str) -> Box:
@@ -132,7 +135,7 @@ class Store:
 
     def upsert(self, scope: Scope, name: str, records: Sequence[Prepared]) -> int:
         """Write the records: first what they are found by, then, in one call, themselves."""
-        with self._lock:
+        with self._writing(scope, name):
             mirror = self.mirror(scope, name)
             seq = max(self._next(), mirror.seq + 1)
             newest = {item.record.id: item for item in records}
@@ -152,7 +155,7 @@ class Store:
 
     def delete(self, scope: Scope, name: str, ids: Sequence[str]) -> int:
         """Remove those of these records that the scope may see; returns how many."""
-        with self._lock:
+        with self._writing(scope, name):
             mirror = self.mirror(scope, name)
             seq = max(self._next(), mirror.seq + 1)
             old = [kept for id_ in dict.fromkeys(ids) if (kept := mirror.find(id_, scope)) is not None]
@@ -172,6 +175,16 @@ class Store:
                 since = {name: seq for name, (_, seq) in fields.items()}
                 self._made[said["name"]] = _Made(Collection(name=said["name"], fields=kinds), since)
         return self._made
+
+    @contextmanager
+    def _writing(self, scope: Scope, name: str) -> Generator[None]:
+        """One write at a time; after one that failed Chroma is asked what became of it."""
+        with self._lock:
+            try:
+                yield
+            except SourceError:
+                self._mirrors.pop((scope.tenant, name), None)
+                raise
 
     def _next(self) -> int:
         """A number larger than any before it, also than those of another process before this one."""
