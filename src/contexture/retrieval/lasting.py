@@ -17,6 +17,7 @@ Stored = tuple[Record, str, str]
 """A record without its text, the hash of its text, and the rules that scanned it: equal ones give equal hits."""
 
 _RANK = 60  # reciprocal ranks are 1 / (60 + rank), as in the index
+_DRIFT = 1.25  # the pool's BM25 scores have older term weights, which a few writes make smaller, never by a fifth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -114,9 +115,10 @@ class Lasting:
         A channel that left a better passage out does not propose it. Its rank in the others is at least one behind the
         better ones of the pool, which may not be all there are: its reciprocal rank is at most the one computed here.
         """
+        scores = {channel: score * _DRIFT if channel == BM25 else score for channel, score in hit.scores.items()}
         ranks = [
             self._rank(pool, channel, score)
-            for channel, score in hit.scores.items()
+            for channel, score in scores.items()
             if channel in hit.ranks and score >= pool.edges.get(channel, score)
         ]
         worth = _worth(rank for rank in ranks if rank <= pool.query.k)

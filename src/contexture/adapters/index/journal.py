@@ -55,7 +55,7 @@ class WriteJournal:
                 tracks.setdefault(readers, _Track()).note(seq, record_id, self._size)
 
     def since(self, scope: Scope, collection: str, seq: int) -> Sequence[str] | None:
-        """Ids of records touched behind `seq` that the scope may read, or could before; None where that is not known."""
+        """Ids of records touched behind `seq` that the scope may read, or could before; None where nobody knows."""
         mine = set(scope.principals)
         found: dict[str, None] = {}
         with self._guard:

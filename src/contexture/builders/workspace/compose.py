@@ -9,13 +9,12 @@ from msgspec.structs import replace
 
 from contexture.builders.workspace.history import costs_of, line_candidate, message_item, newest
 from contexture.builders.workspace.plan import EMPHASIS, Plan
-from contexture.builders.workspace.render import Parts, serialized
+from contexture.builders.workspace.render import NOTHING_FOUND, Parts, serialized
 from contexture.builders.workspace.values import COLLECTED, ContextItem, SectionType, messages_of
 from contexture.builders.workspace.variants import Forms, forms_of, item_of, items_of, shortened
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.dedupe import near_duplicates
-from contexture.pipeline.fit import fit
 from contexture.pipeline.pack import Item, Packing
 from contexture.pipeline.packers import PACKERS
 from contexture.pipeline.rank import ranked
@@ -58,13 +57,8 @@ class _Composer:
     def composed(self, trace: Trace) -> Composed:
         """The finished context."""
         start = self._history_start()
-        fitted = fit(
-            self._items,
-            self._plan.total,
-            self._pack,
-            lambda chosen: self._tokens(self._forms_of(chosen), start),
-        )
-        chosen = self._topped_up(self._forms_of(fitted.packing.chosen), start, fitted.tokens)
+        chosen, tokens = self._fitted(start)
+        chosen = self._topped_up(chosen, start, tokens)
         start = self._longer_history(chosen, start)
         parts = self._parts(chosen, start)
         text = serialized(parts)
@@ -87,6 +81,19 @@ class _Composer:
         while start < len(plan.history) and self._tokens({}, start) > plan.total:
             start += 1
         return start
+
+    def _fitted(self, start: int) -> tuple[Chosen, int]:
+        """A choice whose context, counted as a whole, fits: one that is a little too large is packed into less."""
+        empty = self._tokens({}, start)
+        filled = {candidate.section for candidate in self._kept}
+        capacity = self._plan.total - empty + len(filled) * self._counter.count(NOTHING_FOUND)
+        while capacity > 0 and self._items:
+            chosen = self._forms_of(self._pack(self._items, capacity).chosen)
+            tokens = self._tokens(chosen, start)
+            if tokens <= self._plan.total:
+                return chosen, tokens
+            capacity -= tokens - self._plan.total
+        return {}, empty
 
     def _history_cap(self) -> int:
         return self._plan.caps.get(SectionType.HISTORY, self._plan.total)
@@ -173,7 +180,7 @@ class _Composer:
 def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
     """Candidates worth packing, best first: each block once, nothing empty, nothing that repeats a better one.
 
-    Rows of databases are records: two that read alike are still two.
+    Rows of databases are records: two that read alike are still two. What stands at the focus is shown as it stands.
     """
     shown = [each for each in candidates if each.section in plan.sections]
     for candidate in candidates:
@@ -184,9 +191,14 @@ def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list
         if not candidate.text.strip():
             trace.drop(candidate, Reason.EMPTY)
     spoken = ranked(candidate for candidate in single if candidate.text.strip())
-    prose = [candidate for candidate in spoken if candidate.kind != BlockType.DB_ROW]
+    apart = {
+        candidate.id
+        for candidate in spoken
+        if candidate.kind == BlockType.DB_ROW or candidate.section == SectionType.FOCUS
+    }
+    prose = [candidate for candidate in spoken if candidate.id not in apart]
     kept = {candidate.id for candidate in near_duplicates(prose, trace, threshold=plan.near_duplicate)}
-    return [candidate for candidate in spoken if candidate.kind == BlockType.DB_ROW or candidate.id in kept]
+    return [candidate for candidate in spoken if candidate.id in apart or candidate.id in kept]
 
 
 def _once(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:

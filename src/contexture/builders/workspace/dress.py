@@ -9,13 +9,13 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from contexture.blocks.columns import schema_of
-from contexture.blocks.render import markdown, plain, unresolved
+from contexture.blocks.render import markdown, plain
+from contexture.blocks.summary import summary
 from contexture.builders.workspace.desk import COLLECTION, Desk
 from contexture.builders.workspace.score import scored
 from contexture.builders.workspace.tree import Chains, joined, page_title, path
 from contexture.builders.workspace.values import SectionType
 from contexture.errors import SourceError
-from contexture.pipeline.truncate import truncate
 from contexture.ports import TokenCounter
 from contexture.retrieval.prepare import mended
 from contexture.text.language import detect
@@ -25,7 +25,8 @@ from contexture.workspace import Block, BlockType, plain_name
 T = TypeVar("T")
 
 _RELATIONS = 500
-_SUMMARY_BLOCKS, _SUMMARY_DEPTH = 40, 3
+_TELLING = 200  # characters that tell a text's language
+_SUMMARY_BLOCKS, _SUMMARY_DEPTH = 20, 3
 
 Titles = Mapping[str, Mapping[str, str]]
 """By row, the titles of related rows that may be read, under their ids and under their own names."""
@@ -81,7 +82,7 @@ def _dressed(candidate: Candidate, block: Block, text: str, chains: Chains) -> C
         text=text,
         title=title,
         label=joined(path(chain)),
-        lang=detect(text),
+        lang=detect(text[:_TELLING]),
         citation=Citation(
             collection=COLLECTION,
             record_id=block.id,
@@ -143,10 +144,4 @@ async def _summaries(desk: Desk, counter: TokenCounter) -> Mapping[str, str]:
     read = (desk.store.subtree(desk.scope, page.id, depth=_SUMMARY_DEPTH, limit=_SUMMARY_BLOCKS) for page in pages)
     inside = await asyncio.gather(*read)
     limit = desk.config.truncation.summary_tokens
-    return {page.id: _summary(blocks, counter, limit) for page, blocks in zip(pages, inside, strict=True)}
-
-
-def _summary(blocks: Sequence[Block], counter: TokenCounter, limit: int) -> str:
-    lines = [markdown(block, resolve=unresolved) for block in blocks if block.type is not BlockType.HEADING]
-    cut = truncate("\n".join(lines), counter, limit, min_tokens=0, min_chars=0)
-    return "" if cut is None else cut.text
+    return {page.id: summary(page, below, counter, limit) for page, below in zip(pages, inside, strict=True)}

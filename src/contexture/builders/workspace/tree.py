@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from contexture.pipeline.fence import label
 from contexture.workspace import Block, BlockType
@@ -54,5 +55,7 @@ def _crumb(block: Block) -> str:
     return _plain(block.text, _CRUMB)
 
 
+@lru_cache(maxsize=8_192)
 def _plain(text: str, limit: int = 120) -> str:
+    """A text as a label; kept, because what stands above one block stands above its neighbours too."""
     return label(text.replace(">", " "), limit)

@@ -1,0 +1,121 @@
+"""Contexts of a workspace, as a caller waits for them: a focus on a page, all four collectors on."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from benchmarks.corpus import SCOPE, questions, records, warm_up
+from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
+from benchmarks.timing import Numbers, Progress, Times, each, summary
+
+from contexture.adapters.blocks.sqlite import SqliteBlocks
+from contexture.adapters.redaction.default import default_redactor
+from contexture.adapters.tokens.models import counter_for
+from contexture.blocks.links import names_in
+from contexture.blocks.workspace import Workspace
+from contexture.builders.workspace.build import WorkspaceContextBuilder
+from contexture.builders.workspace.values import ContextPayload
+from contexture.retrieval.prepare import Preparer
+from contexture.testing.doubles import NOON, FixedClock
+from contexture.types import Record
+from contexture.wiring.core import COUNTED
+from contexture.workspace import Block, BlockType
+
+TOKENS = 4_000
+PAGE = 40
+"""Blocks of a page, itself included."""
+
+_NAMES = {Pay.NOTHING: "workspace", Pay.SHIPPED: "workspace_embedding_shipped"}
+_SEEDS = {Pay.NOTHING: 82, Pay.SHIPPED: 84}
+_KINDS = (BlockType.PARAGRAPH, BlockType.BULLETED, BlockType.TODO, BlockType.PARAGRAPH, BlockType.CODE)
+_READERS = (None, None, None, ("user:u1",), ("group:none",))
+_WORDS = 24
+
+
+async def workspaces(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
+    """Builds over `size` blocks: unseen questions, each with another page in focus."""
+    index = await opened(folder, models, exact_limit=EXACT)
+    store = SqliteBlocks(folder / "blocks.db", names_in)
+    await _filled(Workspace(store=store, index=index, preparer=_preparer(models)), size, progress)
+    await index.optimize()
+    numbers: Numbers = {}
+    for pay in _NAMES:
+        builder = WorkspaceContextBuilder(
+            store=store,
+            search=searcher(index, models.encoders(pay)),
+            token_counter=counter_for(MODEL),
+            redactor=default_redactor(),
+            clock=FixedClock(),
+            model=MODEL,
+        )
+        built, times = await _built(builder, questions(asked, seed=_SEEDS[pay]), size)
+        numbers |= summary(_NAMES[pay], times)
+        if pay is Pay.NOTHING:
+            numbers["workspace_blocks_mean"] = statistics.mean(one.metadata.blocks_included for one in built)
+            numbers["workspace_within_budget_share"] = statistics.mean(
+                one.metadata.total_tokens <= TOKENS for one in built
+            )
+            for phase in built[0].timings:
+                numbers[f"workspace_phase_{phase}_p50_ms"] = 1_000 * statistics.median(
+                    one.timings[phase] for one in built
+                )
+    store.close()
+    await index.close()
+    return numbers
+
+
+def _preparer(models: Models) -> Preparer:
+    counters = [counter_for(name) for name in COUNTED]
+    return Preparer(encoders=models.encoders(), counters=counters, redactor=Clean(default_redactor().rules))
+
+
+async def _filled(workspace: Workspace, size: int, progress: Progress) -> None:
+    done = 0
+    for block in records(size):
+        given = [_block(done + at, owned.record) for at, owned in enumerate(block)]
+        await workspace.put(SCOPE, given, now=NOON)
+        done += len(block)
+        progress(f"write {size:,} blocks", done, size)
+
+
+def _block(at: int, record: Record) -> Block:
+    """Every fortieth is a page; a heading and what stands below it follow, one in ten links to another page."""
+    page, place = at - at % PAGE, at % PAGE
+    text = " ".join(record.text.split()[:_WORDS])
+    common = {"modified": NOON - timedelta(hours=at % 900), "author": SCOPE.user if at % 7 == 0 else "other"}
+    if not place:
+        return Block(id=f"b{at}", type=BlockType.PAGE, text=f"{record.title} {at}", **common)
+    if place % 13 == 1:
+        return Block(id=f"b{at}", type=BlockType.HEADING, text=record.title, parent=f"b{page}", order=place, **common)
+    linked = f" [see](block:b{(at * 7_919) % max(PAGE, page) // PAGE * PAGE})" if place % 10 == 5 else ""
+    kind = _KINDS[at % len(_KINDS)]
+    due = {"due": (NOON + timedelta(days=at % 60 - 20)).date().isoformat()} if kind is BlockType.TODO else {}
+    parent = f"b{page + place - place % 13 + 1}" if place % 13 > 1 and place > 1 else f"b{page}"
+    return Block(
+        id=f"b{at}", type=kind, text=text + linked, parent=parent, order=place, properties=dict(due), **common
+    )
+
+
+async def _built(
+    make: WorkspaceContextBuilder, texts: Sequence[str], size: int
+) -> tuple[list[ContextPayload], Times]:
+    built: list[ContextPayload] = []
+    pages = iter(range(10**9))
+
+    async def ask(text: str) -> None:
+        page = (next(pages) * 104_729) % max(1, size // PAGE) * PAGE
+        built.append(
+            await make.build(
+                {"query": text, "focus": {"pageId": f"b{page}"}, "tokenBudget": {"total": TOKENS}},
+                scope=SCOPE,
+                now=NOON + timedelta(hours=1),
+            )
+        )
+
+    await each(warm_up(len(texts)), ask)
+    built.clear()
+    times = await each(texts, ask)
+    return built, times
