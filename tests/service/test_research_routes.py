@@ -47,10 +47,13 @@ SUN = document(
 BOARD = document("board", "Solar power lowers bills by 90 percent, but do not tell.", readers=("group:board",))
 
 
-@pytest.fixture
-def settings(new_folder):
-    """Settings of a tenant called acme, under which only shared words match."""
-    return Settings(home=new_folder(), tenant="acme", user="anna", search_floor=1)
+@pytest.fixture(params=["store", "chroma"])
+def settings(request, new_folder):
+    """Settings of a tenant called acme, under which only shared words match; pages live here or there."""
+    if request.param == "chroma":
+        pytest.importorskip("chromadb", reason="chromadb is not installed")
+    place = f"chroma:{new_folder()}" if request.param == "chroma" else ""
+    return Settings(home=new_folder(), tenant="acme", user="anna", search_floor=1, pages_index=place)
 
 
 @pytest.fixture
