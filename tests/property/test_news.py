@@ -35,7 +35,7 @@ STORIES = (
 )
 QUESTIONS = st.builds(
     NewsQuestion,
-    text=st.sampled_from(["strike dockers", "port", "забастовка докеров"]),
+    text=st.sampled_from(["strike dockers", "port", "забастовка докеров", "latest news"]),
     since=st.sampled_from([None, NOON - timedelta(hours=24), NOON - timedelta(hours=6)]),
     langs=st.sampled_from([(), ("en",), ("ru",)]),
     sources=st.sampled_from([(), ("a.example",), ("b.example", "c.example")]),
