@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from contexture.adapters.blocks.schema import DEEPEST
+from contexture.adapters.blocks.connections import Connections
+from contexture.adapters.blocks.schema import DEEPEST, MIGRATIONS
 from contexture.adapters.blocks.sqlite import SqliteBlocks
 from contexture.blocks.links import names_in
 from contexture.errors import InvalidRequest, SourceUnavailable
@@ -121,6 +122,20 @@ async def test_a_closed_store_says_so(store):
         await store.get(ANNA, ["p"])
     with pytest.raises(SourceUnavailable):
         await store.put(ANNA, [page("q")], now=NOON)
+
+
+async def test_a_read_that_runs_while_a_store_is_closed_still_answers(path):
+    """Its connection is closed behind it."""
+    lent = Connections(path, MIGRATIONS)
+    await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]')"))
+
+    def read(db: sqlite3.Connection) -> int:
+        lent.close()
+        return db.execute("SELECT count(*) FROM classes").fetchone()[0]
+
+    assert 1 == await lent.read(read)
+    with pytest.raises(SourceUnavailable):
+        await lent.read(read)
 
 
 async def test_a_file_that_is_no_database_is_named(path, store):

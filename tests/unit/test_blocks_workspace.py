@@ -18,7 +18,7 @@ from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
 from contexture.testing.workbench import Parts
 from contexture.types import Equals, Range, Record, Scope
-from contexture.workspace import BlockType, Put
+from contexture.workspace import Activity, BlockType, Deed, Put
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")
@@ -117,7 +117,9 @@ async def test_views_and_deeds_are_noted(engine):
     """An unknown block is refused, and so is one that is hidden."""
     await plant(engine)
     await engine.workspace.view(BORIS, "t", now=NOON)
+    await engine.workspace.note(ANNA, [Activity(block_id="p", user="boris", deed=Deed.VIEW, time=NOON)])
 
+    assert ["p", "t"] == [each.block_id for each in await engine.blocks.recent(BORIS, Deed.VIEW, since=NOON, limit=9)]
     assert 1 == (await engine.blocks.touches(BORIS, ["t"]))["t"].views
     for name in ("n", "never"):
         with pytest.raises(NotFound, match=f"no block '{name}'"):

@@ -68,7 +68,8 @@ class BlockLinks:
         await store.put(anna, [row, *other, plain], now=NOON)
         before = list(await store.links(anna, ["r1"], limit=9))
         related: dict[str, Json] = {"schema": {"Lead": {"type": "relation"}}}
-        await store.put(anna, [altered(plain, properties=related)], now=NOON)
+        renamed = altered(other[0], text="Renamed")
+        await store.put(anna, [altered(plain, properties=related), renamed], now=NOON)
 
         leads = [link("r1", name, LinkKind.RELATION, "Lead") for name in ("r2", "r3")]
         assert [link("r1", "r3")] == before

@@ -218,6 +218,7 @@ class BlockTree:
             await store.touches(boris, ["a", "p"])
         )
         assert Touch(edits=1, last=NOON, author=True) == (await store.touches(anna, ["p"]))["p"]
+        assert {} == dict(await store.touches(replace(anna, user="zoe"), ["a", "p"]))
 
     async def test_tasks_come_by_their_dates(self, store: WritableBlocks, anna: Scope) -> None:
         """Todos, cards and rows with a date, the earliest first; a date lasts until its day is over."""
