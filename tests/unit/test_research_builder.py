@@ -81,6 +81,18 @@ async def test_near_copies_of_a_page_do_not_cost_a_source():
     assert not built.truncated
 
 
+async def test_near_copies_are_found_among_many_pages_too():
+    """Forty pages, one of them twice with a word changed: one source less."""
+    pages = [stored(f"d{at}", 1, long_page(at)) for at in range(40)]
+    pages.append(stored("copy", 1, long_page(7).replace("week 3 of", "week three of")))
+    scores = {(page.doc_id, 1): 0.9 - at / 100 for at, page in enumerate(pages)}
+    builder = research_over(ScriptedPages(pages, text=scores), max_sources=50)
+    built = await builder.build_context("turbine", num_results=50, max_tokens=10**6)
+
+    assert 40 == len(built.sources)
+    assert (Reason.NEAR_DUPLICATE, "d7:1") == (built.ledger.find("copy:1").reason, built.ledger.find("copy:1").of)
+
+
 async def test_no_more_sources_than_the_builder_allows():
     """`max_sources` caps what `num_results` asks for; that is not truncation."""
     built = await research_over(shelf(6, 2), max_sources=2).build_context("turbine", num_results=5)

@@ -13,7 +13,7 @@ from contexture.builders.research.capsule import Boxed, sealed_research
 from contexture.builders.research.clean import Cleaner
 from contexture.builders.research.compose import Composed, compose
 from contexture.builders.research.estimate import estimate
-from contexture.builders.research.pages import Pages
+from contexture.builders.research.pages import FEW, Pages
 from contexture.builders.research.render import block
 from contexture.builders.research.request import (
     MAX_SOURCES,
@@ -212,7 +212,7 @@ class ResearchContextBuilder:
         stored = await self._pages.pages(build.scope, [(each.doc_id, each.page) for each in found])
         places = {(page.doc_id, page.page): page for page in stored}
         pairs = [(places[each.doc_id, each.page], each) for each in found if (each.doc_id, each.page) in places]
-        candidates = [build.cleaner.candidate(page, each) for page, each in pairs]
+        candidates = [build.cleaner.candidate(page, each, few=len(pairs) <= FEW) for page, each in pairs]
         build.stored = {each.id: page for each, (page, _) in zip(candidates, pairs, strict=True)}
         return candidates
 

@@ -18,7 +18,10 @@ SECTION = "pages"
 TEXT = "text"
 VISUAL = "visual"
 
-_ALIKE = 1  # pages are few: each pair is compared word by word, which costs less than hashing each page
+FEW = 30
+"""So many pages are compared pair by pair, word by word, which costs less than hashing each of them."""
+
+_ALIKE = 1
 
 
 class Pages(Protocol):
@@ -48,8 +51,10 @@ def page_key(doc_id: str, page: int) -> str:
     return f"{doc_id}:{page}"
 
 
-def candidate_of(page: StoredPage, found: FoundPage | None = None, mask: Mask = NOTHING) -> Candidate:
-    """A page as a candidate, known secrets masked, not yet redacted.
+def candidate_of(
+    page: StoredPage, found: FoundPage | None = None, mask: Mask = NOTHING, *, few: bool = False
+) -> Candidate:
+    """A page as a candidate, known secrets masked, not yet redacted; `few` says that there are no more than FEW.
 
     What was found of it says how well each of its sentences answers the question; without that it is not to be
     shortened, and its sentences are not looked for.
@@ -74,7 +79,7 @@ def candidate_of(page: StoredPage, found: FoundPage | None = None, mask: Mask = 
         sentences=sentences,
         origins=tuple((start + first, start + last) for first, last in sentences),
         weights=_weights(sentences, start, found),
-        simhash=_ALIKE,
+        simhash=_ALIKE if few else 0,
         citation=Citation(
             collection=COLLECTION, record_id=key, title=name, start=start, end=end, hash=page.hash, page=page.page
         ),
