@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from contexture.answer.commands.values import CommandAnswer
     from contexture.answer.exchange import ChatRequest, ChatResult
     from contexture.answer.research.values import ResearchAnswer, ResearchQuestion
+    from contexture.blocks.workspace import Workspace
     from contexture.builders.command.build import CommandContextBuilder
     from contexture.builders.command.request import CommandRequest
     from contexture.builders.command.result import CommandContext
@@ -42,11 +43,14 @@ if TYPE_CHECKING:
         Scope,
         Section,
     )
+    from contexture.workspace import Block, BlockType
 
 __all__ = [
     "And",
     "AnyOf",
     "Article",
+    "Block",
+    "BlockType",
     "Budget",
     "BuiltContext",
     "ChatRequest",
@@ -88,6 +92,7 @@ __all__ = [
     "Turn",
     "TurnContext",
     "TurnContextBuilder",
+    "Workspace",
     "open",
     "open_sync",
     "replay",
@@ -96,6 +101,8 @@ __all__ = [
 # Names are imported when they are used, so that `contexture --help` loads neither models nor the index.
 _HOMES = {
     "Article": "contexture.news.articles",
+    "Block": "contexture.workspace",
+    "BlockType": "contexture.workspace",
     "ChatRequest": "contexture.answer.exchange",
     "ChatResult": "contexture.answer.exchange",
     "CommandAnswer": "contexture.answer.commands.values",
@@ -124,6 +131,7 @@ _HOMES = {
     "Turn": "contexture.builders.turn.request",
     "TurnContext": "contexture.builders.turn.result",
     "TurnContextBuilder": "contexture.builders.turn.build",
+    "Workspace": "contexture.blocks.workspace",
     "open": "contexture.engine",
     "open_sync": "contexture.sync",
     "replay": "contexture.engine",
