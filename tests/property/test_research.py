@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from contexture.answer.research.markers import before_stops, cleaned, numbers_in
 from contexture.builders.research.estimate import estimate
 from contexture.builders.research.explain import rebuild
 from contexture.builders.research.results import deduplicate
+from contexture.errors import InvalidRequest
 from contexture.ledger import State
 from contexture.pipeline.fence import is_fenced
 from contexture.pipeline.known import NOTHING
@@ -84,6 +86,18 @@ def test_a_capsule_rebuilds_the_same_context(shelf, limit):
 
     assert built.messages == again.messages
     assert built.ledger == again.ledger
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=60))
+def test_any_question_is_answered_or_refused(question):
+    """What is blank is refused; everything else is asked, and stands last in the prompt."""
+    pages = over([("The pump leaks.", "a.pdf", 0.5, True)])
+    if question.strip():
+        assert "user" == build(pages, 100, question).messages[-1]["role"]
+    else:
+        with pytest.raises(InvalidRequest):
+            build(pages, 100, question)
 
 
 class Shelf:

@@ -123,6 +123,16 @@ def test_markers_behind_a_full_stop_belong_to_the_sentence_before():
     assert "Bills fall. Wind is loud." == without_markers("Bills fall [1]. Wind is loud [2].")
 
 
+@pytest.mark.parametrize("run", [" ", ".", "[1", "[1 ", "1, ", "[Document 1: ", "[[", "\n"])
+def test_odd_texts_are_read_once(run):
+    """Long runs of blanks, stops or brackets are no reason to look at a letter twice."""
+    text = run * 50_000
+
+    assert len(cleaned(text, {1}).text) <= len(text)
+    assert len(before_stops(text)) == len(text)
+    assert (2,) == numbers_in(f"{' ' * 50_000}[2]")
+
+
 # --- support ---
 
 SOURCES = {1: SUN, 2: WIND}

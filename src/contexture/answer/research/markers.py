@@ -6,13 +6,18 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass
 
-_WORD = r"(?:(?:documents?|docs?\.?|sources?|документы?|источники?)\s*)?[#№]?\s*"
-_ONE = rf"{_WORD}\d{{1,4}}(?:\s*[-–]\s*\d{{1,4}})?"
-_TAIL = r"(?::[^\[\]\n]{0,300}|,?\s*(?:pages?|pp?\.|стр\.?|страницы?)\s*[\d\s,–-]{1,40})?"
+# Blanks are counted and runs are taken whole, so that no text, however odd, takes more than one look at each letter.
+_GAP = r"\s{0,3}"
+_WORD = rf"(?:(?:documents?|docs?\.?|sources?|документы?|источники?){_GAP})?[#№]?{_GAP}"
+_ONE = rf"{_WORD}\d{{1,4}}(?:{_GAP}[-–]{_GAP}\d{{1,4}})?"
+_TAIL = rf"(?::[^\[\]\n]{{0,300}}|,?{_GAP}(?:pages?|pp?\.|стр\.?|страницы?){_GAP}[\d\s,–-]{{1,40}})?"
 # A bracket before a parenthesis is a link.
-_MARKER = re.compile(rf"\s*\[\s*(?P<names>{_ONE}(?:\s*(?:[,;&]|and|и)\s*{_ONE})*)\s*{_TAIL}\s*\](?!\()", re.IGNORECASE)
+_MARKER = re.compile(
+    rf"(?<!\s)\s*+\[{_GAP}(?P<names>{_ONE}(?:{_GAP}(?:[,;&]|and|и){_GAP}{_ONE}){{0,50}}){_GAP}{_TAIL}{_GAP}\](?!\()",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"(\d{1,4})(?:\s*[-–]\s*(\d{1,4}))?")
-_BEHIND = re.compile(r"([.!?…]+)((?:\s*\[[^\[\]\n]{1,320}\])+)")
+_BEHIND = re.compile(rf"(?<![.!?…])([.!?…]++)((?:{_GAP}\[[^\[\]\n]{{1,320}}\])+)")
 _WIDEST = 50  # sources that a range such as [1-50] may name
 
 
