@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from contexture.adapters.documents.kinds import EXTENSIONS, read
 from contexture.adapters.documents.workers import ReadingWorkers
+from contexture.cli.documents import page_endings
 from contexture.documents import ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ingestion.documents import DocumentsReport, Loading, document_files, load_documents
@@ -174,6 +175,15 @@ async def test_a_cancelled_read_ends_its_process(folder):
             await task
 
         assert not workers._idle
+
+
+def test_text_files_become_pages_when_documents_are_asked_for(folder):
+    """By themselves Markdown files are records; `--as documents` makes pages of them too, never of JSONL."""
+    by_kind = {leaf.name for leaf in document_files([folder], page_endings(everything=False))}
+    asked_for = {leaf.name for leaf in document_files([folder], page_endings(everything=True))}
+
+    assert {"in/bad.pdf", "in/sub/b.html", "in/sub/empty.docx"} == by_kind
+    assert {"in/a.md", "in/copy.md"} == asked_for - by_kind
 
 
 def test_the_report_of_a_load_is_json(tmp_path):

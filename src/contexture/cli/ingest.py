@@ -60,13 +60,15 @@ def ingest(
         typer.Option("--field", metavar="NAME=TYPE", help="A field filters may use: keyword, number, time or flag."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Write records that have not changed too.")] = False,
-    held: Held = Loaded.DOCUMENTS,
+    held: Held = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="NAME", help="For blocks: what to call it; else its file name.")
     ] = None,
 ) -> None:
-    """Load JSONL, Markdown and text files, and feeds.
+    """Load documents, records, feeds and notes.
 
+    JSONL, Markdown and text files become records; PDF, Word, PowerPoint, HTML and image files become pages, and with
+    `--as documents` Markdown and text files do too.
     What is stored already and has not changed is left alone; what cannot be read is reported, and the rest is loaded.
     """
     from contexture.ingestion.load import GROUP

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
@@ -37,7 +38,7 @@ class FileBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     filename: Annotated[str, Field(min_length=1, max_length=255)]
-    content: Base64Bytes
+    content: str
     source_path: Annotated[str, Field(max_length=4_096)] = ""
 
 
@@ -83,8 +84,9 @@ async def write(body: IngestBody, engine: Engine, caller: Caller, moment: Moment
         return answer(report_object(await _written(body, engine, caller)))
     await permit(engine, caller, "ingest", {"collection": PAGES.name, "records": len(body.files)})
     loading = Loading(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
+    uploads = [_upload(at, each) for at, each in enumerate(body.files)]
     async with reading_workers() as workers:
-        paged = await load_uploads(engine.pages, workers, [_upload(each) for each in body.files], loading)
+        paged = await load_uploads(engine.pages, workers, uploads, loading)
     records = await _written(body, engine, caller) if body.records else LoadReport()
     return answer(report_object(combined(paged, records)))
 
@@ -112,8 +114,12 @@ async def _written(body: IngestBody, engine: Contexture, caller: Scope) -> LoadR
     return writer.report
 
 
-def _upload(body: FileBody) -> Upload:
-    return Upload(filename=body.filename, content=body.content, source_path=body.source_path)
+def _upload(at: int, body: FileBody) -> Upload:
+    try:
+        content = base64.b64decode(body.content, validate=True)
+    except ValueError as failure:
+        raise InvalidRequest(f"files[{at}].content is not base64: {failure}") from failure
+    return Upload(filename=body.filename, content=content, source_path=body.source_path)
 
 
 def _items(body: IngestBody) -> Iterator[Item]:
