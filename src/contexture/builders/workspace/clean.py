@@ -45,6 +45,9 @@ class Cleaner:
         lines: list[Line] = []
         for at in range(max(0, len(messages) - MESSAGES), len(messages)):
             line = Line(at=at, role=messages[at].role, text="")
+            if not messages[at].content.strip():
+                self._trace.drop(line_candidate(line), Reason.EMPTY)
+                continue
             try:
                 lines.append(replace(line, text=self.text(messages[at].content)))
             except RedactionFailed as failure:

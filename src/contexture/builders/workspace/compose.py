@@ -182,9 +182,10 @@ def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list
 
     Rows of databases are records: two that read alike are still two. What stands at the focus is shown as it stands.
     """
-    shown = [each for each in candidates if each.section in plan.sections]
+    sections = plan.sections
+    shown = [each for each in candidates if each.section in sections]
     for candidate in candidates:
-        if candidate.section not in plan.sections:
+        if candidate.section not in sections:
             trace.drop(candidate, Reason.SECTION_OFF)
     single = _once(shown, trace)
     for candidate in single:

@@ -18,14 +18,12 @@ from contexture.builders.workspace.values import SectionType
 from contexture.errors import SourceError
 from contexture.ports import TokenCounter
 from contexture.retrieval.prepare import mended
-from contexture.text.language import detect
 from contexture.types import Candidate, Citation, Json, content_hash
 from contexture.workspace import Block, BlockType, plain_name
 
 T = TypeVar("T")
 
 _RELATIONS = 500
-_TELLING = 200  # characters that tell a text's language
 _SUMMARY_BLOCKS, _SUMMARY_DEPTH = 20, 3
 
 Titles = Mapping[str, Mapping[str, str]]
@@ -82,7 +80,6 @@ def _dressed(candidate: Candidate, block: Block, text: str, chains: Chains) -> C
         text=text,
         title=title,
         label=joined(path(chain)),
-        lang=detect(text[:_TELLING]),
         citation=Citation(
             collection=COLLECTION,
             record_id=block.id,

@@ -20,7 +20,7 @@ OTHER_DATES = 0.45
 _DATED = frozenset({BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW})
 
 
-class _Wish(NamedTuple):
+class Wish(NamedTuple):
     """Words that ask for kinds of blocks, and what each kind is then worth; `titled` where the page's title counts."""
 
     name: str
@@ -34,7 +34,7 @@ def _words(*patterns: str) -> re.Pattern[str]:
 
 
 _WISHES = (
-    _Wish(
+    Wish(
         "tasks",
         _words(
             r"(?:sub)?tasks?", r"to-?dos?", r"action items?", r"overdue", r"deadlines?", r"backlog", r"assigned",
@@ -42,7 +42,7 @@ _WISHES = (
         ),
         {BlockType.TODO: MATCH, BlockType.KANBAN_CARD: MATCH, BlockType.DB_ROW: 0.7},
     ),
-    _Wish(
+    Wish(
         "summary",
         _words(
             r"summar(?:y|ies|i[sz]e\w*)", r"overview", r"recap", r"tl;?dr", r"outline",
@@ -50,7 +50,7 @@ _WISHES = (
         ),
         {BlockType.PAGE: 0.8, BlockType.HEADING: 0.7},
     ),
-    _Wish(
+    Wish(
         "meetings",
         _words(
             r"meetings?", r"minutes", r"stand-?ups?", r"agendas?", r"retros?(?:pectives?)?", r"calls?", r"1:1s?",
@@ -59,7 +59,7 @@ _WISHES = (
         {BlockType.PAGE: 0.7, BlockType.HEADING: 0.6},
         titled=True,
     ),
-    _Wish(
+    Wish(
         "code",
         _words(
             r"code", r"snippets?", r"functions?", r"scripts?", r"sql", r"api", r"implementation", r"regex",
@@ -67,7 +67,7 @@ _WISHES = (
         ),
         {BlockType.CODE: MATCH},
     ),
-    _Wish(
+    Wish(
         "data",
         _words(
             r"databases?", r"tables?", r"rows?", r"columns?", r"customers?", r"records?",
@@ -101,7 +101,7 @@ _HERE = _words(
 class Intent:
     """What a query is after; `span` are the dates it asks about, `here` says that it points at the focus."""
 
-    wishes: tuple[str, ...]
+    wishes: tuple[Wish, ...]
     span: Span | None
     here: bool
     zone: tzinfo
@@ -111,7 +111,7 @@ class Intent:
         """How well a block's type suits, from 0 to 1; .5 when the query says nothing about it."""
         if self.span is not None and block.type in _DATED:
             return 1.0 if self.dated(block) else 1.0 - MATCH
-        found = [worth for wish in self._wanted() if (worth := _worth(wish, block, page_title))]
+        found = [worth for wish in self.wishes if (worth := _worth(wish, block, page_title))]
         if block.type in self.preferred:
             found.append(self.preferred[block.type])
         return max(found, default=UNKNOWN)
@@ -122,9 +122,6 @@ class Intent:
             return False
         due = due_in(block, self.zone)
         return due is not None and self.span.holds(due)
-
-    def _wanted(self) -> list[_Wish]:
-        return [wish for wish in _WISHES if wish.name in self.wishes]
 
 
 def intent_of(
@@ -137,7 +134,7 @@ def intent_of(
 ) -> Intent:
     """What the words of a query ask for; a type that a hint names counts like words, a preferred one a little less."""
     return Intent(
-        wishes=tuple(wish.name for wish in _WISHES if wish.words.search(query)),
+        wishes=tuple(wish for wish in _WISHES if wish.words.search(query)),
         span=_span(query, now, zone),
         here=_HERE.search(query) is not None,
         zone=zone,
@@ -153,7 +150,7 @@ def _span(query: str, now: datetime, zone: tzinfo) -> Span | None:
     return None
 
 
-def _worth(wish: _Wish, block: Block, page_title: str) -> float | None:
+def _worth(wish: Wish, block: Block, page_title: str) -> float | None:
     if wish.titled and wish.words.search(page_title):
         return MATCH
     return wish.worth.get(block.type)

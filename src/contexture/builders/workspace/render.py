@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from contexture.builders.workspace.request import RequestType
 from contexture.builders.workspace.values import COLLECTED, ContextItem, SectionType
-from contexture.pipeline.fence import DATA_NOTICE, label
+from contexture.pipeline.fence import DATA_NOTICE
 
 NOTHING_FOUND = "_No relevant content found._"
 TITLES: Mapping[str, str] = MappingProxyType(
@@ -67,9 +67,9 @@ def listed(items: Sequence[ContextItem]) -> str:
 
 
 def shown(item: ContextItem) -> str:
-    """One item: `[page title] [type]`, where it stands, and what it says."""
+    """One item: `[page title] [type]`, where it stands, and what it says; titles and paths are labels already."""
     title, crumbs = item.metadata.page_title, item.metadata.path
-    header = f"[{label(title)}] [{item.block_type}]" if title else f"[{item.block_type}]"
+    header = f"[{title}] [{item.block_type}]" if title else f"[{item.block_type}]"
     where = f"\n({' > '.join(crumbs)})" if crumbs and tuple(crumbs) != (title,) else ""
     return f"{header}{where}\n{item.content}"
 
