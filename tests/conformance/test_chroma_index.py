@@ -1,4 +1,4 @@
-"""The shipped contracts of an index and of visual search, run over Chroma in process and behind a server."""
+"""The shipped contracts of an index, visual search and documents, run over Chroma in process and over HTTP."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ import httpx
 import pytest
 
 from contexture.testing.index import VECTORS, IndexConformance
+from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
 from contexture.testing.visual import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("chromadb", reason="chromadb is not installed")
 
 from contexture.adapters.index.chroma.index import ChromaIndex, ChromaOptions
 
-BOTH = {**VECTORS, **PAGE_VECTORS}
+ALL = {**VECTORS, **PAGE_VECTORS, **DOCUMENT_VECTORS}
 
 
 @pytest.fixture(scope="module")
 def in_process(lasting_folder: Callable[[], Path]) -> ChromaIndex:
     """Chroma in a folder, whose graph is walked for every answer."""
-    return asyncio.run(ChromaIndex.open(f"chroma:{lasting_folder()}", ChromaOptions(vectors=BOTH, exact_limit=0)))
+    return asyncio.run(ChromaIndex.open(f"chroma:{lasting_folder()}", ChromaOptions(vectors=ALL, exact_limit=0)))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def over_http(lasting_folder: Callable[[], Path]) -> Iterator[ChromaIndex]:
         last.callback(server.terminate)
         with httpx.Client(transport=httpx.HTTPTransport(retries=60)) as client:
             client.get(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=30)
-        yield asyncio.run(ChromaIndex.open(f"chroma+http://127.0.0.1:{port}", ChromaOptions(vectors=BOTH)))
+        yield asyncio.run(ChromaIndex.open(f"chroma+http://127.0.0.1:{port}", ChromaOptions(vectors=ALL)))
 
 
 class TestChromaInProcess(IndexConformance):
@@ -66,6 +67,15 @@ class TestVisualPagesInProcess(VisualConformance):
         return in_process
 
 
+class TestDocumentsInProcess(PageConformance):
+    """Documents keep their contract over Chroma in a folder."""
+
+    @pytest.fixture
+    def index(self, in_process: ChromaIndex) -> ChromaIndex:
+        """One store for all checks; each has a tenant of its own."""
+        return in_process
+
+
 @pytest.mark.integration
 class TestChromaOverHttp(IndexConformance):
     """Chroma behind a server keeps the contract of an index."""
@@ -79,6 +89,16 @@ class TestChromaOverHttp(IndexConformance):
 @pytest.mark.integration
 class TestVisualPagesOverHttp(VisualConformance):
     """Visual search keeps its contract over Chroma behind a server."""
+
+    @pytest.fixture
+    def index(self, over_http: ChromaIndex) -> ChromaIndex:
+        """One store for all checks; each has a tenant of its own."""
+        return over_http
+
+
+@pytest.mark.integration
+class TestDocumentsOverHttp(PageConformance):
+    """Documents keep their contract over Chroma behind a server."""
 
     @pytest.fixture
     def index(self, over_http: ChromaIndex) -> ChromaIndex:

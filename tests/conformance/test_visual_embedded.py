@@ -1,4 +1,4 @@
-"""The shipped contract of visual search, run over the embedded index."""
+"""The shipped contracts of visual search and of documents, run over the embedded index."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
 from contexture.testing.visual import PAGE_VECTORS, VisualConformance
+
+
+@pytest.fixture(scope="module")
+def index(lasting_folder: Callable[[], Path]) -> Iterator[EmbeddedIndex]:
+    """One store for all checks; each has a tenant of its own."""
+    options = EmbeddedOptions(vectors={**PAGE_VECTORS, **DOCUMENT_VECTORS}, threads=1)
+    opened = asyncio.run(EmbeddedIndex.open(lasting_folder(), options))
+    yield opened
+    asyncio.run(opened.close())
 
 
 class TestVisualPagesEmbedded(VisualConformance):
     """Visual search keeps its contract over the embedded index."""
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def index(cls, lasting_folder: Callable[[], Path]) -> Iterator[EmbeddedIndex]:
-        """One store for all checks; each has a tenant of its own."""
-        opened = asyncio.run(EmbeddedIndex.open(lasting_folder(), EmbeddedOptions(vectors=PAGE_VECTORS, threads=1)))
-        yield opened
-        asyncio.run(opened.close())
+
+class TestDocumentsEmbedded(PageConformance):
+    """Documents keep their contract over the embedded index."""

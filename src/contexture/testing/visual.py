@@ -26,7 +26,7 @@ from contexture.testing.doubles import HashEmbedder
 from contexture.text.language import detect
 from contexture.types import PUBLIC, AnyOf, Equals, Filter, Matrix, Range, Scope
 
-_SPEAKERS = Encoders(specialists={"en": HashEmbedder(64, "hash-en")}, generalist=HashEmbedder(48, "hash-any"))
+_SPEAKERS = Encoders(specialists={"en": HashEmbedder(64, "seen-en")}, generalist=HashEmbedder(48, "seen-any"))
 PAGE_VECTORS = _SPEAKERS.vectors
 
 TOP: Box = (0.1, 0.1, 0.9, 0.3)
