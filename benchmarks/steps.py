@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks.documents import documents
 from benchmarks.embedding import embedding
 from benchmarks.micro import dedupe, fencing, packing
 from benchmarks.research import small_steps
@@ -37,6 +38,9 @@ STEPS = {
     "pages": Step(
         small_steps,
         {name: name for name in ("research_dedupe_100_p95_ms", "research_estimate_10k_p95_ms")},
+    ),
+    "documents": Step(
+        documents, {name: name for name in ("documents_text_pages_per_s", "documents_drawn_pages_per_s")}
     ),
     "prefix": Step(
         shared_prefix,

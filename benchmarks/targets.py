@@ -75,6 +75,7 @@ GENERAL: Mapping[str, Target] = {
     "research_metadata_p95_ms": Target(1),
     "research_dedupe_100_p95_ms": Target(1),
     "research_estimate_10k_p95_ms": Target(1),
+    "documents_text_pages_per_s": Target(20, at_least=True),
     "visual_p95_ms": Target(20),
     "visual_embedding_shipped_p95_ms": Target(40),
 }
