@@ -49,7 +49,7 @@ def trees(draw: st.DrawFn, *, names: bool) -> list[Block]:
 
 @st.composite
 def _blocks(draw: st.DrawFn, number: int, *, names: bool) -> Block:
-    above = draw(st.none() | st.integers(0, number - 1)) if number else None
+    above = draw(st.none() | st.just(number - 1) | st.integers(0, number - 1)) if number else None  # chains are telling
     kind = draw(st.sampled_from(_KINDS))
     named = draw(st.lists(st.integers(0, _SIZE - 1), max_size=2))
     words = [f"(({_id(each)}))" for each in named]
@@ -72,7 +72,7 @@ def _blocks(draw: st.DrawFn, number: int, *, names: bool) -> Block:
 def steps() -> st.SearchStrategy[list[Step]]:
     """Things to do, some of which cannot be done."""
     place = st.integers(0, _SIZE - 1)
-    deeds = st.sampled_from(("put", "move", "top", "delete", "restore"))
+    deeds = st.sampled_from(("put", "both", "all", "move", "top", "delete", "restore"))
     return st.lists(st.builds(Step, deeds, place, place, st.sampled_from(_READERS)), max_size=8)
 
 
@@ -160,6 +160,13 @@ async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) 
                 changed = replace(model.live[name], text=f"new {doing.other}", readers=doing.readers)
                 await store.put(writer, [changed], now=NOON)
                 model.live[name] = changed
+            case "both" | "all" if {name, other} <= model.live.keys():
+                changed = replace(model.live[name], readers=doing.readers)
+                second = replace(model.live[other], text="also new", readers=None)
+                rest = [] if doing.deed == "both" else list(model.live.values())
+                written = {each.id: each for each in [*rest, second, changed]}
+                await store.put(writer, list(written.values())[::-1], now=NOON)
+                model.live |= written
             case "move" | "top":
                 parent = other if doing.deed == "move" else None
                 await store.move(writer, name, parent=parent, order=1.5)

@@ -84,6 +84,15 @@ class BlockRemoval:
         assert 1 == await store.restore(anna, ["a"])
         assert ["a"] == ids(await store.children(anna, "p", limit=9))
 
+    async def test_readers_reach_what_is_gone(self, store: WritableBlocks, anna: Scope) -> None:
+        """A page that is written again as a private one is so for what comes back below it, too."""
+        await store.put(anna, [page("p"), block("a", "p")], now=NOON)
+        await store.delete(anna, ["p"], now=NOON)
+        await store.put(anna, [page("p", readers=PRIVATE)], now=NOON)
+
+        assert (0, 1) == (await store.restore(boris_of(anna), ["a"]), await store.restore(anna, ["a"]))
+        assert [] == list(await store.get(boris_of(anna), ["a"]))
+
     async def test_what_is_purged_is_gone_for_good(self, store: WritableBlocks, anna: Scope) -> None:
         """Only what was deleted before then, and only by those who may read it."""
         await store.put(anna, [page("p", readers=PRIVATE), block("a", "p"), page("q"), page("r")], now=NOON)

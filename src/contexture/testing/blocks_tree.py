@@ -164,6 +164,32 @@ class BlockTree:
         assert ["own"] == ids((await store.ancestors(boris_of(anna), ["below"]))["below"])
         assert [None] == [each.parent for each in await store.get(boris_of(anna), ["own"])]
 
+    async def test_readers_reach_what_comes_along_below_an_unchanged_block(
+        self, store: WritableBlocks, anna: Scope
+    ) -> None:
+        """A page that becomes private, a block of it as it was, and a new one below that, in one write."""
+        await store.put(anna, [page("p"), block("a", "p")], now=NOON)
+        await store.put(anna, [block("b", "a"), block("a", "p"), page("p", readers=PRIVATE)], now=NOON)
+
+        assert [] == ids(await store.get(boris_of(anna), ["p", "a", "b"]))
+        assert ["p", "a", "b"] == ids(await store.get(anna, ["p", "a", "b"]))
+
+    async def test_readers_reach_what_comes_along_below_an_absent_block(
+        self, store: WritableBlocks, anna: Scope
+    ) -> None:
+        """The block in between is not part of the write, and passes on what it inherits by then."""
+        await store.put(anna, [page("p"), block("a", "p")], now=NOON)
+        await store.put(anna, [block("b", "a"), page("p", readers=PRIVATE)], now=NOON)
+
+        assert [] == ids(await store.get(boris_of(anna), ["p", "a", "b"]))
+
+    async def test_a_border_that_comes_along_holds(self, store: WritableBlocks, anna: Scope) -> None:
+        """A page becomes private while a block of it says that it stays open: so do those below that block."""
+        await store.put(anna, [page("p"), block("a", "p"), block("b", "a")], now=NOON)
+        await store.put(anna, [page("p", readers=PRIVATE), block("a", "p", readers=("public",))], now=NOON)
+
+        assert ["a", "b"] == ids(await store.get(boris_of(anna), ["p", "a", "b"]))
+
     async def test_a_move_takes_what_is_inherited_along(self, store: WritableBlocks, anna: Scope) -> None:
         """Below a private page a block is private, with all below it; at the top it is everyone's again."""
         await store.put(

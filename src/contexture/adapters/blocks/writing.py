@@ -11,7 +11,7 @@ from contexture.adapters.blocks.activity import count
 from contexture.adapters.blocks.noting import Noting
 from contexture.adapters.blocks.planning import Plan
 from contexture.adapters.blocks.rows import Given, microseconds, moment
-from contexture.adapters.blocks.stored import Classes, Stored, by_id, outdated, outdated_below, packed_readers
+from contexture.adapters.blocks.stored import Classes, Stored, by_id, by_row, outdated, outdated_below, packed_readers
 from contexture.adapters.sessions.database import packed
 from contexture.errors import NotFound
 from contexture.types import PUBLIC, Scope
@@ -55,6 +55,7 @@ class Writing:
         self._classes = Classes(db, scope)
         self._noting = Noting(db, scope.tenant, names)
         self._parents: dict[str, _Parent] = {}
+        self._passed_on = False
 
     def put(self, blocks: Sequence[Block]) -> Put:
         """Write them, parents before their children."""
@@ -64,9 +65,9 @@ class Writing:
         self._find_parents(blocks)
         added = changed = 0
         for block in Plan(self._db, self._scope.tenant, blocks).in_order():
-            before = known.get(block.id)
+            before = self._now_stored(known.get(block.id))
             if before is not None and before.deletion is None and self._same(before, block):
-                self._parents[block.id] = _Parent(before.row, before.access)
+                self._parents[block.id] = _Parent(before.row, self._access(block))
                 continue
             self._write(before, block)
             added, changed = (added + 1, changed) if _is_new(before) else (added, changed + 1)
@@ -90,10 +91,22 @@ class Writing:
                 raise NotFound(f"there is no block {parent!r}, which block {child!r} names as its parent")
             self._parents[parent] = _Parent(there.row, there.access)
 
+    def _now_stored(self, before: Stored | None) -> Stored | None:
+        """The block as it is by now: one above it, written before it, may have passed other readers on to it."""
+        return by_row(self._db, before.row) if before is not None and self._passed_on else before
+
     def _parent(self, block: Block) -> _Parent:
         if block.parent is None:
             return _Parent(None, self._classes.number((PUBLIC,)))
-        return self._parents[block.parent]
+        parent = self._parents[block.parent]
+        if self._passed_on and parent.row is not None:
+            query = "SELECT class FROM blocks WHERE row = ?"
+            return _Parent(parent.row, self._db.execute(query, (parent.row,)).fetchone()[0])
+        return parent
+
+    def _access(self, block: Block) -> int:
+        """Its own readers' class, or the one its parent has once this write is done."""
+        return self._parent(block).access if block.readers is None else self._classes.number(block.readers)
 
     def _same(self, before: Stored, block: Block) -> bool:
         """Whether writing would change nothing; another time of modification alone does not."""
@@ -108,16 +121,17 @@ class Writing:
 
     def _write(self, before: Stored | None, block: Block) -> None:
         parent = self._parent(block)
-        access = parent.access if block.readers is None else self._classes.number(block.readers)
+        access = self._access(block)
         if before is not None:
             self._before(before, block, parent, access)
         modified = microseconds(block.modified or self._now)
         given = {**self._given(before, block, modified), "parent": parent.row, "class": access}
         row: int = self._db.execute(_INSERT, given).fetchone()[0]
-        if before is None or before.deletion is not None:
+        if _is_new(before):
             outdated(self._db, "row = :row", {"row": row})
-        elif before.access != access:
+        if before is not None and before.access != access:
             self._db.execute(INHERIT, {"row": row, "class": access})
+            self._passed_on = True
         self._parents[block.id] = _Parent(row, access)
         self._noting.wrote(row, block, before, modified=modified)
         edit = Activity(block_id=block.id, user=self._scope.user, deed=Deed.EDIT, time=moment(modified))
