@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -14,9 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.pages.colpali import ColPali
 from contexture.documents import Page
 from contexture.errors import SourceUnavailable, UnknownAdapter
+from contexture.ledger import Trace
+from contexture.pages.visual import VisualPages
+from contexture.testing.visual import document
+from contexture.types import Scope
 
 WORDS = ["<pad>", "<unk>", "one", "two", "red", "green", "blue"]
 CHANNELS = {"red": 0, "green": 1, "blue": 2}
@@ -151,3 +157,18 @@ def test_an_unknown_model_is_refused_at_once(tmp_path: Path):
 def test_models_of_the_hub_are_known_before_they_are_fetched():
     """The length of their vectors comes from the catalogue."""
     assert list(ColPali("Qdrant/colpali-v1.3-fp16").vectors.values()) == [128]
+
+
+async def test_a_drawn_page_is_found_by_what_it_shows(folder: Path, new_folder: Callable[[], Path]):
+    """Stored with their patches, pages are found by a colour, and the answer says where on the page it is."""
+    encoder = ColPali(str(folder))
+    index = await EmbeddedIndex.open(new_folder(), EmbeddedOptions(vectors=encoder.vectors, threads=1))
+    visual = VisualPages(index=index, encoder=encoder)
+    drawn = [page("red", (0, 0, 97, 97)), page("blue", (224, 420, 251, 447), 2), Page(number=3, text="blue")]
+    await visual.add(Scope.local(), document(pages=drawn))
+    (seen,) = await visual.search(Scope.local(), "blue", k=5, where=None, trace=Trace())
+
+    assert (seen.doc_id, seen.page) == ("d1", 2)
+    assert seen.score > 0.9
+    assert seen.box == pytest.approx((16 / 32, 30 / 32, 17 / 32, 31 / 32), abs=0.02)
+    await index.close()

@@ -18,10 +18,14 @@ from contexture.adapters.index.chroma.index import ChromaIndex, ChromaOptions
 from contexture.adapters.index.chroma.where import chroma_where
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.routed import RoutedIndex
+from contexture.builders.research.build import ResearchContextBuilder
 from contexture.errors import SourceError, SourceTimeout, SourceUnavailable, UnknownAdapter, UnknownCollection
 from contexture.pages.visual import VISUAL
+from contexture.testing.page_conformance import DOCUMENT_VECTORS
+from contexture.testing.page_store import pages_over
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTOR, VECTORS, ids, own, prepared, query
 from contexture.testing.visual import PAGE_VECTORS, document, pages_of
+from contexture.testing.workbench import Parts, Workbench
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope
 
 SCOPE = Scope.local()
@@ -51,6 +55,19 @@ async def test_a_server_that_is_not_there_is_a_source_that_is_down():
     for call in (index.collections(), index.search(SCOPE, query("zebra")), index.get(SCOPE, NAME, ["a"])):
         with pytest.raises(SourceError, match="Chroma at"):
             await call
+
+
+async def test_a_context_names_a_chroma_that_is_down(tmp_path: Path):
+    """A build over pages that cannot be reached is empty and says why, instead of failing."""
+    index = ChromaIndex("chroma+http://127.0.0.1:9", ChromaOptions(vectors=DOCUMENT_VECTORS))
+    parts = Parts()
+    store = pages_over(Workbench(index, parts), tmp_path)
+    builder = ResearchContextBuilder(store, counter=parts.counter, redactor=parts.redactor, clock=parts.clock)
+    context = await builder.build_context("where do ships wait?")
+
+    assert context.sources == []
+    assert all("Chroma at" in lost.reason for lost in context.degradations)
+    assert context.degradations
 
 
 async def test_a_closed_index_says_so(new_folder: Callable[[], Path]):
