@@ -84,13 +84,19 @@ async def test_a_damaged_tree_never_hangs_a_reader(path, store):
 
 
 async def test_a_tree_has_a_deepest_level(store):
-    """Deeper ones are refused, by a write and by a move."""
+    """Deeper ones are refused, by a write and by a move, also when it is what stands below that would be too deep."""
     line = [block(f"n{at}", f"n{at - 1}" if at else None) for at in range(DEEPEST + 1)]
     with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
         await store.put(ANNA, line, now=NOON)
-    await store.put(ANNA, [*line[:-1], page("p")], now=NOON)
-    with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
-        await store.move(ANNA, "p", parent=line[-2].id, order=0)
+    await store.put(ANNA, [*line[:-1], page("p"), block("a", "p")], now=NOON)
+    for deep in (line[-2], line[-3]):
+        with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+            await store.move(ANNA, "p", parent=deep.id, order=0)
+        with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+            await store.put(ANNA, [replace(page("p"), parent=deep.id)], now=NOON)
+    await store.move(ANNA, "p", parent=line[-4].id, order=0)
+
+    assert DEEPEST - 1 == len((await store.ancestors(ANNA, ["a"]))["a"])
 
 
 async def test_what_was_written_is_there_after_opening_again(path, store):

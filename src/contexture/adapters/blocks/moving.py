@@ -7,8 +7,10 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 
 from contexture.adapters.blocks.noting import Noting
+from contexture.adapters.blocks.planning import check_depth
 from contexture.adapters.blocks.rows import asking, microseconds
 from contexture.adapters.blocks.schema import DEEPEST, readable
 from contexture.adapters.blocks.stored import BELOW, Classes, Stored, by_id, by_row, outdated_below, upwards
@@ -47,6 +49,7 @@ def move(db: sqlite3.Connection, scope: Scope, names: NamesIn, block_id: str, pa
         "UPDATE blocks SET parent = ?, position = ?, class = ? WHERE row = ?",
         (None if below is None else below.row, order, access, block.row),
     )
+    check_depth(db, block.row, block.id)
     if access != block.access:
         db.execute(INHERIT, {"row": block.row, "class": access})
     if block.type == BlockType.DB_ROW:
@@ -123,11 +126,8 @@ def _there(db: sqlite3.Connection, scope: Scope, classes: Classes, name: str) ->
 
 
 def _check_place(db: sqlite3.Connection, block: Stored, below: Stored) -> None:
-    for depth, row in enumerate(upwards(db, below.row), start=1):
-        if row == block.row:
-            raise InvalidRequest(f"block {block.id!r} would stand below itself")
-        if depth >= DEEPEST:
-            raise InvalidRequest(f"block {block.id!r} would stand more than {DEEPEST} levels deep")
+    if block.row in islice(upwards(db, below.row), DEEPEST):
+        raise InvalidRequest(f"block {block.id!r} would stand below itself")
 
 
 def _seen(db: sqlite3.Connection, scope: Scope, number: int) -> int:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from contexture.adapters.blocks.schema import DEEPEST
+from contexture.adapters.blocks.stored import upwards
 from contexture.errors import InvalidRequest
 from contexture.workspace import Block
 
 _PARENT = "SELECT p.id FROM blocks b JOIN blocks p ON p.row = b.parent WHERE b.tenant = ? AND b.id = ?"
+
+_LEVELS = f"""
+WITH RECURSIVE below (row, level) AS (
+    SELECT :row, 0 UNION SELECT b.row, below.level + 1 FROM below CROSS JOIN blocks b ON b.parent = below.row
+    WHERE below.level < {DEEPEST}
+)
+SELECT max(level) FROM below
+"""  # noqa: S608 - a number
+
+
+def check_depth(db: sqlite3.Connection, row: int, name: str) -> None:
+    """Refuse the place that a block was just given when it, or what stands below it, is too deep there."""
+    above = sum(1 for _ in islice(upwards(db, row), DEEPEST + 1))
+    if above + db.execute(_LEVELS, {"row": row}).fetchone()[0] > DEEPEST:
+        raise InvalidRequest(f"block {name!r}, or what stands below it, would be more than {DEEPEST} levels deep")
 
 
 class Plan:
@@ -39,7 +56,7 @@ class Plan:
         for each in reversed(chain):
             depth += 1
             if depth > DEEPEST:
-                raise InvalidRequest(f"block {name!r} would stand more than {DEEPEST} levels deep")
+                raise InvalidRequest(f"block {name!r} would be more than {DEEPEST} levels deep")
             self._depths[each] = depth
             if each in self._coming:
                 yield self._coming[each]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from contexture.adapters.blocks.activity import count
 from contexture.adapters.blocks.noting import Noting
-from contexture.adapters.blocks.planning import Plan
+from contexture.adapters.blocks.planning import Plan, check_depth
 from contexture.adapters.blocks.rows import Given, microseconds, moment
 from contexture.adapters.blocks.stored import Classes, Stored, by_id, by_row, outdated, outdated_below, packed_readers
 from contexture.adapters.sessions.database import packed
@@ -132,6 +132,8 @@ class Writing:
         if before is not None and before.access != access:
             self._db.execute(INHERIT, {"row": row, "class": access})
             self._passed_on = True
+        if before is not None and before.parent != parent.row:
+            check_depth(self._db, row, block.id)
         self._parents[block.id] = _Parent(row, access)
         self._noting.wrote(row, block, before, modified=modified)
         edit = Activity(block_id=block.id, user=self._scope.user, deed=Deed.EDIT, time=moment(modified))
