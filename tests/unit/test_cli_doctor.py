@@ -29,6 +29,24 @@ def test_this_machine_is_fit(tmp_path):
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("place", "status", "said"),
+    [
+        ("", "ok", "in the store, seen by minilm"),
+        ("chroma:pages", "ok", "in chroma:pages"),
+        ("chroma+http://127.0.0.1:9", "broken", "Chroma at"),
+        ("nowhere", "broken", "write `chroma:FOLDER`"),
+    ],
+)
+def test_pages_are_looked_for_where_they_live(tmp_path, place, status, said):
+    """A server that is not there and a place that is none are broken; a folder is not made by looking."""
+    _, found = examined(tmp_path / "none", env={"CONTEXTURE_PAGES_INDEX": place})
+
+    assert status == found["pages"]["status"]
+    assert said in found["pages"]["detail"]
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_people_get_a_table(tmp_path):
     """Without `--json` the same is a table."""
     shown = CliRunner().invoke(app, ["doctor", "--home", str(tmp_path)]).stdout

