@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -390,6 +391,53 @@ def test_sources_are_cut_to_a_budget_in_order():
 def test_a_budget_of_nothing_keeps_nothing(limit, count):
     """Too little for a header keeps none; plenty keeps all."""
     assert count == len(research_over(ScriptedPages([])).truncate_to_budget([source(at) for at in range(5)], limit))
+
+
+def test_a_budget_below_nothing_is_refused():
+    """It cannot be meant."""
+    with pytest.raises(InvalidRequest, match="not be below 0"):
+        research_over(ScriptedPages([])).truncate_to_budget([source(1)], -1)
+
+
+def test_one_endless_sentence_is_cut_between_words():
+    """Where no whole sentence fits, its beginning is shown."""
+    endless = SourceDocument("d", "d.pdf", 1, "pdf", markdown_content="- [x] rain " * 900)
+    (kept,) = research_over(ScriptedPages([])).truncate_to_budget([endless], 200)
+
+    assert kept.markdown_content.endswith(" …")
+    assert COUNTER.count(research_over(ScriptedPages([])).format_source_citation(kept, 1)) <= 200
+
+
+async def test_a_page_of_one_endless_sentence_is_truncated():
+    """Its beginning is shown and its place cited, in a budget that no sentence fits."""
+    text = "the rain " * 900
+    built = await research_over(ScriptedPages([stored("a", 1, text)], text={("a", 1): 0.9})).build_context(
+        "rain", max_tokens=60
+    )
+
+    assert Form.TRUNCATED is built.ledger.find("a:1").form
+    assert built.sources[0].markdown_content.startswith("the rain the rain")
+    assert built.sources[0].markdown_content.endswith("…")
+    assert built.citations[0].start == 0
+
+
+async def test_a_heading_that_cannot_be_redacted_is_left_out():
+    """The page is shown without it, and the loss is named."""
+    pages = ScriptedPages([stored("a", 1, "The pump leaks.", section_path="poison")], text={("a", 1): 0.9})
+    built = await research_over(pages, redactor=FailingRedactor("poison")).build_context("pump")
+
+    assert (None, "The pump leaks.") == (built.sources[0].section_path, built.sources[0].markdown_content)
+    assert ["redactor"] == [each.source for each in built.degradations]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("settings", "no recipe for research"), ("request", "research request has no")]
+)
+async def test_a_capsule_without_its_parts_says_which(name, message):
+    """A capsule from elsewhere may lack what a build needs."""
+    built = await research_over(shelf(1)).build_context("turbine")
+    with pytest.raises(InvalidRequest, match=message):
+        rebuild(replace(built.capsule, **{name: {"model": "gpt-4o"}}), COUNTER)
 
 
 def test_results_without_a_page_or_with_a_strange_score_are_refused():
