@@ -21,7 +21,7 @@ from contexture.answer.route import Route
 from contexture.conversation import Decision
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
-from contexture.testing.pages import ScriptedPages, research_over, stored
+from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
 from contexture.types import Equals, Scope
 
 SUN = "# Sun\n\nSolar power lowers bills by 30 percent. The panels of Northquay were built in 2021."
@@ -369,6 +369,21 @@ async def test_pages_are_attached_for_a_model_that_sees():
     cost = cost_of("gpt-4o").tokens(620, 877) + COUNTER.count(head["text"])
     assert found.context.total_tokens + cost == found.total_tokens
     assert ["source 2 has no picture"] == [each.reason for each in found.degradations]
+
+
+@pytest.mark.parametrize("text", [f"Solar power for {HIDDEN}.", "Ask hunter2hunter2 for solar power.", " "])
+async def test_pages_with_something_to_hide_are_not_attached(text):
+    """A picture cannot be redacted, masked or read: where that would be needed, it is left out and named."""
+    pages = ScriptedPages([stored("sun", 1, text)], visual={("sun", 1): 0.9})
+    known = Known({"DB": "hunter2hunter2"})
+    ask = replace(
+        asker(seeing("Yes [1]."), pictures={("sun", 1): jpeg()}),
+        build=research_over(pages, secrets=known).build_context,
+    )
+    found = await ask.run(ResearchQuestion(query=QUESTION, attach_images=1), scope=SCOPE)
+
+    assert () == found.images
+    assert ["images"] == [each.source for each in found.degradations]
 
 
 async def test_pictures_and_text_share_one_budget():

@@ -150,6 +150,9 @@ class AskResearch:
         shown: dict[int, Picture] = {}
         spent = 0
         for number, source in list(context.get_citation_map().items())[:wanted]:
+            if number not in context.pictured:
+                trace.degraded(IMAGES, f"the page of source {number} holds what must not be shown, or was not read")
+                continue
             jpeg = await self.pictures(scope, source.doc_id, source.page)
             if jpeg is None:
                 trace.degraded(IMAGES, f"source {number} has no picture")

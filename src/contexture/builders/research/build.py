@@ -248,5 +248,10 @@ class ResearchContextBuilder:
             exact=self._counter.exact,
             ledger=ledger,
             capsule=capsule,
+            pictured=tuple(
+                number
+                for number, (candidate, _) in enumerate(composed.shown, start=1)
+                if candidate.text and candidate.text == build.stored[candidate.id].text.strip()
+            ),
             timings=build.seconds,
         )

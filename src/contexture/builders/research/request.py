@@ -14,6 +14,7 @@ from contexture.types import Filter
 MAX_SOURCES = 10
 MAX_TOKENS = 10_000
 MOST_RESULTS = 100
+MOST_TOKENS = 100_000_000
 SYSTEM = (
     "Answer the research question from the numbered documents only. "
     "Put the number of its document behind every statement, like [1] or [2, 3]. "
@@ -76,13 +77,15 @@ def checked(request: ResearchRequest) -> ResearchRequest:
         raise InvalidRequest("the query is empty")
     if not (request.include_text or request.include_visual):
         raise InvalidRequest("include_text and include_visual are both false: there is nothing to search")
-    whole = (("num_results", request.num_results), ("max_sources", request.max_sources))
-    for name, value in (*whole, ("max_tokens", request.max_tokens)):
-        most = MOST_RESULTS if name != "max_tokens" else None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (most and value > most):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            limits = f"from 1 to {most}" if most else "above 0"
-            raise InvalidRequest(f"{name} must be a whole number {limits}, not {value!r}")
+    _check_count("num_results", request.num_results, MOST_RESULTS)
+    _check_count("max_sources", request.max_sources, MOST_RESULTS)
+    _check_count("max_tokens", request.max_tokens, MOST_TOKENS)
     return request
+
+
+def _check_count(name: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidRequest(f"{name} must be a whole number from 1 to {most}, not {value!r}")
 
 
 def flags_of(mode: str) -> tuple[bool, bool]:

@@ -57,7 +57,8 @@ class ResearchContext:
     """Numbered sources as one text for a prompt, what it costs, why it looks so, and the capsule that rebuilds it.
 
     `total_tokens` counts `formatted_text`, headers included. `truncated` is True exactly when a source was shortened
-    or left out because the budget was too small. `messages` are the whole prompt with that text in it.
+    or left out because the budget was too small. `messages` are the whole prompt with that text in it. `pictured` are
+    the numbers of the sources whose pages may be shown as pictures too: their text was read, and nothing on it hidden.
     """
 
     formatted_text: str
@@ -70,6 +71,7 @@ class ResearchContext:
     exact: bool = True
     ledger: Ledger = field(default_factory=lambda: Ledger(entries=()))
     capsule: Capsule | None = None
+    pictured: tuple[int, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
 
     def get_citation_map(self) -> dict[int, SourceDocument]:
