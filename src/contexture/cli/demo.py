@@ -13,6 +13,14 @@ import typer
 import contexture
 from contexture.cli.common import Common, command
 from contexture.cli.demo_commands import COMMAND_SCENES, Executed, commands_object, executed, print_commands
+from contexture.cli.demo_documents import (
+    RESEARCH_SCENES,
+    Researched,
+    documents_object,
+    paged,
+    print_research,
+    researched,
+)
 from contexture.cli.demo_news import NEWS_SCENES, Headlines, headlines, news_object, print_news, published
 from contexture.cli.demo_workspace import WORKSPACE_SCENES, Toured, print_tour, settled, tour_object, toured
 from contexture.cli.output import console, emit
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture
     from contexture.ingestion.blocks.load import ImportReport
+    from contexture.ingestion.documents import DocumentsReport
     from contexture.ingestion.load import Progress
     from contexture.ingestion.writer import LoadReport
     from contexture.types import Scope
@@ -90,6 +99,8 @@ class Played:
     executed: list[Executed]
     workspace: ImportReport
     toured: list[Toured]
+    documents: DocumentsReport
+    researched: list[Researched]
 
 
 def register(app: typer.Typer) -> None:
@@ -135,6 +146,11 @@ def news() -> Path:
     return _sample("news")
 
 
+def documents() -> Path:
+    """The sample documents."""
+    return _sample("documents")
+
+
 def workspace() -> Path:
     """The sample workspace."""
     return _sample("workspace")
@@ -169,6 +185,8 @@ async def _play(settings: Settings, progress: Progress | None) -> Played:
             executed=[await executed(engine, scene, scope("demo"), now) for scene in COMMAND_SCENES],
             workspace=await settled(engine, workspace(), _loader(), scope, now),
             toured=[await toured(engine, scene, scope(scene.user), now) for scene in WORKSPACE_SCENES],
+            documents=await paged(engine, documents(), _loader(), now, progress),
+            researched=[await researched(engine, scene, scope("demo"), NOW) for scene in RESEARCH_SCENES],
         )
 
 
@@ -177,6 +195,7 @@ async def filled(engine: Contexture, progress: Progress | None = None) -> None:
     await _load_corpus(engine, progress)
     await published(engine, news(), _loader(), engine.clock.now())
     await settled(engine, workspace(), _loader(), scope, engine.clock.now())
+    await paged(engine, documents(), _loader(), engine.clock.now(), progress)
 
 
 async def _load_corpus(engine: Contexture, progress: Progress | None) -> LoadReport:
@@ -218,6 +237,7 @@ def _answer(settings: Settings, played: Played) -> dict[str, Any]:
         "news": news_object(played.news, played.headlines),
         "commands": commands_object(played.executed),
         "workspace": tour_object(played.workspace, played.toured, settings.model),
+        "documents": documents_object(played.documents, played.researched),
     }
 
 
@@ -231,6 +251,7 @@ def _print(settings: Settings, played: Played) -> None:
     out.print(f"{report.read} sample records in {settings.home}: {report.added} added, {report.unchanged} unchanged")
     out.print(f"{played.news.read} articles, dated as of now; {played.news.collapsed} are copies of others")
     out.print(f"{played.workspace.pages} workspace pages with {played.workspace.blocks} blocks")
+    out.print(f"{played.documents.read} documents as pages")
     for number, each in enumerate(played.shown, start=1):
         context = each.built.context
         out.print()
@@ -244,6 +265,8 @@ def _print(settings: Settings, played: Played) -> None:
     print_news(out, played.headlines, first=len(played.shown) + 1)
     print_commands(out, played.executed, first=len(played.shown) + len(played.headlines) + 1)
     print_tour(out, played.toured, first=len(played.shown) + len(played.headlines) + len(played.executed) + 1)
+    before = (played.shown, played.headlines, played.executed, played.toured)
+    print_research(out, played.researched, first=sum(map(len, before)) + 1)
     out.print()
     out.print("Type next:")
     for line in _next(settings, played.shown[-1]):
@@ -259,5 +282,6 @@ def _next(settings: Settings, last: Shown) -> list[str]:
         f"{door} search 'port strike' --collection articles --tenant demo --user demo",
         f"{door} ask '/events port strike window=1w' --tenant demo --user demo",
         f"{door} build workspace 'What did we decide about Drossel?' --page weekly --tenant demo --user anna",
+        f"{door} ask --research 'Which decisions does the board need to take?' --tenant demo --user demo",
         "contexture ingest YOUR-FOLDER",
     ]
