@@ -1,4 +1,7 @@
-"""What routes ask for: the engine, who calls, the clock, and whether a policy allows it."""
+"""What routes ask for: the engine, who calls, the clock, and whether a policy allows it.
+
+Dependencies are coroutines, because the framework would send plain functions to another thread and wait.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from contexture.types import Json, Scope
 NOW = "X-Contexture-Now"
 
 
-def engine(request: Request) -> Contexture:
+async def engine(request: Request) -> Contexture:
     """The engine that the application was made for."""
     return request.app.state.engine
 
@@ -31,7 +34,7 @@ async def caller(request: Request) -> Scope:
     return callers.scope(identity, request.headers, body)
 
 
-def moment(request: Request) -> datetime | None:
+async def moment(request: Request) -> datetime | None:
     """The clock that a request asks to be answered by, where it may choose one."""
     given = request.headers.get(NOW)
     identity: Identity = request.state.identity
