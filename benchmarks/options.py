@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.steps import STEPS
 
-STORES = ("index", "build", "turn", "command", "cache")
+STORES = ("index", "build", "turn", "command", "workspace", "cache")
 PAGED = ("research", "visual")
 NAMES = (*STORES, *PAGED, *STEPS)
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"

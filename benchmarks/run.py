@@ -22,6 +22,7 @@ from benchmarks.targets import growth
 from benchmarks.timing import Numbers, Progress
 from benchmarks.turn import turns
 from benchmarks.visual import visual
+from benchmarks.workspace import workspaces
 from rich.console import Console
 
 from contexture.adapters.index.embedded import EmbeddedOptions
@@ -70,6 +71,8 @@ def _store(chosen: Options, size: int, progress: Progress, console: Console) -> 
             numbers |= asyncio.run(turns(Path(scratch) / "memories", models, size, chosen.questions, progress))
         if "command" in chosen.only:
             numbers |= asyncio.run(commands(Path(scratch) / "articles", models, size, chosen.questions, progress))
+        if "workspace" in chosen.only:
+            numbers |= asyncio.run(workspaces(Path(scratch) / "workspace", models, size, chosen.questions, progress))
         if chosen.profile:
             console.print(_profile(folder, models, chosen.questions), markup=False, highlight=False, soft_wrap=True)
         once: Numbers = {}

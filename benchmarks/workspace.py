@@ -42,7 +42,7 @@ async def workspaces(folder: Path, models: Models, size: int, asked: int, progre
     await _filled(Workspace(store=store, index=index, preparer=_preparer(models)), size, progress)
     await index.optimize()
     numbers: Numbers = {}
-    for pay in _NAMES:
+    for pay, name in _NAMES.items():
         builder = WorkspaceContextBuilder(
             store=store,
             search=searcher(index, models.encoders(pay)),
@@ -52,7 +52,7 @@ async def workspaces(folder: Path, models: Models, size: int, asked: int, progre
             model=MODEL,
         )
         built, times = await _built(builder, questions(asked, seed=_SEEDS[pay]), size)
-        numbers |= summary(_NAMES[pay], times)
+        numbers |= summary(name, times)
         if pay is Pay.NOTHING:
             numbers["workspace_blocks_mean"] = statistics.mean(one.metadata.blocks_included for one in built)
             numbers["workspace_within_budget_share"] = statistics.mean(
@@ -94,14 +94,10 @@ def _block(at: int, record: Record) -> Block:
     kind = _KINDS[at % len(_KINDS)]
     due = {"due": (NOON + timedelta(days=at % 60 - 20)).date().isoformat()} if kind is BlockType.TODO else {}
     parent = f"b{page + place - place % 13 + 1}" if place % 13 > 1 and place > 1 else f"b{page}"
-    return Block(
-        id=f"b{at}", type=kind, text=text + linked, parent=parent, order=place, properties=dict(due), **common
-    )
+    return Block(id=f"b{at}", type=kind, text=text + linked, parent=parent, order=place, properties=dict(due), **common)
 
 
-async def _built(
-    make: WorkspaceContextBuilder, texts: Sequence[str], size: int
-) -> tuple[list[ContextPayload], Times]:
+async def _built(make: WorkspaceContextBuilder, texts: Sequence[str], size: int) -> tuple[list[ContextPayload], Times]:
     built: list[ContextPayload] = []
     pages = iter(range(10**9))
 

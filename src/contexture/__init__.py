@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from contexture.builders.turn.build import TurnContextBuilder
     from contexture.builders.turn.request import Turn
     from contexture.builders.turn.result import TurnContext
+    from contexture.builders.workspace.build import WorkspaceContextBuilder
+    from contexture.builders.workspace.request import ContextRequest
+    from contexture.builders.workspace.values import ContextPayload
     from contexture.config import Settings
     from contexture.engine import Contexture, SearchResult, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
@@ -64,6 +67,8 @@ __all__ = [
     "CommandRequest",
     "Contains",
     "ContextError",
+    "ContextPayload",
+    "ContextRequest",
     "Contexture",
     "Equals",
     "ExecuteCommand",
@@ -93,6 +98,7 @@ __all__ = [
     "TurnContext",
     "TurnContextBuilder",
     "Workspace",
+    "WorkspaceContextBuilder",
     "open",
     "open_sync",
     "replay",
@@ -111,6 +117,8 @@ _HOMES = {
     "CommandError": "contexture.errors",
     "CommandRequest": "contexture.builders.command.request",
     "ContextError": "contexture.errors",
+    "ContextPayload": "contexture.builders.workspace.values",
+    "ContextRequest": "contexture.builders.workspace.request",
     "Contexture": "contexture.engine",
     "ExecuteCommand": "contexture.answer.commands.execute",
     "FoundArticle": "contexture.news.articles",
@@ -132,6 +140,7 @@ _HOMES = {
     "TurnContext": "contexture.builders.turn.result",
     "TurnContextBuilder": "contexture.builders.turn.build",
     "Workspace": "contexture.blocks.workspace",
+    "WorkspaceContextBuilder": "contexture.builders.workspace.build",
     "open": "contexture.engine",
     "open_sync": "contexture.sync",
     "replay": "contexture.engine",
