@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,15 +22,17 @@ SELECT {columns()} FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value
 WHERE {_LIVE} ORDER BY i.key
 """
 
-_ANCESTORS = f"""
+_CHAINS = f"""
 WITH RECURSIVE up (start, row, parent, level) AS (
-    SELECT b.id, b.row, b.parent, 0 FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value WHERE {_LIVE}
+    SELECT i.key, b.row, b.parent, 0 FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value WHERE {_LIVE}
     UNION ALL
     SELECT up.start, b.row, b.parent, up.level + 1 FROM up CROSS JOIN blocks b ON b.row = up.parent
     WHERE up.level < {DEEPEST} AND {_LIVE}
 )
-SELECT {columns()}, up.start, up.level FROM up CROSS JOIN blocks b ON b.row = up.row ORDER BY up.start, up.level
+SELECT level, start, row FROM up
 """
+
+_ROWS = f"SELECT {columns()}, b.row FROM json_each(:rows) i CROSS JOIN blocks b ON b.row = i.value WHERE {_LIVE}"
 
 _HERE = f"""
 SELECT b.row, p.row, b.position, b.id FROM blocks b
@@ -81,14 +84,17 @@ def get(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) ->
 
 
 def ancestors(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
-    """By id, the parents upwards; the ids themselves are level 0 and only name their chains."""
-    found: dict[str, list[Block]] = {}
-    for row in db.execute(_ANCESTORS, asking(scope, ids=listed(ids))):
-        start, level = row[-2:]
-        chain = found.setdefault(start, [])
+    """By id, the parents upwards; each is read once, however many blocks stand below it."""
+    asked = list(dict.fromkeys(filter(can_hold, ids)))
+    chains: dict[str, list[int]] = {}
+    found = db.execute(_CHAINS, asking(scope, ids=listed(asked))).fetchall()
+    for level, start, row in sorted(found):
+        chain = chains.setdefault(asked[start], [])
         if level:
-            chain.append(rows.block(db, row))
-    return {name: found[name] for name in dict.fromkeys(ids) if name in found}
+            chain.append(row)
+    wanted = json.dumps(sorted({row for chain in chains.values() for row in chain}))
+    blocks = {row[-1]: rows.block(db, row) for row in db.execute(_ROWS, asking(scope, rows=wanted))}
+    return {name: [blocks[row] for row in chains[name]] for name in asked if name in chains}
 
 
 def siblings(
