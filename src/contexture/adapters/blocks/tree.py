@@ -87,7 +87,7 @@ def ancestors(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[st
     """By id, the parents upwards; each is read once, however many blocks stand below it."""
     asked = list(dict.fromkeys(filter(can_hold, ids)))
     chains: dict[str, list[int]] = {}
-    found = db.execute(_CHAINS, asking(scope, ids=listed(asked))).fetchall()
+    found: list[tuple[int, int, int]] = db.execute(_CHAINS, asking(scope, ids=listed(asked))).fetchall()
     for level, start, row in sorted(found):
         chain = chains.setdefault(asked[start], [])
         if level:
