@@ -28,7 +28,7 @@ class Notebook:
     async def put(self, blocks: Sequence[Block]) -> Put:
         """Write blocks and remember which."""
         coming = {block.id for block in blocks}
-        assert all(block.parent is None or block.parent in coming | set(self.blocks) for block in blocks)
+        assert all(block.parent is None or block.parent in coming or block.parent in self.blocks for block in blocks)
         added = sum(block.id not in self.blocks for block in blocks)
         self.blocks.update({block.id: block for block in blocks})
         self.written.extend(block.id for block in blocks)
@@ -210,6 +210,30 @@ async def test_links_are_counted_and_the_open_ones_listed() -> None:
 
     assert (report.links, report.references, report.resolved, report.quoted) == (3, 1, 2, 1)
     assert [(each.path, each.name) for each in report.unresolved] == [("a", "Nobody")]
+
+
+async def test_a_page_of_twenty_thousand_blocks() -> None:
+    """A very long page of equal lines is imported, and one block put into it is the only one written."""
+    notes = Notebook()
+    first = await imported(notes, page("p", *(bullet("same") for _ in range(20_000))))
+    more = page("p", *(bullet("same") for _ in range(20_000)))
+    more.root.children.insert(100, bullet("put between"))
+    second = await imported(notes, more, before=first.remembered)
+
+    assert first.report.added == 20_001
+    assert (second.report.added, second.report.changed, second.report.deleted) == (1, 0, 0)
+
+
+async def test_a_page_three_thousand_levels_deep() -> None:
+    """Depth is no obstacle, at the first import and at the next."""
+    notes = Notebook()
+    deep = bullet("bottom")
+    for level in range(3_000):
+        deep = bullet(f"level {level}", deep)
+    first = await imported(notes, page("p", deep))
+    second = await imported(notes, page("p", deep), before=first.remembered)
+
+    assert (first.report.added, second.report.unchanged) == (3_002, 3_002)
 
 
 TEXTS = st.sampled_from(["", "a", "b", "a longer line of text", "another long line of text", "same", "same"])

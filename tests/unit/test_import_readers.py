@@ -16,7 +16,7 @@ from contexture.ingestion.blocks.draft import Document, Draft, Found, drafts
 from contexture.ingestion.blocks.frontmatter import split_frontmatter
 from contexture.ingestion.blocks.logseq import journal_title, page_of, page_title
 from contexture.ingestion.blocks.markdown import markdown_drafts
-from contexture.ingestion.blocks.sources import SourceFile
+from contexture.ingestion.blocks.sources import LARGEST, SourceFile, text_of
 from contexture.ingestion.blocks.tables import Columns, read_table
 from contexture.ingestion.problems import Problem
 from contexture.workspace import Activity, BlockType
@@ -469,6 +469,14 @@ def test_odd_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     assert set(documents(found)) == {"a.md"}
     assert set(problems(found)) == {"b.md", "c.md", "t.csv", "in/link.md"}
     assert set(problems(found, warnings=True)) == {"d.png"}
+
+
+def test_a_huge_file_is_reported() -> None:
+    """A file beyond the limit is a problem, not a page."""
+    found = text_of("huge.md", b"a" * (LARGEST + 1), None)
+
+    assert isinstance(found, Problem)
+    assert "larger than" in found.message
 
 
 def test_readers_are_given_to_roots(tmp_path: Path) -> None:

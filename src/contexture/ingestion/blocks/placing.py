@@ -31,12 +31,14 @@ class Ids:
 
     given: set[str] = field(default_factory=set[str])
     earlier: frozenset[str] = frozenset()
+    tried: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
 
     def free(self, *parts: str) -> str:
         """An id made from the parts, that nothing else has."""
-        number = 0
+        number = self.tried.get(parts, 0)  # of thousands of equal siblings none looks through those before it
         while (found := made_id(*parts, str(number))) in self.given or found in self.earlier:
             number += 1
+        self.tried[parts] = number
         return found
 
 
