@@ -24,7 +24,8 @@ from contexture.workspace import Block, BlockType, plain_name
 T = TypeVar("T")
 
 _RELATIONS = 500
-_SUMMARY_BLOCKS, _SUMMARY_DEPTH = 20, 3
+_SUMMARY_DEPTH = 3
+_FOCUS_BLOCKS, _PAGE_BLOCKS = 20, 8  # of a page that a summary is made of; what is asked about is read further
 
 Titles = Mapping[str, Mapping[str, str]]
 """By row, the titles of related rows that may be read, under their ids and under their own names."""
@@ -138,7 +139,16 @@ async def _titles(desk: Desk) -> Titles:
 async def _summaries(desk: Desk, counter: TokenCounter) -> Mapping[str, str]:
     """By page, the sentences of it that say most."""
     pages = [block for block in desk.blocks.values() if block.type is BlockType.PAGE]
-    read = (desk.store.subtree(desk.scope, page.id, depth=_SUMMARY_DEPTH, limit=_SUMMARY_BLOCKS) for page in pages)
+    near = desk.place.page
+    read = (
+        desk.store.subtree(
+            desk.scope,
+            page.id,
+            depth=_SUMMARY_DEPTH,
+            limit=_FOCUS_BLOCKS if near is not None and page.id == near.id else _PAGE_BLOCKS,
+        )
+        for page in pages
+    )
     inside = await asyncio.gather(*read)
     limit = desk.config.truncation.summary_tokens
     return {page.id: summary(page, below, counter, limit) for page, below in zip(pages, inside, strict=True)}
