@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -61,6 +61,12 @@ def by_age(hits: Sequence[Hit]) -> list[Found]:
     newest = max((_seconds(hit.record.time) for hit in hits), default=0.0)
     found = [_aged(hit, newest - _seconds(hit.record.time)) for hit in hits]
     return sorted(found, key=lambda each: (-each.score, each.hit.record.id, each.hit.ordinal))
+
+
+def published_since(hits: Sequence[Hit], enough: int) -> datetime | None:
+    """A time since which at least `enough` articles were published, or None where there are fewer."""
+    times = sorted({hit.record.id: _seconds(hit.record.time) for hit in hits}.values(), reverse=True)
+    return datetime.fromtimestamp(times[enough - 1], UTC) if len(times) >= enough else None
 
 
 def _aged(hit: Hit, behind: float) -> Found:

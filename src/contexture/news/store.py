@@ -10,7 +10,7 @@ from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
 from contexture.news.articles import Added, Article, FoundArticle, NewsQuestion, Other, check
 from contexture.news.domains import domain_of
-from contexture.news.newest import anything, asks_for_anything, by_age
+from contexture.news.newest import anything, asks_for_anything, by_age, published_since
 from contexture.news.records import ARTICLES, UNDATED, article_of, aware, moved, record_of, same
 from contexture.news.stories import by_ranks, grouped, retold, stories
 from contexture.news.twins import outdone
@@ -123,22 +123,26 @@ class NewsStore:
         return (*dated, *other)[:k]
 
     async def _latest(self, scope: Scope, question: NewsQuestion, k: int, which: Filter) -> tuple[FoundArticle, ...]:
-        """The newest `k` of these: each sample of what is admitted shows from when on at least `k` of them are.
+        """The newest `k` of these: each sample of what is admitted shows from when on there are enough of them.
 
-        So the time to look at shrinks until all that was published in it is seen.
+        So the time to look at shrinks until all that was published in it is seen. Where most of that are copies, more
+        is looked at.
         """
-        pool = max(_SAMPLE, _PASSAGES * k)
+        pool, enough, narrowed = max(_SAMPLE, _PASSAGES * k), 2 * k, question
         while True:
-            where = And((which, *admitted(question)))
+            where = And((which, *admitted(narrowed)))
             query = Query(collection=_NAME, vectors=self._anything, where=where, k=pool, pool=pool)
             hits = await self._index.search(scope, query)
-            told = self._stories(by_age(hits), question)
-            if len(hits) < pool or pool > _POOL:
+            seen = [hit for hit in hits if _inside(hit.record, narrowed)]
+            since = narrowed.since if len(hits) < pool else published_since(seen, enough)
+            if since not in (None, narrowed.since):
+                narrowed = replace(narrowed, since=since)
+                continue
+            told = self._stories(by_age(seen), narrowed)
+            done = len(hits) < pool and (len(told) >= k or narrowed.since == question.since)
+            if done or pool > _POOL:
                 return tuple(told[:k])
-            edge = told[k - 1].article.published if len(told) >= k else question.since
-            if edge == question.since:
-                pool *= _WIDER
-            question = replace(question, since=edge)
+            pool, enough, narrowed = pool * _WIDER, enough * _WIDER, question
 
     async def _passages(
         self, scope: Scope, question: NewsQuestion, pool: int, trace: Trace, *, rerank: bool
