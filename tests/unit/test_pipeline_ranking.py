@@ -107,13 +107,14 @@ def test_only_what_stays_can_be_repeated():
 
 
 def test_stored_hashes_are_trusted_but_identical_texts_need_none():
-    """A wrong stored hash hides a near duplicate, never an exact copy."""
-    far = simhash(PARAGRAPH) ^ (2**64 - 1)
-    exact = near_duplicates([candidate("a", 0.9, text=PARAGRAPH), candidate("b", text=PARAGRAPH, simhash=far)], Trace())
+    """A wrong stored hash hides a near duplicate, never an exact copy; without a hash the words decide."""
+    right, far = simhash(PARAGRAPH), simhash(PARAGRAPH) ^ (2**64 - 1)
+    first, bare = candidate("a", 0.9, text=PARAGRAPH, simhash=right), candidate("a", 0.9, text=PARAGRAPH)
+    exact = near_duplicates([first, candidate("b", text=PARAGRAPH, simhash=far)], Trace())
     edited = candidate("b", text=PARAGRAPH.replace("Monday", "Tuesday"), simhash=far)
-    near = near_duplicates([candidate("a", 0.9, text=PARAGRAPH), edited], Trace())
+    near, worded = near_duplicates([first, edited], Trace()), near_duplicates([bare, edited], Trace())
 
-    assert (1, 2) == (len(exact), len(near))
+    assert (1, 2, 1) == (len(exact), len(near), len(worded))
 
 
 def test_duplicates_are_found_across_blocks():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.rank import ranked
-from contexture.text.simhash import Shingle, shingles_of, simhash, spoken, surely_shared
+from contexture.text.simhash import Shingle, shingles_of, spoken, surely_shared
 from contexture.types import Candidate
 
 _BITS = 64
@@ -40,13 +41,15 @@ def near_duplicates(candidates: Sequence[Candidate], trace: Trace, *, threshold:
     """Those that do not nearly repeat a better-ranked one that stays, in the order given.
 
     Two texts nearly coincide when the Jaccard similarity of their three-word shingles reaches
-    `threshold`. Only pairs whose 64-bit hashes are within `reach(threshold)` bits are compared;
-    identical texts are always caught, whatever their hashes.
+    `threshold`. Where all of them have a stored hash, only pairs whose 64-bit hashes are within
+    `reach(threshold)` bits are compared; else all that share enough shingles. Identical texts are
+    always caught.
     """
     order = ranked(candidates)
-    close = _close(order, reach(threshold))
-    first: dict[str, int] = {}
     texts = _Texts(order)
+    hashed = all(candidate.simhash for candidate in order)
+    close = _close(order, reach(threshold)) if hashed else texts.sharing(threshold)
+    first: dict[str, int] = {}
     keeper: dict[int, int] = {}  # dropped position to the kept one that it repeats
     for at, candidate in enumerate(order):
         twin = first.setdefault(candidate.text, at)
@@ -85,6 +88,20 @@ class _Texts:
         self._words: dict[int, list[str]] = {}
         self._sets: dict[int, frozenset[Shingle]] = {}
 
+    def sharing(self, threshold: float) -> dict[int, list[int]]:
+        """For each place, the better places whose texts share so many shingles that they may be alike."""
+        holders: dict[Shingle, list[int]] = {}
+        found: dict[int, list[int]] = {}
+        for at in range(len(self._order)):
+            own = self._shingles(at)
+            shared = Counter(other for shingle in own for other in holders.get(shingle, ()))
+            close = sorted(other for other, count in shared.items() if count >= threshold * len(own))
+            if close:
+                found[at] = close
+            for shingle in own:
+                holders.setdefault(shingle, []).append(at)
+        return found
+
     def alike(self, left: int, right: int, threshold: float) -> bool:
         """Whether the shingles of two texts reach a similarity; texts with one change are told without making them."""
         if surely_shared(self._spoken(left), self._spoken(right)) >= threshold:
@@ -109,7 +126,7 @@ def _match(at: int, better: Sequence[int], dropped: Container[int], texts: _Text
 
 def _close(order: Sequence[Candidate], bits: int) -> dict[int, list[int]]:
     """For each position, the better positions whose hashes are at most `bits` apart."""
-    hashes = np.array([candidate.simhash or simhash(candidate.text) for candidate in order], dtype=np.uint64)
+    hashes = np.array([candidate.simhash for candidate in order], dtype=np.uint64)
     found: dict[int, list[int]] = {}
     for start in range(0, len(order), _BLOCK):
         for worse, better in _pairs(hashes, start, bits):
