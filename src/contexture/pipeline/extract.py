@@ -61,8 +61,11 @@ def sentence_scores(pieces: Sequence[str], query: str) -> list[float]:
 
     A small bonus that shrinks with the position decides between pieces that match equally.
     """
+    asked = _asked(query)
+    if not asked:
+        return [_LEAD / (1 + at) for at in range(len(pieces))]
     counts = [Counter(terms(piece)) for piece in pieces]
-    wanted = {term: _rarity(term, counts) for term in _asked(query)}
+    wanted = {term: _rarity(term, counts) for term in asked}
     average = sum(count.total() for count in counts) / len(counts) if counts else 0.0
     return [_bm25(count, wanted, average) + _LEAD / (1 + at) for at, count in enumerate(counts)]
 

@@ -53,6 +53,7 @@ class _Composer:
         self._forms: Forms = forms_of(kept, plan, counter)
         self._items = items_of(kept, self._forms)
         self._costs = costs_of(plan.history, counter)
+        self._counted: dict[str, int] = {}
 
     def composed(self, trace: Trace) -> Composed:
         """The finished context."""
@@ -62,7 +63,7 @@ class _Composer:
         start = self._longer_history(chosen, start)
         parts = self._parts(chosen, start)
         text = serialized(parts)
-        tokens = self._counter.count_messages(messages_of(text))
+        tokens = self._whole(text)
         self._judge(chosen, start, trace)
         visible = [candidate for candidate in self._kept if candidate.id in chosen]
         validate(tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()])
@@ -158,7 +159,13 @@ class _Composer:
         return Parts(system=self._plan.system, sections=self._plan.sections, items=items, query=self._plan.query)
 
     def _tokens(self, chosen: Chosen, start: int) -> int:
-        return self._counter.count_messages(messages_of(serialized(self._parts(chosen, start))))
+        return self._whole(serialized(self._parts(chosen, start)))
+
+    def _whole(self, text: str) -> int:
+        """What a finished text costs; the last one tried is often the one that is kept."""
+        if text not in self._counted:
+            self._counted[text] = self._counter.count_messages(messages_of(text))
+        return self._counted[text]
 
     def _unlimited(self, tokens: int) -> int:
         return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs)
