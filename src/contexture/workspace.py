@@ -130,6 +130,10 @@ class BlockStore(Protocol):
         """Up to `limit` blocks below it in document order, at most `depth` levels down."""
         ...
 
+    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
+        """By id, what `subtree` gives with its limit; all of them in one read."""
+        ...
+
     async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
         """What these blocks name, where both ends may be read; relations first, then as `ids` and their texts go."""
         ...

@@ -63,6 +63,10 @@ class MemoryBlocks:
             return []
         return list(self._walk(scope, block_id, depth))[:limit]
 
+    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
+        """By id, what `subtree` gives with its limit."""
+        return {id_: await self.subtree(scope, id_, depth=depth, limit=most) for id_, most in limits.items()}
+
     async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
         """What these blocks name: relations first, then as they were given."""
         found = [link for id_ in dict.fromkeys(ids) for link in self._links if link.source == id_]

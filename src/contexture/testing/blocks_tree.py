@@ -94,6 +94,8 @@ class BlockTree:
         assert ["b", "b1", "z", "a"] == ids(await store.subtree(anna, "p", depth=9, limit=9))
         assert ["b", "b1", "z"] == ids(await store.subtree(anna, "p", depth=9, limit=3))
         assert ["b", "z", "a"] == ids(await store.subtree(anna, "p", depth=1, limit=9))
+        several = await store.subtrees(anna, {"p": 2, "b": 9, "nobody": 9}, depth=1)
+        assert {"p": ["b", "z"], "b": ["b1"], "nobody": []} == {name: ids(below) for name, below in several.items()}
         assert ["b", "a"] == ids(await store.siblings(anna, "z", before=2, after=2))
         assert ["a"] == ids(await store.siblings(anna, "z", before=0, after=1))
 

@@ -139,16 +139,10 @@ async def _titles(desk: Desk) -> Titles:
 async def _summaries(desk: Desk, counter: TokenCounter) -> Mapping[str, str]:
     """By page, the sentences of it that say most."""
     pages = [block for block in desk.blocks.values() if block.type is BlockType.PAGE]
-    near = desk.place.page
-    read = (
-        desk.store.subtree(
-            desk.scope,
-            page.id,
-            depth=_SUMMARY_DEPTH,
-            limit=_FOCUS_BLOCKS if near is not None and page.id == near.id else _PAGE_BLOCKS,
-        )
-        for page in pages
-    )
-    inside = await asyncio.gather(*read)
+    if not pages:
+        return {}
+    near = desk.place.page.id if desk.place.page is not None else None
+    limits = {page.id: _FOCUS_BLOCKS if page.id == near else _PAGE_BLOCKS for page in pages}
+    inside = await desk.store.subtrees(desk.scope, limits, depth=_SUMMARY_DEPTH)
     limit = desk.config.truncation.summary_tokens
-    return {page.id: summary(page, below, counter, limit) for page, below in zip(pages, inside, strict=True)}
+    return {page.id: summary(page, inside[page.id], counter, limit) for page in pages}
