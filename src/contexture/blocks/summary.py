@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from contexture.blocks.render import markdown
 from contexture.pipeline.extract import extract
@@ -24,12 +25,17 @@ def summary(page: Block, below: Sequence[Block], counter: TokenCounter, limit: i
     A sentence is better the more its words recur on the page and in its headings, and the earlier it stands; those
     that share words with the query are better still.
     """
-    shown = [markdown(block) for block in below if block.type not in _HEADS]
-    text = "\n".join(shown)
+    text = "\n".join(markdown(block) for block in below if block.type not in _HEADS)
+    heads = tuple(block.text for block in (page, *below) if block.type in _HEADS)
+    return _summarized(text, heads, counter, limit, query)
+
+
+@lru_cache(maxsize=1_024)
+def _summarized(text: str, heads: Sequence[str], counter: TokenCounter, limit: int, query: str) -> str:
+    """The summary of a page's text; the same pages come back with every build around them."""
     offsets = sentences(text)
     if not offsets:
         return ""
-    heads = [block.text for block in (page, *below) if block.type in _HEADS]
     weights = _weights([text[start:end] for start, end in offsets], heads, query)
     return extract(text, offsets, query, counter, limit, weights=weights).text
 
