@@ -140,15 +140,38 @@ class Settings(BaseSettings):
         default={}, description='Changes of the workspace configuration, such as `{"weights": {"recency": 0.3}}`.'
     )
     policy_folder: Path | None = Field(default=None, description="Folder of Rego policies; without it all is allowed.")
+    policy_url: str = Field(
+        default="", description="OPA's decision instead, such as `http://127.0.0.1:8181/v1/data/contexture`."
+    )
     policy_timeout_seconds: float = Field(default=1.0, gt=0, description="A policy that takes longer denies.")
     secrets_prefix: str = Field(default="", description="Variables with this prefix are secrets; empty for none.")
     secrets_file: Path | None = Field(default=None, description="File of secrets, a `KEY=value` line each.")
+    secrets_age_file: Path | None = Field(default=None, description="Such a file encrypted with age.")
+    secrets_age_identity: Path | None = Field(default=None, description="File of the age identities that decrypt it.")
+    secrets_vault_url: str = Field(
+        default="", description="Secret of Vault's KV v2, such as `https://vault:8200/v1/secret/data/contexture`."
+    )
+    secrets_vault_token: str = Field(default="", description="Token presented to Vault.")
     host: str = Field(default="127.0.0.1", description="Address on which `serve` listens.")
     port: int = Field(default=8_420, ge=0, le=65_535, description="Port on which `serve` listens; 0 for a free one.")
     max_body_bytes: int = Field(default=32 * 2**20, ge=1, description="Size up to which a request is read.")
+    max_json_depth: int = Field(default=64, ge=1, description="Lists and objects within each other in a request.")
+    max_requests: int = Field(default=8, ge=1, description="Requests worked on at once, answers and loads aside.")
+    max_answers: int = Field(default=64, ge=1, description="Requests at once that wait for a model.")
+    max_loads: int = Field(default=2, ge=1, description="Requests at once that load data.")
+    max_waiting: int = Field(default=16, ge=0, description="Requests of each of these kinds that wait for their turn.")
+    max_per_caller: int = Field(default=64, ge=1, description="Requests of one user under way at once, waiting too.")
+    request_timeout_seconds: float = Field(default=60.0, gt=0, description="Time a request may take.")
+    answer_timeout_seconds: float = Field(default=300.0, gt=0, description="Time a request with a model may take.")
+    load_timeout_seconds: float = Field(default=900.0, gt=0, description="Time a request that loads data may take.")
+    shutdown_seconds: float = Field(default=10.0, gt=0, description="Time requests under way may take to end.")
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description="Web origins whose pages may call the service, as a JSON list."
+    )
     url: str = Field(default="", description="Running service that the command line talks to.")
     api_key: str = Field(default="", description="Key that the command line presents to it.")
     feed_timeout_seconds: float = Field(default=20.0, gt=0, description="Time in which a feed must come whole.")
+    feed_private: bool = Field(default=False, description="Fetch feeds of this machine and of private networks too.")
     feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Size up to which a feed is fetched.")
     keep_builds: int = Field(default=200, ge=0, description="Builds kept on disk for `explain` and `replay`.")
 

@@ -112,7 +112,7 @@ async def load(new_folder, server):
         news, marks = news_over(inner, parts), MarkFile(new_folder() / "deep" / "feeds.json")
 
         async def loaded(*paths, again=False):
-            wire = Wire(fetcher=HttpFeeds(timeout=5, largest=10_000), marks=marks, again=again)
+            wire = Wire(fetcher=HttpFeeds(timeout=5, largest=10_000, private=True), marks=marks, again=again)
             reading = Reading(readers=(PUBLIC,), now=NOON, parser=FeedparserParser())
             urls = [server.url + path for path in paths]
             return await load_articles(ArticleWriter(news, Scope.local(), NOON), reading, urls=urls, wire=wire)
@@ -176,7 +176,7 @@ async def test_what_cannot_be_fetched_is_reported_and_the_rest_loads(load, path,
 async def test_a_server_that_does_not_answer_is_given_up(server):
     """The time is for the whole answer."""
     with pytest.raises(SourceTimeout, match=r"within 0\.05 s"):
-        await HttpFeeds(timeout=0.05).fetch(f"{server.url}/silent", Mark())
+        await HttpFeeds(timeout=0.05, private=True).fetch(f"{server.url}/silent", Mark())
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_only_http_is_fetched(url):
 async def test_a_server_that_is_not_there_is_unavailable():
     """A refused connection is a failure of the source."""
     with pytest.raises(SourceUnavailable, match="cannot be fetched"):
-        await HttpFeeds(timeout=5).fetch("http://127.0.0.1:9/", Mark())
+        await HttpFeeds(timeout=5, private=True).fetch("http://127.0.0.1:9/", Mark())
 
 
 def test_a_spoilt_mark_file_only_costs_a_read(tmp_path):
@@ -215,8 +215,9 @@ def test_marks_that_cannot_be_written_are_an_error(tmp_path):
         MarkFile(tmp_path / "file" / "feeds.json").put("a", Mark())
 
 
-def test_the_command_line_fetches_a_feed(server, tmp_path):
+def test_the_command_line_fetches_a_feed(server, tmp_path, monkeypatch):
     """`ingest --as articles URL` loads it, and the second time asks only for changes."""
+    monkeypatch.setenv("CONTEXTURE_FEED_PRIVATE", "true")
 
     def ingest():
         words = ["ingest", "--as", "articles", f"{server.url}/feed", "--home", str(tmp_path), "--json"]
@@ -230,8 +231,8 @@ def test_the_command_line_fetches_a_feed(server, tmp_path):
 
 async def test_fetching_does_not_block_the_loop(server):
     """While one server is silent, another answer arrives."""
-    slow = asyncio.create_task(HttpFeeds(timeout=5).fetch(f"{server.url}/silent", Mark()))
-    fetched = await HttpFeeds(timeout=5).fetch(f"{server.url}/feed", Mark())
+    slow = asyncio.create_task(HttpFeeds(timeout=5, private=True).fetch(f"{server.url}/silent", Mark()))
+    fetched = await HttpFeeds(timeout=5, private=True).fetch(f"{server.url}/feed", Mark())
     slow.cancel()
     await asyncio.gather(slow, return_exceptions=True)
 

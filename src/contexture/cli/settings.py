@@ -47,7 +47,7 @@ def _rows(common: Common) -> list[dict[str, Any]]:
         {
             "name": name,
             "env": env,
-            "value": _HIDDEN if name.endswith("api_key") and values[name] else values[name],
+            "value": _HIDDEN if name.endswith(("api_key", "token")) and values[name] else values[name],
             "default": Settings.model_construct().model_dump(mode="json")[name],
             "source": "option" if typed.get(name) else "environment" if name in set_somewhere else "default",
             "description": fields[name].description,

@@ -1,6 +1,6 @@
 """The only place where a name in the settings becomes an object."""
 
-from contexture.wiring.access import policy, secrets
+from contexture.wiring.access import close_policy, policy, secrets
 from contexture.wiring.blocks import block_store, block_writer
 from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
 from contexture.wiring.command import command_builder
@@ -33,6 +33,7 @@ __all__ = [
     "chat_model",
     "chat_recipe",
     "chat_route",
+    "close_policy",
     "command_builder",
     "command_writer",
     "encoders",

@@ -47,7 +47,9 @@ def feed_parser() -> FeedParser:
 def feed_wire(settings: Settings, *, again: bool = False) -> Wire:
     """What brings feeds; which version of each was loaded last is kept in the store's folder."""
     return Wire(
-        fetcher=HttpFeeds(timeout=settings.feed_timeout_seconds, largest=settings.feed_max_bytes),
+        fetcher=HttpFeeds(
+            timeout=settings.feed_timeout_seconds, largest=settings.feed_max_bytes, private=settings.feed_private
+        ),
         marks=MarkFile(settings.home / "feeds.json"),
         name=f"{settings.url} {settings.tenant} {settings.user}".strip(),
         again=again,

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import httpx
 
+from contexture.adapters.feeds.addresses import PublicTransport
 from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable
 from contexture.feeds import Fetched, Mark
 
@@ -19,11 +20,16 @@ _PLAIN = "identity"
 
 
 class HttpFeeds:
-    """Implements the `FeedFetcher` contract over http and https; the environment's proxies are not used."""
+    """Implements the `FeedFetcher` contract over http and https; the environment's proxies are not used.
 
-    def __init__(self, *, timeout: float = 20.0, largest: int = 8 * 2**20) -> None:
+    Servers on this machine and in private networks are fetched only with `private`, redirections included: an
+    address that someone else wrote must not reach what only we can.
+    """
+
+    def __init__(self, *, timeout: float = 20.0, largest: int = 8 * 2**20, private: bool = False) -> None:
         self._timeout = timeout
         self._largest = largest
+        self._private = private
 
     async def fetch(self, url: str, mark: Mark) -> Fetched | None:
         """The feed, or None when it is still the version that `mark` names.
@@ -44,8 +50,13 @@ class HttpFeeds:
             raise SourceUnavailable(f"{url} cannot be fetched: {failure or type(failure).__name__}") from failure
 
     async def _fetched(self, url: str, mark: Mark) -> Fetched | None:
+        plain = httpx.AsyncHTTPTransport(trust_env=False)
         client = httpx.AsyncClient(
-            timeout=self._timeout, follow_redirects=True, max_redirects=REDIRECTS, trust_env=False
+            timeout=self._timeout,
+            follow_redirects=True,
+            max_redirects=REDIRECTS,
+            trust_env=False,
+            transport=plain if self._private else PublicTransport(plain),
         )
         async with client, client.stream("GET", url, headers=_headers(mark)) as response:
             if response.status_code == _NOT_MODIFIED:

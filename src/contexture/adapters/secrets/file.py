@@ -27,23 +27,29 @@ class FileSecrets:
     def __init__(self, path: Path) -> None:
         try:
             text = path.read_text("utf-8-sig")
-            mode = path.stat().st_mode
+            warn_if_open(path)
         except OSError as failure:
             raise InvalidRequest(f"the secrets file {str(path)!r} cannot be read: {failure.strerror}") from failure
         except UnicodeDecodeError as failure:
             raise InvalidRequest(f"the secrets file {str(path)!r} is not UTF-8") from failure
-        if mode & _OTHERS:
-            structlog.get_logger().warning(
-                "others may read the secrets file", path=str(path), mode=f"{mode & 0o777:04o}", advice="chmod 600"
-            )
-        self._known = _parsed(text, path)
+        self._known = parsed(text, path)
 
     def known(self) -> Mapping[str, str]:
         """Every key with its value; of two lines with one key the last holds."""
         return dict(self._known)
 
 
-def _parsed(text: str, path: Path) -> dict[str, str]:
+def warn_if_open(path: Path) -> None:
+    """Say in the log that others may read a file that only its owner should."""
+    mode = path.stat().st_mode
+    if mode & _OTHERS:
+        structlog.get_logger().warning(
+            "others may read the secrets file", path=str(path), mode=f"{mode & 0o777:04o}", advice="chmod 600"
+        )
+
+
+def parsed(text: str, path: Path) -> dict[str, str]:
+    """The values by their keys; `path` is only named in errors."""
     found: dict[str, str] = {}
     bad: list[int] = []
     for number, line in enumerate(text.split("\n"), start=1):

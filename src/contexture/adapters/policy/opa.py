@@ -1,0 +1,108 @@
+"""Policies that an Open Policy Agent decides, asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httpx
+import msgspec
+
+from contexture.conversation import Decision, HealthState
+from contexture.errors import InvalidRequest, SourceError, SourceTimeout, SourceUnavailable
+from contexture.types import Json, Scope
+
+_OK = 200
+_LARGEST = 2**16  # bytes of an answer
+_NOBODY: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
+
+
+class OpaPolicy:
+    """Asks OPA's data API at `url`, which names a package with `allow` and `reason`, or the rule `allow` itself.
+
+    The input is `{tenant, user, groups, action, resource}`, as for policies in process. Allowed is what OPA says is
+    `true`; an undefined answer, any other value, an error, a redirection and no answer within `timeout` deny.
+
+    policy = OpaPolicy("http://127.0.0.1:8181/v1/data/contexture", timeout=1.0)
+    """
+
+    def __init__(self, url: str, *, timeout: float = 1.0) -> None:
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as failure:
+            raise InvalidRequest(f"the policy's address {url!r} is none: {failure}") from failure
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise InvalidRequest(f"the policy's address must be one of http or https, not {url!r}")
+        self._url = url
+        self._timeout = timeout
+        self._client = httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False)
+
+    async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
+        """Allowed only when OPA says `true`, in time."""
+        asked: dict[str, Json] = {
+            "tenant": scope.tenant,
+            "user": scope.user,
+            "groups": list(scope.groups),
+            "action": action,
+            "resource": dict(resource),
+        }
+        try:
+            found = await self._ask(asked)
+        except SourceError as failure:
+            return Decision(allowed=False, reason=str(failure))
+        return _decision(found, action)
+
+    async def state(self) -> HealthState:
+        """Down while OPA does not answer as it should."""
+        try:
+            await self._ask(_NOBODY)
+        except SourceError:
+            return HealthState.DOWN
+        return HealthState.NORMAL
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._client.aclose()
+
+    async def _ask(self, asked: Mapping[str, Json]) -> object:
+        """What the decision is; None when it is undefined."""
+        try:
+            body = msgspec.json.encode({"input": asked})
+        except UnicodeEncodeError as failure:
+            raise SourceUnavailable("the policy cannot be asked about half a character") from failure
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._client.post(
+                    self._url, content=body, headers={"Content-Type": "application/json", "Accept-Encoding": "identity"}
+                )
+        except (TimeoutError, httpx.TimeoutException) as failure:
+            raise SourceTimeout(f"the policy did not decide within {self._timeout:g} seconds") from failure
+        except httpx.HTTPError as failure:
+            raise SourceUnavailable(f"the policy cannot be asked: {type(failure).__name__}") from failure
+        if answer.status_code != _OK or len(answer.content) > _LARGEST:
+            raise SourceUnavailable(f"the policy cannot be asked: it answers {answer.status_code}")
+        return _result(answer.content)
+
+
+def _result(content: bytes) -> object:
+    try:
+        found: object = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError) as failure:
+        raise SourceUnavailable("the policy's answer is not JSON") from failure
+    if not isinstance(found, dict):
+        raise SourceUnavailable("the policy's answer is not an object")
+    return cast("dict[str, Any]", found).get("result")
+
+
+def _decision(found: object, action: str) -> Decision:
+    told = cast("dict[str, Any]", found) if isinstance(found, dict) else {"allow": found}
+    allow, reason = told.get("allow"), told.get("reason")
+    if allow is True:
+        return Decision(allowed=True)
+    if isinstance(reason, str) and reason:
+        return Decision(allowed=False, reason=reason)
+    if allow is False:
+        return Decision(allowed=False, reason=f"the policy denies {action!r}")
+    wrong = "does not say" if allow is None else "says neither true nor false"
+    return Decision(allowed=False, reason=f"the policy {wrong} whether {action!r} is allowed")
