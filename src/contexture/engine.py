@@ -194,6 +194,15 @@ class Contexture:
         for text, lang in (("warm", "en"), ("тепло", "ru")):
             await self._speakers.question(text, lang)
 
+    @property
+    def memory_broken(self) -> bool:
+        """Whether the memory service was broken on purpose."""
+        return self._memory.broken
+
+    def break_memory(self, *, broken: bool) -> None:
+        """Let every call of the memory service fail until told otherwise, to see what becomes of builds then."""
+        self._memory.broken = broken
+
     async def create(self, collection: Collection) -> None:
         """Make a collection, or add filter fields to it."""
         await self.index.create(collection)

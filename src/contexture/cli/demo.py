@@ -21,6 +21,7 @@ from contexture.cli.demo_documents import (
     print_research,
     researched,
 )
+from contexture.cli.demo_memories import remembered
 from contexture.cli.demo_news import NEWS_SCENES, Headlines, headlines, news_object, print_news, published
 from contexture.cli.demo_workspace import WORKSPACE_SCENES, Toured, print_tour, settled, tour_object, toured
 from contexture.cli.output import console, emit
@@ -151,6 +152,11 @@ def documents() -> Path:
     return _sample("documents")
 
 
+def memories() -> Path:
+    """The sample memories."""
+    return _sample("memories")
+
+
 def workspace() -> Path:
     """The sample workspace."""
     return _sample("workspace")
@@ -177,6 +183,7 @@ async def _play(settings: Settings, progress: Progress | None) -> Played:
         now = engine.clock.now()
         corpus_report = await _load_corpus(engine, progress)
         news_report = await published(engine, news(), _loader(), now)
+        await remembered(engine, memories(), _loader(), scope, now)
         return Played(
             corpus=corpus_report,
             news=news_report,
@@ -196,6 +203,7 @@ async def filled(engine: Contexture, progress: Progress | None = None) -> None:
     await published(engine, news(), _loader(), engine.clock.now())
     await settled(engine, workspace(), _loader(), scope, engine.clock.now())
     await paged(engine, documents(), _loader(), engine.clock.now(), progress)
+    await remembered(engine, memories(), _loader(), scope, engine.clock.now())
 
 
 async def _load_corpus(engine: Contexture, progress: Progress | None) -> LoadReport:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Never, TypeVar
 
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import RequestError, SourceError, SourceUnavailable
@@ -27,6 +27,11 @@ async def _nothing() -> None:
     """A service in process has nothing to close."""
 
 
+async def _unanswered() -> Never:
+    """A call to a service that was broken on purpose."""
+    raise SourceUnavailable("the memory service does not answer: it was broken on purpose")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
     """What watches over a service: `patience` is what one call may take in seconds, its retries included."""
@@ -43,7 +48,8 @@ class GuardedMemory:
 
     A call fails once, after its retries; only a failure that waiting may cure counts for breaker and health, and
     so does a refusal of the open breaker for health. What the caller can fix proves that the service answers.
-    Memories without an id are given one first, so that a repeated write is the same write.
+    Memories without an id are given one first, so that a repeated write is the same write. While `broken` is set
+    every call fails as if nobody had answered, for those who want to see what follows.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class GuardedMemory:
         self._guard = guard
         self._name = name
         self.close = close
+        self.broken = False
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
         """Store all of them or none; ids in order."""
@@ -82,7 +89,9 @@ class GuardedMemory:
         started = guard.clock()
         try:
             deadline = Deadline(guard.patience, clock=guard.clock)
-            answer = await retry(work, retries=guard.retries, deadline=deadline, who=self._name)
+            answer = await retry(
+                _unanswered if self.broken else work, retries=guard.retries, deadline=deadline, who=self._name
+            )
         except SourceError as failure:
             if failure.retryable:
                 self._failed()

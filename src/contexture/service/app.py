@@ -26,12 +26,16 @@ from contexture.service.routes import (
     articles,
     blocks,
     builds,
+    capsules,
     chat,
     command,
     commands,
+    demo,
     documents,
     memory,
     page_images,
+    page_regions,
+    playground,
     query,
     research,
     search,
@@ -57,6 +61,8 @@ ROUTES = (
     memory,
     research,
     page_images,
+    page_regions,
+    capsules,
 )
 
 
@@ -73,7 +79,8 @@ def create_app(
 
     `keys` say who may call; with None, or before the first key is added, anyone on this machine may, as long as
     `settings.host` is a loopback address. `token` is what the local command line presents, and `members` are the
-    groups of users who name none. The warm-up starts with the application and goes on while it listens.
+    groups of users who name none: with them, this is a demonstration, whose users the playground offers and whose
+    memory service it can break. The warm-up starts with the application and goes on while it listens.
     """
     app = FastAPI(title="Contexture", version=version("contexture"), lifespan=_lifespan, redoc_url=None)
     callers = Callers(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
@@ -85,6 +92,9 @@ def create_app(
     problems.install(app)
     for group in ROUTES:
         app.include_router(group.router())
+    app.include_router(playground.router(members or {}))
+    if members is not None:
+        app.include_router(demo.router())
     # The last one added is the first to see a request.
     app.add_middleware(Gate, callers=callers)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)

@@ -22,7 +22,8 @@ from contexture.types import Scope
 
 TENANT, USER, GROUPS = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json"})
-"""Answered to anyone: nothing of a tenant is in them."""
+OPEN_FOLDER = "/playground/"
+"""Answered to anyone: nothing of a tenant is in them, nor in what lies below the folder."""
 
 _REFUSED = "this needs an API key that works: Authorization: Bearer ctx_…; `contexture keys add` makes one"
 
@@ -98,13 +99,17 @@ class Gate:
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Let the request through, or answer it."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] == "http" and not _answers_anyone(scope["path"]):
             try:
                 scope.setdefault("state", {})["identity"] = self._callers.identify(Headers(scope=scope))
             except ContextError as refusal:
                 await problem(refusal, scope)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _answers_anyone(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(OPEN_FOLDER)
 
 
 def is_loopback(host: str) -> bool:

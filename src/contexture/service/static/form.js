@@ -1,0 +1,115 @@
+// The request of one kind: samples to start from, its fields, and the token budget.
+import { el, number } from "./dom.js";
+import { onLanguage, t } from "./i18n.js";
+
+/** The form; `changed` hears every change, `submitted` the wish to build at once. */
+export function form(kind, { changed, submitted }) {
+  const inputs = Object.fromEntries(kind.fields.map((field) => [field.name, input(kind, field, changed)]));
+  const budget = slider(kind, changed);
+  const chips = kind.samples.map((sample, at) =>
+    el("button", {
+      type: "button",
+      class: "chip",
+      text: sample.name,
+      "aria-pressed": String(at === 0),
+      on: { click: () => take(at) },
+    }),
+  );
+  const node = el(
+    "form",
+    { class: "card stack", on: { submit: sent, keydown: quick } },
+    el("div", { class: "chips", role: "group", label: "samples" }, chips),
+    ...kind.fields.map((field) => labelled(kind, field, inputs[field.name])),
+    budget.node,
+    el("button", { type: "submit", class: "primary", word: "build" }),
+  );
+  put(kind.samples[0]);
+
+  function take(at) {
+    chips.forEach((chip, place) => chip.setAttribute("aria-pressed", String(place === at)));
+    put(kind.samples[at]);
+    submitted();
+  }
+
+  function put(sample) {
+    for (const field of kind.fields) inputs[field.name].value = sample[field.name] ?? "";
+  }
+
+  function sent(event) {
+    event.preventDefault();
+    submitted();
+  }
+
+  function quick(event) {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) sent(event);
+  }
+
+  return {
+    node,
+    values: () => Object.fromEntries(Object.entries(inputs).map(([name, found]) => [name, found.value.trim()])),
+    budget: () => budget.value(),
+    spend: (tokens) => {
+      budget.set(tokens);
+      submitted();
+    },
+  };
+}
+
+function input(kind, field, changed) {
+  const id = `${kind.name}-${field.name}`;
+  const described = field.hint ? { "aria-describedby": `${id}-hint` } : {};
+  if (field.options) {
+    const options = field.options.map((value) => el("option", { value, word: `option.${value}` }));
+    return el("select", { id, on: { change: changed } }, options);
+  }
+  if (field.rows) return el("textarea", { id, rows: field.rows, spellcheck: "false", ...described, on: { input: changed } });
+  const limits = field.type === "number" ? { min: field.min, max: field.max } : {};
+  return el("input", { id, type: field.type, spellcheck: "false", ...limits, ...described, on: { input: changed } });
+}
+
+function labelled(kind, field, found) {
+  const id = `${kind.name}-${field.name}`;
+  return el(
+    "div",
+    { class: "field" },
+    el("label", { for: id, word: `field.${field.name}` }),
+    found,
+    field.hint && el("p", { id: `${id}-hint`, class: "hint", word: `hint.${field.name}` }),
+  );
+}
+
+function slider(kind, changed) {
+  const { min, max, step, start, hint } = kind.budget;
+  const id = `${kind.name}-budget`;
+  const range = el("input", { id, type: "range", min, max, step, value: start, on: { input: moved } });
+  const told = el("output", { for: id, class: "tokens" });
+
+  function moved() {
+    tell();
+    changed();
+  }
+
+  function tell() {
+    told.textContent = t("tokens", { n: number(Number(range.value)) });
+    range.setAttribute("aria-valuetext", told.textContent);
+  }
+
+  tell();
+  onLanguage(tell);
+  return {
+    node: el(
+      "div",
+      { class: "field" },
+      el("div", { class: "between" }, el("label", { for: id, word: "budget" }), told),
+      range,
+      hint && el("p", { class: "hint", word: "hint.budget" }),
+    ),
+    value: () => Number(range.value),
+    set: (tokens) => {
+      range.step = 1; // what was asked for exactly is given exactly
+      range.max = Math.max(max, tokens);
+      range.value = tokens;
+      tell();
+    },
+  };
+}

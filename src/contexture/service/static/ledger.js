@@ -1,0 +1,136 @@
+// The ledger as a table: sorted by any column, filtered by state, and "why?" for every candidate.
+import { el, fill, number } from "./dom.js";
+import { t } from "./i18n.js";
+import { why } from "./why.js";
+
+const COLUMNS = [
+  { name: "id", value: (entry) => entry.id },
+  { name: "section", value: (entry) => t(`section.${entry.section}`) },
+  { name: "state", value: (entry) => ["kept", "shortened", "dropped"].indexOf(entry.state) },
+  { name: "reason", value: (entry) => t(`reason.${entry.reason}`) },
+  { name: "tokens", value: (entry) => -entry.tokens },
+  { name: "score", value: (entry) => -entry.score },
+];
+const STATES = ["all", "kept", "shortened", "dropped"];
+const FIRST = 12; // rows that are shown before somebody asks for all
+const chosen = { column: "state", down: false, state: "all" };
+
+/** The table over `entries`. */
+export function ledgerTable(entries, found, options) {
+  const scale = scales(entries);
+  const body = el("tbody");
+  const rest = el("button", { type: "button", class: "quiet", on: { click: () => draw(true) } });
+  const heads = COLUMNS.map((column) => head(column, sort));
+  const filters = STATES.map((state) => filter(state, entries, narrow));
+  const table = el(
+    "table",
+    { class: "ledger" },
+    el("caption", { class: "hidden", text: t("ledger") }),
+    el("thead", {}, el("tr", {}, heads, el("th", { scope: "col", text: t("column.signals") }), el("th", { scope: "col" }, el("span", { class: "hidden", text: t("why") })))),
+    body,
+  );
+  draw(false);
+
+  function draw(all) {
+    const column = COLUMNS.find((each) => each.name === chosen.column);
+    const rows = entries
+      .filter((entry) => chosen.state === "all" || entry.state === chosen.state)
+      .sort((one, other) => order(column.value(one), column.value(other)) * (chosen.down ? -1 : 1) || other.score - one.score);
+    const shown = all ? rows : rows.slice(0, FIRST);
+    fill(body, shown.length ? shown.map((entry) => row(entry, scale, found, options)) : nothing());
+    rest.hidden = shown.length === rows.length;
+    rest.textContent = t("ledger.rest", { n: rows.length - shown.length });
+    heads.forEach((node, at) => mark(node, COLUMNS[at].name));
+    filters.forEach((node, at) => node.setAttribute("aria-pressed", String(STATES[at] === chosen.state)));
+  }
+
+  function sort(name) {
+    chosen.down = chosen.column === name ? !chosen.down : false;
+    chosen.column = name;
+    draw(rest.hidden);
+  }
+
+  function narrow(state) {
+    chosen.state = state;
+    draw(false);
+  }
+
+  return el(
+    "section",
+    { class: "card", "aria-label": t("ledger") },
+    el("div", { class: "between" }, el("h3", { text: t("ledger") }), el("div", { class: "chips", role: "group", "aria-label": t("ledger.filter") }, filters)),
+    el("div", { class: "scroll wide", tabindex: "0", role: "group", "aria-label": t("ledger") }, table),
+    rest,
+  );
+}
+
+function head(column, sort) {
+  return el(
+    "th",
+    { scope: "col", "aria-sort": "none", class: `column-${column.name}` },
+    el("button", { type: "button", text: t(`column.${column.name}`), on: { click: () => sort(column.name) } }),
+  );
+}
+
+function mark(node, name) {
+  const on = chosen.column === name;
+  node.setAttribute("aria-sort", on ? (chosen.down ? "descending" : "ascending") : "none");
+}
+
+function filter(state, entries, narrow) {
+  const count = state === "all" ? entries.length : entries.filter((entry) => entry.state === state).length;
+  const text = `${t(state === "all" ? "ledger.all" : `state.${state}`)} ${number(count)}`;
+  return el("button", { type: "button", class: "chip", data: { state }, text, on: { click: () => narrow(state) } });
+}
+
+function row(entry, scale, found, options) {
+  const note = [entry.of && t("of", { id: entry.of }), entry.note].filter(Boolean).join("; ");
+  return el(
+    "tr",
+    { data: { state: entry.state } },
+    el("th", { scope: "row", class: "column-id" }, called(found.titles?.get(entry.id)), el("code", { text: entry.id })),
+    el("td", {}, el("span", { class: "tag", data: { section: section(entry) }, text: t(`section.${entry.section}`) })),
+    el("td", {}, el("span", { class: "state", data: { state: entry.state }, text: t(`state.${entry.state}`) })),
+    el("td", {}, t(`reason.${entry.reason}`), note && el("span", { class: "hint", text: note })),
+    el("td", { class: "number", text: number(entry.tokens) }),
+    el("td", { class: "number", text: number(entry.score, 3) }),
+    el("td", {}, signals(entry.signals, scale)),
+    el("td", {}, el("button", { type: "button", class: "why", text: t("why"), "aria-label": t("why.of", { id: entry.id }), on: { click: () => why(entry, found, options) } })),
+  );
+}
+
+function called(title) {
+  return title ? el("span", { class: "called", text: title }) : null;
+}
+
+function section(entry) {
+  return entry.section === "snippets" ? "memory" : entry.section;
+}
+
+/** Small bars; a signal that can be larger than 1 is drawn against the largest in the table, one that all lack is not. */
+function signals(given, scale) {
+  return el("div", { class: "signals" }, Object.entries(given).filter(([name]) => scale[name]).map(([name, value]) => {
+    const bar = el("span", { class: "fillup" });
+    bar.style.width = `${Math.max(0, Math.min(100, (100 * value) / scale[name]))}%`;
+    const told = `${t(`signal.${name}`)} ${number(value, 3)}`;
+    return el("span", { class: "signal", title: told, role: "img", "aria-label": told }, el("span", { class: "track" }, bar));
+  }));
+}
+
+function scales(entries) {
+  const found = {};
+  for (const entry of entries) {
+    for (const [name, value] of Object.entries(entry.signals)) {
+      if (value > 0) found[name] = Math.max(found[name] ?? 1, value);
+    }
+  }
+  return found;
+}
+
+function nothing() {
+  return el("tr", {}, el("td", { colspan: COLUMNS.length + 2, class: "empty", text: t("ledger.none") }));
+}
+
+function order(one, other) {
+  return typeof one === "string" ? one.localeCompare(other) : one - other;
+}

@@ -1,0 +1,52 @@
+// The prompt as the model would get it, each part in the colour of its section.
+import { el } from "./dom.js";
+import { t } from "./i18n.js";
+import { citation } from "./citation.js";
+
+const HIDDEN = /(<[A-Z][A-Z_]*_\d+>|§§secret\([^)]*\))/;
+
+/** The parts in order; numbered pieces open what they cite. */
+export function prompt(found) {
+  return el(
+    "section",
+    { class: "card prompt", "aria-label": t("prompt") },
+    el("h3", { text: t("prompt") }),
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("prompt") }, found.parts.map((each) => shown(each, found))),
+  );
+}
+
+function shown(part, found) {
+  return el(
+    "div",
+    { class: "part", data: { section: part.section } },
+    el(
+      "div",
+      { class: "part-head" },
+      el("span", { class: "swatch", "aria-hidden": "true" }),
+      el("span", { text: t(`section.${part.section}`) }),
+      el("span", { class: "role", text: part.role }),
+    ),
+    part.pieces.map((piece) => written(piece, found)),
+  );
+}
+
+function written(piece, found) {
+  const cites = piece.number === null ? [] : (found.cite(piece.number) ?? []);
+  const open = cites.length
+    ? el("button", {
+        type: "button",
+        class: "cite",
+        text: `[${piece.number}]`,
+        "aria-label": t("cite.open", { n: piece.number }),
+        on: { click: () => citation(piece, cites, found.source?.(piece.number)) },
+      })
+    : null;
+  return el("div", { class: "piece" }, open, el("pre", {}, marked(piece.text)));
+}
+
+/** The text with what was redacted marked. */
+function marked(text) {
+  return text
+    .split(HIDDEN)
+    .map((each) => (HIDDEN.test(each) ? el("mark", { class: "redacted", title: t("redacted"), text: each }) : each));
+}

@@ -1,0 +1,71 @@
+// What came of a request, from the shortest answer to the longest.
+import { budgetBar } from "./budget.js";
+import { copies } from "./copy.js";
+import { el, number } from "./dom.js";
+import { graph } from "./graph.js";
+import { t } from "./i18n.js";
+import { ledgerTable } from "./ledger.js";
+import { prompt } from "./prompt.js";
+import { sources } from "./sources.js";
+import { timings } from "./timings.js";
+
+const LONG = 72; // characters of a name in the ledger
+
+/** Everything that is shown of a build; `more` builds again with another budget. */
+export function results({ kind, body, answer, executed, kept }, { budget, more }) {
+  const candidates = new Map((kept?.capsule.candidates ?? []).map((each) => [each.id, each]));
+  const titles = new Map([...candidates].map(([id, each]) => [id, called(each)]));
+  const found = { ...kind.read(answer.json, kept), candidates, titles };
+  const limit = found.limit ?? budget();
+  return [
+    summary(answer, found, limit),
+    lost(answer.json.degradations, found.notes ?? []),
+    budgetBar(found, limit),
+    executed && graph(executed),
+    prompt(found),
+    found.sources?.length ? sources(found.sources) : null,
+    ledgerTable(answer.json.ledger, found, { budget, more }),
+    timings(answer.timings),
+    copies(kind, body, answer, found.id),
+  ].filter(Boolean);
+}
+
+function summary({ json }, found, limit) {
+  const count = (state) => json.ledger.filter((entry) => entry.state === state).length;
+  const facts = [
+    [t("stat.tokens"), `${number(found.tokens)} / ${number(limit)}`, "tokens"],
+    [t("state.kept"), number(count("kept")), "kept"],
+    [t("state.shortened"), number(count("shortened")), "shortened"],
+    [t("state.dropped"), number(count("dropped")), "dropped"],
+    [t("stat.redacted"), number(redactions(found)), "redacted"],
+  ];
+  return el(
+    "dl",
+    { class: "stats", "aria-label": t("summary") },
+    facts.map(([name, value, kind]) =>
+      el("div", { class: "stat", data: { kind } }, el("dt", { text: name }), el("dd", { text: value })),
+    ),
+  );
+}
+
+/** What a candidate is called: its title, or how its text begins. */
+function called(candidate) {
+  const text = (candidate.title || candidate.text || "").replace(/\s+/g, " ").trim();
+  return text.length > LONG ? `${text.slice(0, LONG).trimEnd()}…` : text;
+}
+
+function redactions(found) {
+  const texts = found.parts.flatMap((part) => part.pieces.map((piece) => piece.text));
+  return new Set(texts.flatMap((text) => text.match(/<[A-Z][A-Z_]*_\d+>/g) ?? [])).size;
+}
+
+function lost(degradations, notes) {
+  if (degradations.length + notes.length === 0) return null;
+  const line = (each) => el("li", {}, el("strong", { text: each.source }), ` ${each.reason}`);
+  return el(
+    "div",
+    { class: degradations.length ? "notice warning" : "notice", role: "status" },
+    el("h3", { text: t(degradations.length ? "degraded" : "noted") }),
+    el("ul", {}, [...degradations, ...notes].map(line)),
+  );
+}

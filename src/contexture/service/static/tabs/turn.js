@@ -1,0 +1,92 @@
+// A chat turn: instructions, history, memories, and what the user says.
+import { blocks, part, words } from "../parts.js";
+
+const MEMORY = /^\[(\d+)\] \(/;
+const SYSTEM = "You help the crew of a harbour with their tide gauges. Answer in a few sentences.";
+
+export const turn = {
+  name: "turn",
+  path: "/v1/context/turn",
+  loads: "memories",
+  method: "build_turn",
+  budget: { min: 80, max: 1200, step: 10, start: 360 },
+  fields: [
+    { name: "user_message", rows: 3 },
+    { name: "system_prompt", rows: 2, optional: true },
+    { name: "history", rows: 4, optional: true, hint: true },
+  ],
+  samples: [
+    {
+      name: "Reset a gauge",
+      user_message: "The gauge lost power. How do I reset it, and whom do I tell?",
+      system_prompt: SYSTEM,
+      history:
+        "user: Good morning! I am on my way to Drossel, reach me at demo@northquay.example.\n" +
+        "assistant: Good morning! What is the matter there?\n" +
+        "user: Nothing yet, but the night was stormy.\n" +
+        "assistant: Then look at the outer quay first.",
+    },
+    {
+      name: "Перезапуск датчика",
+      user_message: "После шторма датчик обесточен. Как его перезапустить и что записать?",
+      system_prompt: SYSTEM,
+      history: "",
+    },
+    {
+      name: "What will it cost?",
+      user_message: "What would new power supplies for the gauges cost?",
+      system_prompt: SYSTEM,
+      history: "",
+    },
+  ],
+
+  request(values, budget) {
+    return {
+      user_message: values.user_message,
+      ...(values.system_prompt ? { system_prompt: values.system_prompt } : {}),
+      history: spoken(values.history),
+      max_prompt_tokens: budget,
+    };
+  },
+
+  read(answer) {
+    const last = answer.messages.length - 1;
+    return {
+      id: answer.build_id,
+      tokens: answer.tokens,
+      limit: answer.max_prompt_tokens,
+      parts: answer.messages.map((message, at) => shown(message, at, last)),
+      sections: [
+        { name: "system", tokens: answer.token_counts.system },
+        { name: "history", tokens: answer.token_counts.history },
+        { name: "memory", tokens: answer.token_counts.snippets },
+        { name: "user", tokens: answer.token_counts.user },
+      ],
+      cite: (number) => cited(answer, number),
+    };
+  },
+};
+
+function shown(message, at, last) {
+  const text = words(message.content);
+  if (message.name === "memory") return part("memory", message.role, blocks(text, MEMORY));
+  if (at === last) return part("user", message.role, text);
+  return part(at === 0 && message.role === "system" ? "system" : "history", message.role, text);
+}
+
+function cited(answer, number) {
+  const snippet = answer.snippets[number - 1];
+  return snippet && answer.citations.filter((citation) => citation.record_id === snippet.id);
+}
+
+/** Lines of `role: text` as messages; a line without a role goes on with the one before. */
+function spoken(text) {
+  const messages = [];
+  for (const line of (text ?? "").split("\n")) {
+    const said = /^(user|assistant|system):\s*(.*)$/.exec(line);
+    if (said) messages.push({ role: said[1], content: said[2] });
+    else if (line.trim() && messages.length) messages.at(-1).content += `\n${line}`;
+    else if (line.trim()) messages.push({ role: "user", content: line });
+  }
+  return messages;
+}
