@@ -34,12 +34,12 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.values import ContextPayload
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
-from contexture.errors import InvalidRequest, NotFound, ReplayMismatch, SourceError
+from contexture.errors import InvalidRequest, NotFound, RedactionFailed, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.redact import redact
+from contexture.pipeline.redact import redact, redact_text
 from contexture.ports import Clock, Health, MemoryService, SessionStore
-from contexture.retrieval.candidates import candidate_of
+from contexture.retrieval.candidates import candidate_of, whole
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import mended
 from contexture.retrieval.quotes import QuoteCheck
@@ -238,6 +238,22 @@ class Contexture:
         raw = [candidate_of(each, name, self._redactor.rules, mask) for each in found]
         clean = redact(raw, self._redactor, self._operator(), trace)
         return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
+
+    def shown(self, text: str) -> str:
+        """A text that is no record, as it may be shown: known secrets masked, the rest redacted."""
+        return redact_text(self._known.mask().mask(text), self._redactor, self._operator()).text
+
+    async def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
+        """One record from beginning to end, as it may be shown; a hidden one is answered like an unknown one."""
+        name, trace = collection or self.settings.collection, Trace()
+        stored = await self._placed.get(scope or self.scope, name, [record_id])
+        if not stored:
+            raise NotFound(f"no record {record_id!r} can be read in {name!r}")
+        raw = whole(stored[0], name, self._known.mask())
+        shown = await asyncio.to_thread(redact, [raw], self._redactor, self._operator(), trace)
+        if not shown:
+            raise RedactionFailed(f"record {record_id!r} could not be redacted, and is not shown")
+        return shown[0]
 
     async def build(
         self,

@@ -20,6 +20,7 @@ from contexture.cli import (
     explain,
     ingest,
     keys,
+    mcp,
     replay,
     search,
     serve,
@@ -93,6 +94,7 @@ def main(
 for group in (
     demo,
     serve,
+    mcp,
     keys,
     ingest,
     search,

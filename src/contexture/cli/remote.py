@@ -93,7 +93,7 @@ def remote(settings: Settings) -> Door | None:
     found = read_announcement(settings.home)
     if found is None or not _listens(found.url):
         return None
-    return Door(url=found.url, headers={"Authorization": f"Bearer {found.token}", **_claims(settings)})
+    return Door(url=found.url, headers={"Authorization": f"Bearer {found.token}", **claims(settings)})
 
 
 def ask(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
@@ -126,18 +126,19 @@ def error_of(body: bytes) -> ContextError:
 def _presented(settings: Settings) -> dict[str, str]:
     """With a key only what was said on purpose is claimed, so that a wrong claim is refused and none is made up."""
     if not settings.api_key:
-        return _claims(settings)
+        return claims(settings)
     if not (settings.api_key.isascii() and settings.api_key.isprintable()):
         raise InvalidRequest("CONTEXTURE_API_KEY holds characters that no key has")
     said = {"tenant": "X-Contexture-Tenant", "user": "X-Contexture-User", "groups": "X-Contexture-Groups"}
-    claims = _claims(settings)
+    own = claims(settings)
     return {
         "Authorization": f"Bearer {settings.api_key}",
-        **{header: claims[header] for name, header in said.items() if name in settings.model_fields_set},
+        **{header: own[header] for name, header in said.items() if name in settings.model_fields_set},
     }
 
 
-def _claims(settings: Settings) -> dict[str, str]:
+def claims(settings: Settings) -> dict[str, str]:
+    """The headers that say on whose behalf the settings act."""
     try:
         return {
             "X-Contexture-Tenant": quote(settings.tenant),

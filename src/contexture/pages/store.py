@@ -135,6 +135,12 @@ class PageStore:
             for record in await self._index.scroll(scope, _NAME, where=where, after=after, limit=limit)
         )
 
+    async def document(self, scope: Scope, doc_id: str) -> Summary | None:
+        """One document; None for one that is unknown or may not be read."""
+        await self._ready()
+        found = await self._index.get(scope, _NAME, [doc_id])
+        return summary_of(found[0]) if found and found[0].kind == DOCUMENT else None
+
     async def pages(self, scope: Scope, wanted: Sequence[Place]) -> Sequence[StoredPage]:
         """These pages in the order asked for, in one read; unknown and forbidden ones are left out alike."""
         await self._ready()

@@ -47,6 +47,29 @@ def candidate_of(found: Found, collection: str, rules: str, mask: Mask = NOTHING
     return masked(raw, mask)
 
 
+def whole(record: Record, collection: str, mask: Mask = NOTHING) -> Candidate:
+    """A stored record from beginning to end as one candidate, known secrets masked; nothing of it is redacted yet."""
+    raw = Candidate(
+        id=record.id,
+        key=record.id,
+        text=record.text,
+        title=mask.mask(record.title),
+        kind=record.kind,
+        lang=record.lang,
+        source=mask.mask(record.source),
+        time=record.time,
+        citation=Citation(
+            collection=collection,
+            record_id=record.id,
+            title=mask.mask(record.title),
+            start=0,
+            end=len(record.text),
+            hash=record.hash,
+        ),
+    )
+    return masked(raw, mask)
+
+
 def _label(record: Record, mask: Mask) -> str:
     """What to call a record whose title cannot be shown as it stands; redaction then reads it in that form."""
     shown = _named(record.title, mask)

@@ -37,6 +37,7 @@ from contexture.service.routes import (
     page_regions,
     playground,
     query,
+    records,
     research,
     search,
     status,
@@ -63,6 +64,7 @@ ROUTES = (
     page_images,
     page_regions,
     capsules,
+    records,
 )
 
 

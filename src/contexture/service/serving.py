@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from contexture.adapters.announcement import Announcement, announced
 from contexture.adapters.keys import ApiKeys
@@ -79,10 +79,15 @@ async def serve(
     _ = engine.chat  # a model that cannot be loaded is told now, not to the first who asks it
     token = secrets.token_urlsafe(32)
     app = create_app(engine, keys=keys, settings=settings, token=token, members=members)
+    with announced(settings.home, Announcement(pid=os.getpid(), url=url_of(bound), token=token)):
+        await answering(app, bound, started)
+
+
+async def answering(app: ASGIApp, bound: socket.socket, started: Callable[[str], None] = lambda _: None) -> None:
+    """Run an application on `bound` until SIGTERM or SIGINT; requests under way are finished first."""
     server = _Server(_config(app))
-    url = url_of(bound)
-    with _stopped_by_signals(server), announced(settings.home, Announcement(pid=os.getpid(), url=url, token=token)):
-        started(url)
+    with _stopped_by_signals(server):
+        started(url_of(bound))
         await server.serve(sockets=[bound])
 
 
@@ -95,7 +100,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Protocol,
