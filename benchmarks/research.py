@@ -131,12 +131,14 @@ async def _metadata(builder: ResearchContextBuilder, asked: int) -> Numbers:
 
 def _store(index: EmbeddedIndex, models: Models, pay: Pay, folder: Path) -> PageStore:
     encoders, rules = models.encoders(pay), default_redactor().rules
+    counters = [counter_for(name) for name in COUNTED]
     return PageStore(
         index=index,
-        preparer=Preparer(encoders=encoders, counters=[counter_for(name) for name in COUNTED], redactor=Clean(rules)),
+        preparer=Preparer(encoders=encoders, counters=counters, redactor=Clean(rules)),
         search=searcher(index, encoders),
         rules=rules,
         images=PageImages(folder / "pictures"),
+        counters=counters,
         visual=VisualPages(index=index, encoder=RegionEncoder(encoders, detect)),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,13 @@ from contexture.answer.cited import claims_of
 from contexture.answer.research.markers import before_stops, cleaned, numbers_in
 from contexture.builders.research.estimate import estimate
 from contexture.builders.research.explain import rebuild
+from contexture.builders.research.render import block
 from contexture.builders.research.results import deduplicate
+from contexture.builders.research.variants import pieces_of
 from contexture.errors import InvalidRequest
 from contexture.ledger import State
-from contexture.pipeline.fence import is_fenced
+from contexture.pages.values import StoredPage
+from contexture.pipeline.fence import fence, is_fenced
 from contexture.pipeline.known import NOTHING
 from contexture.pipeline.operators import Placeholders
 from contexture.retrieval.quotes import QuoteCheck
@@ -181,3 +185,38 @@ def test_after_cleaning_every_marker_points_somewhere(text):
     assert set(numbers_in(done.text)) <= {1, 2}
     assert done.text == cleaned(done.text, {1, 2}).text
     assert sorted(text) == sorted(before_stops(text))
+
+
+def known(page: StoredPage) -> StoredPage:
+    """The page with what a store computes when it is written."""
+    return replace(
+        page,
+        sentences=pieces_of(page.text),
+        redactions=tuple(WordRedactor((HIDDEN,)).scan(page.text, "")),
+        rules=WordRedactor((HIDDEN,)).rules,
+        tokens={COUNTER.encoding: COUNTER.count(fence(page.text))},
+    )
+
+
+@settings(max_examples=100)
+@given(shelves, st.integers(1, 400))
+def test_what_was_computed_at_writing_changes_nothing(shelf, limit):
+    """With stored sentences, redactions and counts a context is the one that a build finds out by itself."""
+    pages = over(shelf)
+    plain = build(pages, limit)
+    pages._pages = {place: known(page) for place, page in pages._pages.items()}
+    told = build(pages, limit)
+
+    assert plain.formatted_text == told.formatted_text
+    assert plain.sources == told.sources
+    assert plain.ledger == told.ledger
+
+
+@settings(max_examples=300)
+@given(st.text(min_size=1, max_size=60) | texts, st.sampled_from(["o200k_base", "cl100k_base"]))
+def test_a_page_counts_below_its_header_as_it_counts_alone(text, encoding):
+    """The count of the header line and that of the visible text add up to that of the block."""
+    counter, content = counter_for(encoding), text.strip()
+    apart = counter.count("[Document 1: a.pdf, Page 1]\n") + counter.count(fence(content))
+
+    assert content[:1] in {"", "/"} or counter.count(block(1, "a.pdf", 1, content)) == apart

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from contexture.adapters.pages.regions import RegionEncoder
+from contexture.adapters.tokens.models import counter_for
 from contexture.documents import Page, Region, RegionKind
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
@@ -17,10 +19,13 @@ from contexture.pages.records import PAGES, compressed, decompressed
 from contexture.pages.store import PageStore
 from contexture.pages.values import Document
 from contexture.pages.visual import VISUAL, VisualPages
-from contexture.testing.doubles import NOON
+from contexture.pipeline.fence import fence
+from contexture.testing.doubles import NOON, WordRedactor
 from contexture.testing.page_store import pages_over
+from contexture.testing.pages import HIDDEN, research_over
 from contexture.testing.workbench import Parts, Workbench, workbench
 from contexture.text.language import detect
+from contexture.text.simhash import simhash
 from contexture.types import Equals, Scope
 
 ANNA = Scope(tenant="acme", user="anna")
@@ -267,3 +272,56 @@ def test_packed_markdown_is_the_same_each_time():
     """Equal texts give equal bytes, and come back whole."""
     assert compressed("Текст") == compressed("Текст")
     assert "Текст" == decompressed(compressed("Текст"))
+
+
+@dataclass
+class Watched:
+    """Hides a word, and remembers what it was shown."""
+
+    rules: str
+    seen: list[str] = field(default_factory=list)
+
+    def scan(self, text, lang):
+        """The places of the word."""
+        self.seen.append(text)
+        return WordRedactor((HIDDEN,)).scan(text, lang)
+
+
+@pytest.mark.parametrize(("rules", "scanned"), [(WordRedactor(()).rules, False), ("newer-2", True)])
+async def test_a_page_is_scanned_again_only_by_other_rules(store, rules, scanned):
+    """What was found in a page when it was written is applied as long as the same rules are in force."""
+    text = f"\n Pumps are oiled by {HIDDEN} in May."
+    await store.add(ANNA, document("a1", text), now=NOON)
+    redactor = Watched(rules)
+    built = await research_over(store, redactor=redactor).build_context("Who oiled the pumps?", scope=ANNA)
+
+    assert scanned == (text.strip() in redactor.seen)
+    assert "[Document 1: a1.pdf, Page 1]\nPumps are oiled by <WORD_1> in May." == built.formatted_text
+
+
+async def test_what_is_known_of_a_page_is_computed_when_it_is_written(store):
+    """Sentences, redactions, counts of the fenced text and a similarity hash come with the page."""
+    text = f"# Pumps\n\nOil {HIDDEN} now. Then wait."
+    await store.add(ANNA, document("a1", text), now=NOON)
+    [back] = await store.pages(ANNA, [("a1", 1)])
+
+    assert ["# Pumps", f"Oil {HIDDEN} now.", "Then wait."] == [text[a:b] for a, b in back.sentences]
+    assert [HIDDEN] == [text[span.start : span.end] for span in back.redactions]
+    assert {"o200k_base": counter_for("o200k_base").count(fence(text))} == back.tokens
+    assert simhash(text) == back.simhash
+
+
+async def test_pages_of_an_older_store_can_be_read(store, bench):
+    """Regions as a list are read as they are, and a page without facts is read whole."""
+    await store.add(ANNA, document("a1", "Pumps are oiled in May."), now=NOON)
+    [record] = await bench.index.get(ANNA, PAGES.name, ["a1:1"])
+    told = {name: value for name, value in record.payload.items() if name != "facts"}
+    told["regions"] = [["text", [0.1, 0.1, 0.9, 0.2], 0, 5]]
+    old = msgspec.structs.replace(record, payload=told)
+    await bench.index.upsert(ANNA, PAGES.name, await bench.preparer.prepare([old]))
+    [back] = await store.pages(ANNA, [("a1", 1)])
+    built = await research_over(store).build_context("pumps", scope=ANNA)
+
+    assert ["Pumps"] == [region.text for region in back.regions]
+    assert ((), None, "", {}, 0) == (back.sentences, back.redactions, back.rules, back.tokens, back.simhash)
+    assert built.formatted_text.endswith("Pumps are oiled in May.")

@@ -71,6 +71,15 @@ async def test_metadata_is_read_in_one_go():
     assert 1 == len(pages.reads)
 
 
+async def test_pages_seen_and_not_read_are_no_copies_of_each_other():
+    """Two pages without a word are two sources."""
+    scores = {("a", 1): 0.9, ("a", 2): 0.8}
+    pages = ScriptedPages([stored("a", 1, ""), stored("a", 2, " ")], visual=scores)
+    built = await research_over(pages).build_context("chart")
+
+    assert [("a", 1), ("a", 2)] == [(source.doc_id, source.page) for source in built.sources]
+
+
 async def test_near_copies_of_a_page_do_not_cost_a_source():
     """The copy is dropped with the one it repeats, and the next page takes its place."""
     pages = [stored("a", 1, long_page(1)), stored("b", 1, long_page(1)), stored("c", 1, long_page(2))]

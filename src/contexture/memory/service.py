@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import InvalidRequest, NotFound, SourceError, SourceUnavailable
 from contexture.ledger import Trace
-from contexture.memory.facts import with_facts, with_stored_facts
+from contexture.memory.facts import with_stored_facts
 from contexture.memory.plan import planned, wanted
 from contexture.memory.records import ALIAS, MEMORIES, alive, aware, check, key_id
 from contexture.memory.relevance import Rated, rated
 from contexture.memory.sweep import Sweep
 from contexture.ports import Clock, Index, TokenCounter
+from contexture.retrieval.facts import with_facts
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import HybridSearch
 from contexture.types import And, AnyOf, Equals, Filter, Not, Prepared, Range, Record, Scope

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-from contexture.documents import Page, Region, RegionKind
+from contexture.documents import Page
 from contexture.pages.images import image_name, thumb_name
+from contexture.pages.regions import packed
 from contexture.pages.values import Document, StoredPage, Summary
+from contexture.retrieval.facts import facts_of
 from contexture.retrieval.prepare import mended
 from contexture.text.language import detect
 from contexture.types import Collection, FieldType, Prepared, Record
@@ -29,8 +30,6 @@ PAGES = Collection(
 PAGE = "page"
 DOCUMENT = "document"
 PAGE_BREAK = "\n\n"
-
-_DIGITS = 4  # of a box: a page is never drawn ten thousand pixels wide
 
 
 def page_id(doc_id: str, page: int) -> str:
@@ -73,7 +72,7 @@ def page_payload(document: Document, page: Page) -> dict[str, Any]:
         "num_pictures": page.num_pictures,
         "title": mended(document.title),
         "notes": [mended(note) for note in page.notes],
-        "regions": [_packed(region) for region in page.regions],
+        "regions": packed(page.regions),
     }
 
 
@@ -106,9 +105,9 @@ def compressed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def decompressed(packed: str) -> str:
+def decompressed(told: str) -> str:
     """The text that `compressed` was given."""
-    return gzip.decompress(base64.b64decode(packed)).decode()
+    return gzip.decompress(base64.b64decode(told)).decode()
 
 
 def summary_of(record: Record) -> Summary:
@@ -128,7 +127,7 @@ def summary_of(record: Record) -> Summary:
 
 def stored_page(record: Record, folder: str) -> StoredPage:
     """The page that a record holds; paths of its pictures start with `folder`."""
-    told = record.payload
+    told, facts = record.payload, facts_of(record)
     return StoredPage(
         doc_id=told["doc_id"],
         filename=told["filename"],
@@ -146,10 +145,15 @@ def stored_page(record: Record, folder: str) -> StoredPage:
         text=record.text,
         hash=record.hash,
         lang=record.lang,
-        regions=_regions(record.text, told),
+        packed_regions=told["regions"],
         readers=record.acl,
         title=told["title"],
         notes=tuple(told["notes"]),
+        sentences=facts.sentences,
+        redactions=facts.redactions,
+        rules=facts.rules,
+        tokens=facts.tokens,
+        simhash=facts.simhash,
     )
 
 
@@ -164,20 +168,3 @@ def _maybe(text: str | None) -> str | None:
 
 def _below(folder: str, name: str | None) -> str | None:
     return f"{folder}/{name}" if name else None
-
-
-def _packed(region: Region) -> list[Any]:
-    """A region; its text is left out where the page's text holds it."""
-    own = [] if region.end else [mended(region.text)]
-    return [str(region.kind), [round(edge, _DIGITS) for edge in region.box], region.start, region.end, *own]
-
-
-def _regions(text: str, told: Mapping[str, Any]) -> tuple[Region, ...]:
-    return tuple(_region(text, packed) for packed in cast("Sequence[Sequence[Any]]", told["regions"]))
-
-
-def _region(text: str, packed: Sequence[Any]) -> Region:
-    kind, box, start, end, *own = packed
-    left, top, right, bottom = (float(edge) for edge in box)
-    said = own[0] if own else text[start:end]
-    return Region(kind=RegionKind(kind), box=(left, top, right, bottom), text=said, start=start, end=end)

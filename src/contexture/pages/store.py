@@ -24,7 +24,9 @@ from contexture.pages.records import (
     summary_of,
 )
 from contexture.pages.values import Added, Document, FoundPage, StoredPage, Summary
-from contexture.ports import Index
+from contexture.pipeline.fence import fence
+from contexture.ports import Index, TokenCounter
+from contexture.retrieval.facts import with_facts
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import HybridSearch
 from contexture.types import Equals, Filter, Prepared, Record, Scope
@@ -73,6 +75,7 @@ class PageStore:
         rules: str,
         images: PageImages,
         visual: Visual,
+        counters: Sequence[TokenCounter] = (),
     ) -> None:
         self._index = index
         self._preparer = preparer
@@ -80,6 +83,7 @@ class PageStore:
         self._rules = rules
         self._images = images
         self._visual = visual
+        self._counters = tuple(counters)
         self._made = False
 
     async def add(
@@ -134,12 +138,6 @@ class PageStore:
             summary_of(record)
             for record in await self._index.scroll(scope, _NAME, where=where, after=after, limit=limit)
         )
-
-    async def document(self, scope: Scope, doc_id: str) -> Summary | None:
-        """One document; None for one that is unknown or may not be read."""
-        await self._ready()
-        found = await self._index.get(scope, _NAME, [doc_id])
-        return summary_of(found[0]) if found and found[0].kind == DOCUMENT else None
 
     async def pages(self, scope: Scope, wanted: Sequence[Place]) -> Sequence[StoredPage]:
         """These pages in the order asked for, in one read; unknown and forbidden ones are left out alike."""
@@ -226,7 +224,8 @@ class PageStore:
         prepared: list[Prepared] = []
         for start in range(0, len(document.pages), _TOGETHER):
             some = document.pages[start : start + _TOGETHER]
-            prepared += await self._preparer.prepare([page_record(document, page) for page in some])
+            ready = await self._preparer.prepare([page_record(document, page) for page in some])
+            prepared += [with_facts(item, self._counters, shown=fence) for item in ready]
             if progress is not None:
                 progress(len(prepared), len(document.pages))
         return prepared

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from contexture.documents import Box, Page, Region
-from contexture.types import PUBLIC, Candidate
+from contexture.pages.regions import unpacked
+from contexture.types import PUBLIC, Candidate, Span
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +56,8 @@ class Added:
 class StoredPage:
     """A page as it is stored: `text` is its Markdown, which citations with this `hash` point into.
 
-    `image_path` and `thumb_path` name JPEG files, None where the page was not drawn.
+    `image_path` and `thumb_path` name JPEG files, None where the page was not drawn. What was computed about the text
+    when it was written comes along: `redactions` are what `rules` found in it, None where nothing was looked for.
     """
 
     doc_id: str
@@ -72,10 +76,20 @@ class StoredPage:
     text: str
     hash: str
     lang: str
-    regions: tuple[Region, ...]
     readers: tuple[str, ...]
     title: str = ""
     notes: tuple[str, ...] = ()
+    sentences: tuple[tuple[int, int], ...] = ()
+    redactions: tuple[Span, ...] | None = None
+    rules: str = ""
+    tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    simhash: int = 0
+    packed_regions: str | Sequence[Sequence[Any]] = "[]"
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """What stands where on the page, in reading order; unpacked when asked for, which no build does."""
+        return unpacked(self.packed_regions, self.text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

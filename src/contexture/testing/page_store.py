@@ -25,5 +25,6 @@ def pages_over(bench: Workbench, folder: Path, visual: Visual | None = None) -> 
         search=bench.search,
         rules=Parts().redactor.rules,
         images=PageImages(folder),
+        counters=[Parts().counter],
         visual=visual or looks_over(bench),
     )

@@ -50,7 +50,6 @@ def stored(
         text=text,
         hash=content_hash(text),
         lang="en",
-        regions=(),
         readers=readers,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.truth import Row
-from contexture.types import Hit
+from contexture.types import Hit, Record, Span
 
 _K = 60
 
@@ -37,7 +37,9 @@ def pooled(proposed: Scores, k: int, pool: int | None, places: Places) -> Ranks:
 def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks, matched: Mapping[int, int]) -> list[Hit]:
     """The passages as hits, in the order of record ids and ordinals, each with its score on every channel."""
     ordered = sorted(rows, key=lambda row: (row.record_id, row.ordinal))
-    return [_hit(row, columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered]
+    heads = {row.record_id: row.header for row in ordered}
+    records = {id_: codec.unpack_header(header, id_, "") for id_, header in heads.items()}
+    return [_hit(row, records[row.record_id], columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered]
 
 
 def _rankings(proposed: Scores, places: Places) -> dict[str, list[int]]:
@@ -66,8 +68,10 @@ def _highest(worth: Mapping[int, float], pool: int, places: Places) -> list[int]
     return inside + tied
 
 
-def _hit(row: Row, columns: Scores, ranks: Mapping[str, int], matched: int) -> Hit:
-    record, title_redactions = codec.unpack_header(row.header, row.record_id, "")
+def _hit(
+    row: Row, head: tuple[Record, tuple[Span, ...]], columns: Scores, ranks: Mapping[str, int], matched: int
+) -> Hit:
+    record, title_redactions = head
     return Hit(
         record=record,
         hash=row.hash,

@@ -13,7 +13,7 @@ from contexture.builders.research.capsule import Boxed, sealed_research
 from contexture.builders.research.clean import Cleaner
 from contexture.builders.research.compose import Composed, compose
 from contexture.builders.research.estimate import estimate
-from contexture.builders.research.pages import FEW, Pages
+from contexture.builders.research.pages import Pages
 from contexture.builders.research.render import block
 from contexture.builders.research.request import (
     MAX_SOURCES,
@@ -36,6 +36,7 @@ from contexture.pages.values import StoredPage
 from contexture.pipeline.collect import Source, collect
 from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.operators import Operator, Placeholders
+from contexture.pipeline.scans import RememberedScans
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
 from contexture.types import Candidate, Filter, Scope
 
@@ -88,7 +89,7 @@ class ResearchContextBuilder:
         self.max_tokens = max_tokens
         self._pages = pages
         self._counter = counter
-        self._redactor = redactor
+        self._redactor = RememberedScans(redactor)
         self._clock = clock
         self._model = model or counter.encoding
         self._known = KnownSecrets(secrets)
@@ -212,7 +213,7 @@ class ResearchContextBuilder:
         stored = await self._pages.pages(build.scope, [(each.doc_id, each.page) for each in found])
         places = {(page.doc_id, page.page): page for page in stored}
         pairs = [(places[each.doc_id, each.page], each) for each in found if (each.doc_id, each.page) in places]
-        candidates = [build.cleaner.candidate(page, each, few=len(pairs) <= FEW) for page, each in pairs]
+        candidates = [build.cleaner.candidate(page, each) for page, each in pairs]
         build.stored = {each.id: page for each, (page, _) in zip(candidates, pairs, strict=True)}
         return candidates
 

@@ -36,9 +36,9 @@ class Cleaner:
         """A text that may be shown; raises `RedactionFailed` when that cannot be made sure."""
         return redact_text(self.mask.mask(text), self.redactor, self.operator).text
 
-    def candidate(self, page: StoredPage, found: FoundPage | None = None, *, few: bool = True) -> Candidate:
+    def candidate(self, page: StoredPage, found: FoundPage | None = None) -> Candidate:
         """A page without known secrets, not yet redacted."""
-        return candidate_of(page, found, self.mask, few=few)
+        return candidate_of(page, found, self.mask, rules=self.redactor.rules)
 
     def pages(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The pages as they may be shown; those on which redaction fails are left out."""

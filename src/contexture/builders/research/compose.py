@@ -57,7 +57,10 @@ def _eligible(
     request: ResearchRequest, candidates: Sequence[Candidate], recipe: ResearchRecipe, trace: Trace
 ) -> list[Candidate]:
     """Pages worth showing, best first: each once, no near copies, no more than were asked for."""
-    different = near_duplicates(ranked(by_key(candidates, trace)), trace, threshold=recipe.near_duplicate)
+    pages = ranked(by_key(candidates, trace))
+    said = near_duplicates([page for page in pages if page.text], trace, threshold=recipe.near_duplicate)
+    kept = {page.id for page in said}
+    different = [page for page in pages if page.id in kept or not page.text]  # pages seen and not read differ
     return top_k(different, min(request.num_results, request.max_sources), trace)
 
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from contexture.builders.research.variants import pieces_of
+from contexture.builders.research.variants import Offsets, pieces_of
 from contexture.ledger import Trace
 from contexture.pages.values import FoundPage, StoredPage
 from contexture.pipeline.fence import label
 from contexture.pipeline.known import NOTHING, masked
 from contexture.pipeline.mask import Mask
+from contexture.retrieval.prepare import clipped
 from contexture.types import Candidate, Citation, Filter, Scope
 
 COLLECTION = "pages"
 SECTION = "pages"
 TEXT = "text"
 VISUAL = "visual"
-
-FEW = 30
-"""So many pages are compared pair by pair, word by word, which costs less than hashing each of them."""
-
-_ALIKE = 1
 
 
 class Pages(Protocol):
@@ -52,9 +48,9 @@ def page_key(doc_id: str, page: int) -> str:
 
 
 def candidate_of(
-    page: StoredPage, found: FoundPage | None = None, mask: Mask = NOTHING, *, few: bool = False
+    page: StoredPage, found: FoundPage | None = None, mask: Mask = NOTHING, *, rules: str = ""
 ) -> Candidate:
-    """A page as a candidate, known secrets masked, not yet redacted; `few` says that there are no more than FEW.
+    """A page as a candidate, known secrets masked, not yet redacted; what is stored of `rules` need not be looked for.
 
     What was found of it says how well each of its sentences answers the question; without that it is not to be
     shortened, and its sentences are not looked for.
@@ -62,8 +58,9 @@ def candidate_of(
     key = page_key(page.doc_id, page.page)
     start, end = _visible(page.text)
     text = page.text[start:end]
-    sentences = pieces_of(text) if found else ()
+    sentences = _sentences(page, start, text) if found else ()
     name = mask.mask(page.filename)
+    known = page.redactions if page.rules == rules else None
     raw = Candidate(
         id=key,
         key=key,
@@ -79,7 +76,9 @@ def candidate_of(
         sentences=sentences,
         origins=tuple((start + first, start + last) for first, last in sentences),
         weights=_weights(sentences, start, found),
-        simhash=_ALIKE if few else 0,
+        redactions=None if known is None else clipped(known, start, end),
+        tokens=page.tokens if len(text) == len(page.text) else {},
+        simhash=page.simhash,
         citation=Citation(
             collection=COLLECTION, record_id=key, title=name, start=start, end=end, hash=page.hash, page=page.page
         ),
@@ -90,6 +89,13 @@ def candidate_of(
 def _visible(text: str) -> tuple[int, int]:
     """Where a text begins and ends without the white space around it."""
     return len(text) - len(text.lstrip()) if text.strip() else 0, len(text.rstrip())
+
+
+def _sentences(page: StoredPage, start: int, text: str) -> Offsets:
+    """The sentences of a page's visible text: those that are stored, or found now where none are."""
+    if not page.sentences:
+        return pieces_of(text)
+    return tuple((first - start, last - start) for first, last in page.sentences)
 
 
 def _signals(found: FoundPage | None) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from contexture.pipeline.fence import DATA_NOTICE, fence, label
 from contexture.types import Candidate, Message
@@ -10,10 +11,12 @@ from contexture.types import Candidate, Message
 NOTHING_FOUND = "_No relevant content found._"
 SEPARATOR = "\n\n"
 
+_NAMES = 1_024
+
 
 def header(number: int, filename: str, page: int) -> str:
     """The line above a source; a file name cannot close it early or pretend to be another."""
-    return f"[Document {number}: {label(filename) or 'untitled'}, Page {page}]"
+    return f"[Document {number}: {_shown(filename) or 'untitled'}, Page {page}]"
 
 
 def block(number: int, filename: str, page: int, content: str) -> str:
@@ -23,7 +26,13 @@ def block(number: int, filename: str, page: int, content: str) -> str:
 
 def name_of(candidate: Candidate) -> str:
     """The file name of a page as it may be shown: the form that stands in its header, where that differs."""
-    return candidate.title if label(candidate.title) == candidate.label else candidate.label
+    return candidate.title if _shown(candidate.title) == candidate.label else candidate.label
+
+
+@lru_cache(maxsize=_NAMES)
+def _shown(filename: str) -> str:
+    """The name as it stands in a header; kept, because a build writes the same ones often."""
+    return label(filename)
 
 
 def page_of(candidate: Candidate) -> int:

@@ -17,6 +17,8 @@ MARK = ELLIPSIS.strip()
 _TRIES = 4  # fencing and joining move a count by a few tokens
 _MARKS = 4  # tokens of the marks at both ends
 
+_REACHED = ("", "/")  # the encodings join a slash with the line's end before it
+
 Offsets = tuple[tuple[int, int], ...]
 
 
@@ -26,8 +28,16 @@ def pieces_of(text: str) -> Offsets:
 
 
 def whole(candidate: Candidate, number: int, counter: TokenCounter) -> Variant:
-    """All of a page, with what its block costs."""
-    return _variant(Form.FULL, candidate, number, candidate.text, (), counter)
+    """All of a page, with what its block costs.
+
+    What is stored is the count of its fenced text. That adds up with the count of the line above it: no token reaches
+    over the end of a line into what follows.
+    """
+    stored = candidate.tokens.get(counter.encoding)
+    if stored is None or candidate.text[:1] in _REACHED:
+        return _variant(Form.FULL, candidate, number, candidate.text, (), counter)
+    tokens = stored + counter.count(_block(candidate, number, ""))
+    return Variant(form=Form.FULL, text=candidate.text, tokens=tokens, value=candidate.score)
 
 
 def shortened(candidate: Candidate, number: int, query: str, counter: TokenCounter, limit: int) -> Variant | None:
