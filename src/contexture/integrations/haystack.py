@@ -1,0 +1,44 @@
+"""Contexture as components of Haystack: one that finds documents, one that builds a prompt."""
+
+from __future__ import annotations
+
+from contexture.integrations.lookup import Engine, Lookup, metadata_of
+from contexture.types import Candidate, Filter, Scope
+
+try:
+    from haystack import Document, component
+except ImportError as missing:
+    raise ImportError('ContextureRetriever needs haystack-ai: pip install "contexture[haystack]"') from missing
+
+
+@component
+class ContextureRetriever:
+    """Passages that a user may see, redacted, best first, as Haystack documents.
+
+    pipeline.add_component("retriever", ContextureRetriever(ctx, top_k=5))
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        top_k: int = 10,
+        collection: str | None = None,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+    ) -> None:
+        self._lookup = Lookup(engine=engine, k=top_k, collection=collection, scope=scope, where=where)
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, list[Document]]:
+        """The documents under `documents`."""
+        return {"documents": [_document(each) for each in self._lookup.run(query)]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, query: str) -> dict[str, list[Document]]:
+        """The documents under `documents`, for pipelines with an event loop."""
+        return {"documents": [_document(each) for each in await self._lookup.run_async(query)]}
+
+
+def _document(found: Candidate) -> Document:
+    return Document(id=found.id, content=found.text, meta=metadata_of(found), score=found.score)
