@@ -106,6 +106,18 @@ def test_an_expiry_is_a_span(tmp_path):
     assert "there are no keys\n" == run("keys", "list", "--home", tmp_path / "none").stdout
 
 
+def test_a_key_is_made_with_the_scopes_that_are_named(tmp_path):
+    """Alone or with commas; a name that is none is refused with those that are."""
+    made = json.loads(
+        run("keys", "add", "a", "--scope", "read,ask", "--scope", "admin", "--home", tmp_path, "--json").stdout
+    )
+    usual = json.loads(run("keys", "add", "b", "--home", tmp_path, "--json").stdout)
+    wrong = run("keys", "add", "c", "--scope", "fly", "--home", tmp_path)
+
+    assert (["admin", "ask", "read"], ["ask", "read", "write"]) == (made["scopes"], usual["scopes"])
+    assert (2, "--scope is one of read, ask, write, admin" in wrong.stderr) == (wrong.exit_code, True)
+
+
 @pytest.mark.parametrize(
     ("text", "length"),
     [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.keys import ApiKeys
+from contexture.adapters.keys import USUAL, ApiKeys, Right
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
@@ -121,6 +121,50 @@ def test_whatever_else_is_presented_is_no_key(tmp_path_factory, presented):
     keys.close()
 
     assert found is None
+
+
+@given(rights=st.sets(st.sampled_from(Right), min_size=1))
+def test_a_key_keeps_its_rights(tmp_path_factory, rights):
+    """Another process reads the same ones."""
+    path = tmp_path_factory.mktemp("keys") / "keys.sqlite"
+    keys, other = ApiKeys(path), ApiKeys(path)
+    made, token = keys.add("x", ANNA, now=NOON, rights=rights)
+    found = other.find(token, now=NOON)
+    keys.close()
+    other.close()
+
+    assert rights == made.rights == found.rights
+
+
+def test_a_key_without_rights_is_refused(keys):
+    """It could only be a mistake."""
+    with pytest.raises(InvalidRequest, match="opens nothing"):
+        keys.add("x", ANNA, now=NOON, rights=())
+
+
+def test_keys_made_before_there_were_rights_still_work(keys, tmp_path):
+    """They may do what they could: read, ask and write."""
+    made, token = keys.add("old", ANNA, now=NOON, rights=[Right.READ])
+    keys.close()
+    with sqlite3.connect(tmp_path / "home" / "keys.sqlite") as old:
+        old.execute("alter table keys drop column rights")
+    again = ApiKeys(tmp_path / "home" / "keys.sqlite")
+    found = again.find(token, now=NOON)
+    again.add("new", ANNA, now=NOON, rights=[Right.ADMIN])
+    rights = {each.name: each.rights for each in again.list()}
+    again.close()
+
+    assert (made.id, USUAL) == (found.id, found.rights)
+    assert {"old": USUAL, "new": {Right.ADMIN}} == rights
+
+
+def test_a_right_that_this_version_does_not_know_opens_nothing(keys, tmp_path):
+    """A file that a later version wrote can be read."""
+    _, token = keys.add("x", ANNA, now=NOON)
+    with sqlite3.connect(tmp_path / "home" / "keys.sqlite") as later:
+        later.execute("update keys set rights = 'read,fly'")
+
+    assert {Right.READ} == keys.find(token, now=NOON).rights
 
 
 def test_a_file_that_is_no_database_is_a_clear_error(tmp_path):

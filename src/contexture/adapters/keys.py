@@ -9,9 +9,10 @@ import re
 import secrets
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,21 @@ from contexture.types import Scope
 _TOKEN = re.compile(r"ctx_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _SCHEMA = """create table if not exists keys (
   id text primary key, name text not null, hash blob not null, tenant text not null, user text not null,
-  groups text not null, created real not null, expires real, revoked real)"""
-_COLUMNS = "id, name, tenant, user, groups, created, expires, revoked"
+  groups text not null, created real not null, expires real, revoked real, rights text)"""
+_COLUMNS = "id, name, tenant, user, groups, created, expires, revoked, rights"
+
+
+class Right(StrEnum):
+    """What a key may be used for, within what its owner may do."""
+
+    READ = "read"
+    ASK = "ask"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+USUAL = frozenset({Right.READ, Right.ASK, Right.WRITE})
+"""The rights of a key that names none, and of those made before there were any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +51,7 @@ class ApiKey:
     created: datetime
     expires: datetime | None = None
     revoked: datetime | None = None
+    rights: frozenset[Right] = USUAL
 
     def works(self, now: datetime) -> bool:
         """Whether it opens anything at this moment."""
@@ -54,11 +69,23 @@ class ApiKeys:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._db.execute("pragma journal_mode=wal")
             self._db.execute(_SCHEMA)
+            self._add_rights()
         except (OSError, sqlite3.Error) as failure:
             raise StoreUnwritable(f"cannot keep keys in {str(path)!r}: {failure}") from failure
 
-    def add(self, name: str, scope: Scope, *, now: datetime, expires: datetime | None = None) -> tuple[ApiKey, str]:
+    def add(
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        now: datetime,
+        expires: datetime | None = None,
+        rights: Iterable[Right] = USUAL,
+    ) -> tuple[ApiKey, str]:
         """A new key, and what its owner has to present; that is not kept and cannot be shown again."""
+        given = frozenset(rights)
+        if not given:
+            raise InvalidRequest("a key without a right opens nothing")
         if not name.strip():
             raise InvalidRequest("a key needs a name, by which people know what it is for")
         if expires is not None and expires <= now:
@@ -67,12 +94,16 @@ class ApiKeys:
             "".join((name, scope.tenant, scope.user, *scope.groups)).encode()
         except UnicodeEncodeError as failure:
             raise InvalidRequest("a key's names may not hold a lone surrogate, which cannot be stored") from failure
-        made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires)
+        made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires, rights=given)
         secret = secrets.token_urlsafe(32)
         groups = msgspec.json.encode(scope.groups).decode()
         until = expires.timestamp() if expires else None
-        row = (made.id, name, _hash(secret), scope.tenant, scope.user, groups, now.timestamp(), until)
-        self._run("insert into keys values (?, ?, ?, ?, ?, ?, ?, ?, null)", row)
+        row = (made.id, name, _hash(secret), scope.tenant, scope.user, groups, now.timestamp(), until, _told(given))
+        self._run(
+            "insert into keys (id, name, hash, tenant, user, groups, created, expires, rights)"
+            " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
         return made, f"ctx_{made.id}_{secret}"
 
     def list(self) -> Sequence[ApiKey]:
@@ -110,6 +141,15 @@ class ApiKeys:
         """Release the file."""
         self._db.close()
 
+    def _add_rights(self) -> None:
+        """Older files have no column for them; two processes may find that out at once."""
+        if all(row[1] != "rights" for row in self._db.execute("pragma table_info(keys)")):
+            try:
+                self._db.execute("alter table keys add column rights text")
+            except sqlite3.OperationalError as failure:
+                if "duplicate column" not in str(failure):
+                    raise
+
     def _run(self, statement: str, values: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
         try:
             with self._guard:
@@ -125,7 +165,7 @@ def _hash(secret: str) -> bytes:
 
 
 def _key(row: tuple[Any, ...]) -> ApiKey:
-    key_id, name, tenant, user, groups, created, expires, revoked = row[:8]
+    key_id, name, tenant, user, groups, created, expires, revoked, rights = row[:9]
     return ApiKey(
         id=key_id,
         name=name,
@@ -133,7 +173,17 @@ def _key(row: tuple[Any, ...]) -> ApiKey:
         created=_time(created),
         expires=None if expires is None else _time(expires),
         revoked=None if revoked is None else _time(revoked),
+        rights=USUAL if rights is None else _rights(rights),
     )
+
+
+def _told(rights: Iterable[Right]) -> str:
+    return ",".join(sorted(rights))
+
+
+def _rights(told: str) -> frozenset[Right]:
+    """The rights that this version knows; a name that it does not know opens nothing."""
+    return frozenset(Right(name) for name in told.split(",") if name in set(Right))
 
 
 def _time(seconds: float) -> datetime:

@@ -29,6 +29,11 @@ class Route:
     def __init__(self, models: Mapping[str, ChatModel]) -> None:
         self._models = dict(models)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """What the models are called, in the order in which they are tried."""
+        return tuple(self._models)
+
     def starting_with(self, name: str | None) -> Sequence[ChatModel]:
         """The models to try: the named one before the others; a name that is not configured is refused."""
         if name is None:

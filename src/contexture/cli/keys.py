@@ -14,7 +14,7 @@ from contexture.cli.output import console, emit, note, say
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.adapters.keys import ApiKey, ApiKeys
+    from contexture.adapters.keys import ApiKey, ApiKeys, Right
 
 FILE = "keys.sqlite"
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
@@ -36,23 +36,30 @@ def add(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="SPAN", help="Such as 12h, 30d, 8w or 1y; else never.")
     ] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", metavar="NAME", help="read, ask, write or admin; several times.")
+    ] = None,
 ) -> None:
     """Make a key that acts as one user of one tenant.
 
-    --tenant, --user and --group say as whom. The key is printed once and cannot be shown again.
+    --tenant, --user and --group say as whom. --scope says what it may be used for: `read` to search and build
+    contexts, `ask` for answers of models, `write` to load and remove, `admin` for all of it and for what concerns the
+    whole service; read, ask and write without it. The key is printed once and cannot be shown again.
     """
+    from contexture.adapters.keys import USUAL
     from contexture.types import Scope
 
     settings = common.settings()
     now = datetime.now(UTC)
     until = None if expires is None else now + span(expires)
-    scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
-    made, token = _keys(settings.home).add(name, scope, now=now, expires=until)
+    owner = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+    rights = rights_of(scope) if scope else USUAL
+    made, token = _keys(settings.home).add(name, owner, now=now, expires=until, rights=rights)
     if common.as_json:
         emit({**_row(made, now), "key": token})
         return
     say(token)
-    note(f"it acts as user {scope.user!r} of tenant {scope.tenant!r}; keep it, it is not shown again")
+    note(f"it acts as user {owner.user!r} of tenant {owner.tenant!r}; keep it, it is not shown again")
 
 
 def show(common: Common) -> None:
@@ -67,10 +74,11 @@ def show(common: Common) -> None:
     from contexture.cli.output import plain
     from contexture.cli.tables import table
 
-    found = table("id", "name", "tenant", "user", "groups", "state", "expires")
+    found = table("id", "name", "tenant", "user", "groups", "scopes", "state", "expires")
     for row in rows:
         until = row["expires"].date().isoformat() if row["expires"] else "never"
-        cells = (row["id"], row["name"], row["tenant"], row["user"], ", ".join(row["groups"]), row["state"], until)
+        lists = ", ".join(row["groups"]), ", ".join(row["scopes"])
+        cells = (row["id"], row["name"], row["tenant"], row["user"], *lists, row["state"], until)
         found.add_row(*(Text(plain(cell)) for cell in cells))
     console().print(found if rows else "there are no keys")
 
@@ -97,6 +105,16 @@ def span(text: str) -> timedelta:
     return min(int(found[1]) * _UNITS[found[2]], timedelta(days=36_500))
 
 
+def rights_of(names: list[str]) -> list[Right]:
+    """The rights that `--scope` names, each alone or several with commas between them."""
+    from contexture.adapters.keys import Right
+
+    try:
+        return [Right(each.strip()) for name in names for each in name.split(",")]
+    except ValueError as failure:
+        raise InvalidRequest(f"--scope is one of {', '.join(Right)}: {failure}") from failure
+
+
 def _keys(home: Path) -> ApiKeys:
     from contexture.adapters.keys import ApiKeys
 
@@ -111,6 +129,7 @@ def _row(key: ApiKey, now: datetime) -> dict[str, Any]:
         "tenant": key.scope.tenant,
         "user": key.scope.user,
         "groups": key.scope.groups,
+        "scopes": sorted(key.rights),
         "created": key.created,
         "expires": key.expires,
         "state": "works" if works else "revoked" if key.revoked else "expired",

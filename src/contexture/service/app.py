@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from prometheus_client import CollectorRegistry
 
 from contexture.adapters.keys import ApiKeys
@@ -19,9 +19,12 @@ from contexture.ports import Clock
 from contexture.service import problems
 from contexture.service.callers import Callers, Gate
 from contexture.service.correlation import Correlation
+from contexture.service.crowd import Crowd
 from contexture.service.limits import BodyLimit
 from contexture.service.measured import Measured
+from contexture.service.origins import install as install_origins
 from contexture.service.readiness import Readiness
+from contexture.service.rights import check_rights
 from contexture.service.routes import (
     articles,
     blocks,
@@ -30,6 +33,7 @@ from contexture.service.routes import (
     chat,
     command,
     commands,
+    completions,
     demo,
     documents,
     memory,
@@ -55,6 +59,7 @@ ROUTES = (
     workspace,
     commands,
     chat,
+    completions,
     builds,
     documents,
     articles,
@@ -92,14 +97,17 @@ def create_app(
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
     problems.install(app)
+    guarded = [Depends(check_rights)]
     for group in ROUTES:
-        app.include_router(group.router())
+        app.include_router(group.router(), dependencies=guarded)
     app.include_router(playground.router(members or {}))
     if members is not None:
-        app.include_router(demo.router())
+        app.include_router(demo.router(), dependencies=guarded)
     # The last one added is the first to see a request.
+    app.add_middleware(Crowd, settings=settings, registry=registry)
+    app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(Gate, callers=callers)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    install_origins(app, settings.cors_origins)
     app.add_middleware(Measured, registry=registry)
     app.add_middleware(Correlation)
     return app

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
-from contexture.adapters.keys import ApiKeys
+from contexture.adapters.keys import ApiKeys, Right
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
 from contexture.ports import Clock
@@ -30,9 +30,13 @@ _REFUSED = "this needs an API key that works: Authorization: Bearer ctx_…; `co
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a request has proved: `scope` is what its key is bound to, None when it may say who asks."""
+    """What a request has proved: `scope` is what its key is bound to, None when it may say who asks.
+
+    `rights` are what its key may be used for, None when that is everything.
+    """
 
     scope: Scope | None
+    rights: frozenset[Right] | None = None
 
 
 class Callers:
@@ -65,7 +69,7 @@ class Callers:
         key = self._keys.find(presented, now=self._clock.now()) if presented and self._keys else None
         if key is not None:
             _check_claims(headers, key.scope)
-            return Identity(key.scope)
+            return Identity(key.scope, key.rights)
         if presented or not self._is_open():
             raise Unauthorized(_REFUSED)
         _check_host(headers)
@@ -99,7 +103,7 @@ class Gate:
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Let the request through, or answer it."""
-        if scope["type"] == "http" and not _answers_anyone(scope["path"]):
+        if scope["type"] == "http" and not answers_anyone(scope["path"]):
             try:
                 scope.setdefault("state", {})["identity"] = self._callers.identify(Headers(scope=scope))
             except ContextError as refusal:
@@ -108,7 +112,8 @@ class Gate:
         await self._app(scope, receive, send)
 
 
-def _answers_anyone(path: str) -> bool:
+def answers_anyone(path: str) -> bool:
+    """Whether a path is answered without a key."""
     return path in OPEN_PATHS or path.startswith(OPEN_FOLDER)
 
 

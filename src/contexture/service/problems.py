@@ -17,12 +17,14 @@ from contexture.errors import (
     InvalidRequest,
     NotFound,
     NotPermitted,
+    SourceError,
     SourceUnavailable,
     TooManyRequests,
     Unauthorized,
 )
 from contexture.service.correlation import HEADER, correlation_of, renamed
 from contexture.service.envelope import encoded, error_object
+from contexture.service.failures import places_of
 
 STATUS = {
     "VALIDATION_FAILED": 422,
@@ -34,6 +36,7 @@ STATUS = {
     "INTERNAL": 500,
 }
 TOO_LARGE = 413
+TOO_SLOW = 408
 
 _UNPROCESSABLE = 422
 _SHOWN = 5  # wrong fields named in one answer
@@ -67,7 +70,9 @@ def install(app: FastAPI) -> None:
 def _extra(error: Exception) -> dict[str, str]:
     if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
-    return {"Retry-After": f"{max(1, round(error.after))}"} if isinstance(error, TooManyRequests) else {}
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": f"{max(1, round(error.after))}"}
+    return {"Retry-After": "1"} if isinstance(error, SourceError) and error.retryable else {}
 
 
 async def _context_error(request: Request, error: Exception) -> Response:
@@ -75,7 +80,8 @@ async def _context_error(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    structlog.get_logger().error("request failed", path=request.url.path, error=type(error).__name__, exc_info=error)
+    route = getattr(request.scope.get("route"), "path", "")
+    structlog.get_logger().error("request failed", route=route, error=type(error).__name__, where=places_of(error))
     return problem(error, request.scope)
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from math import ceil
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -20,9 +21,11 @@ from contexture.engine import Contexture
 from contexture.errors import NotPermitted, SourceUnavailable
 from contexture.service.app import create_app
 from contexture.service.callers import is_loopback
+from contexture.service.failures import hear_server
 from contexture.service.protocol import Protocol
 
-_GRACE = 10  # seconds that requests under way may take to end
+GRACE = 10.0
+"""Seconds that requests under way may take to end."""
 
 
 def check_exposure(settings: Settings, keys: ApiKeys) -> None:
@@ -80,12 +83,15 @@ async def serve(
     token = secrets.token_urlsafe(32)
     app = create_app(engine, keys=keys, settings=settings, token=token, members=members)
     with announced(settings.home, Announcement(pid=os.getpid(), url=url_of(bound), token=token)):
-        await answering(app, bound, started)
+        await answering(app, bound, started, grace=settings.shutdown_seconds)
 
 
-async def answering(app: ASGIApp, bound: socket.socket, started: Callable[[str], None] = lambda _: None) -> None:
+async def answering(
+    app: ASGIApp, bound: socket.socket, started: Callable[[str], None] = lambda _: None, *, grace: float = GRACE
+) -> None:
     """Run an application on `bound` until SIGTERM or SIGINT; requests under way are finished first."""
-    server = _Server(_config(app))
+    hear_server()
+    server = _Server(_config(app, grace))
     with _stopped_by_signals(server):
         started(url_of(bound))
         await server.serve(sockets=[bound])
@@ -100,14 +106,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, grace: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Protocol,
+        log_config=None,
         log_level="error",  # requests that cannot be read are no news
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=ceil(grace),
     )
 
 

@@ -1,0 +1,54 @@
+"""What a key must be good for to use a route; a route that nobody has thought of takes more than it may need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from contexture.adapters.keys import Right
+from contexture.errors import NotPermitted
+from contexture.service.callers import Identity
+
+ASKS = frozenset({"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask"})
+"""Routes that ask a model, and keep what was said."""
+
+READS = frozenset(
+    {
+        "/v1/search",
+        "/v1/documents",
+        "/v1/context/query",
+        "/v1/context/turn",
+        "/v1/context/command",
+        "/v1/context/research",
+        "/v1/context/workspace",
+        "/v1/citations/verify",
+        "/memory/recall",
+        "/recall",
+        "/context/evaluate",
+    }
+)
+"""Routes that are asked with a body and change nothing."""
+
+_DEMO = "/v1/demo/"
+
+
+def needed(method: str, path: str) -> Right:
+    """The right that a route takes, by its template."""
+    if path.startswith(_DEMO):
+        return Right.ADMIN
+    if method in {"GET", "HEAD"} or path in READS:
+        return Right.READ
+    return Right.ASK if path in ASKS else Right.WRITE
+
+
+async def check_rights(request: Request) -> None:
+    """Raise `NotPermitted` when the caller's key is not good for this route."""
+    identity: Identity | None = getattr(request.state, "identity", None)
+    if identity is None or identity.rights is None or Right.ADMIN in identity.rights:
+        return
+    route: Any = request.scope["route"]
+    right = needed(request.method, route.path)
+    if right not in identity.rights:
+        has = ", ".join(sorted(identity.rights)) or "none"
+        raise NotPermitted(f"this takes a key with the scope {right.value!r}; yours has {has}")

@@ -1,0 +1,200 @@
+"""How many are served at once, who waits, who is sent away, and how long anything may take."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from contexture.adapters.keys import ApiKeys
+from contexture.service.crowd import lane_of
+from contexture.testing.doubles import NOON
+from contexture.testing.service import service_client
+from contexture.types import Scope
+
+QUERY = {"query": "pump"}
+
+
+class Held:
+    """Holds every search until it is let go, and knows how many there are and were."""
+
+    def __init__(self, engine, monkeypatch):
+        self.now, self.most, self.begun = 0, 0, asyncio.Event()
+        self.go = asyncio.Event()
+        self._search = engine.search
+        monkeypatch.setattr(engine, "search", self.search)
+
+    async def search(self, *words, **named):
+        """Wait, then search."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.begun.set()
+        try:
+            await self.go.wait()
+        finally:
+            self.now -= 1
+        return await self._search(*words, **named)
+
+
+@pytest.fixture
+def held(engine, monkeypatch):
+    """Searches that wait."""
+    return Held(engine, monkeypatch)
+
+
+def limited(engine, **limits):
+    """A client of a service with these limits."""
+    engine.settings = engine.settings.model_copy(update=limits)
+    return service_client(engine)
+
+
+async def searches(client, number, headers=None):
+    """That many searches under way, each as far as it gets without the others."""
+    tasks = [asyncio.create_task(client.post("/v1/search", json=QUERY, headers=headers)) for _ in range(number)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def test_those_beyond_the_places_are_sent_away_and_the_others_served(engine, held):
+    """Two at once, three behind them; of ten, five are answered with 503 at once, with when to try again."""
+    async with limited(engine, max_requests=2, max_waiting=3) as client:
+        tasks = await searches(client, 10)
+        refused = [task.result() for task in tasks if task.done()]
+        held.go.set()
+        served = [answer for answer in await asyncio.gather(*tasks) if answer not in refused]
+
+    assert ([503] * 5, [200] * 5) == ([each.status_code for each in refused], [each.status_code for each in served])
+    assert {"1"} == {each.headers["retry-after"] for each in refused}
+    assert {("UNAVAILABLE", True)} == {
+        (each.json()["error"]["code"], each.json()["error"]["retryable"]) for each in refused
+    }
+    assert 2 == held.most
+
+
+async def test_a_place_is_free_again_once_its_request_is_done(engine, held):
+    """Nothing is counted twice, also not those that were sent away."""
+    held.go.set()
+    async with limited(engine, max_requests=1, max_waiting=0) as client:
+        answers = [await client.post("/v1/search", json=QUERY) for _ in range(5)]
+
+    assert [200] * 5 == [each.status_code for each in answers]
+
+
+async def test_one_who_leaves_while_waiting_leaves_the_place(engine, held):
+    """The next in line gets it."""
+    async with limited(engine, max_requests=1, max_waiting=1) as client:
+        first, second = await searches(client, 2)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        (third,) = await searches(client, 1)
+        held.go.set()
+
+        assert [200, 200] == [(await each).status_code for each in (first, third)]
+
+
+async def test_health_is_answered_in_a_full_house(engine, held):
+    """Whoever watches must not take a crowd for an outage."""
+    async with limited(engine, max_requests=1, max_waiting=0) as client:
+        await searches(client, 1)
+        full = await client.post("/v1/search", json=QUERY)
+        watched = [(await client.get(path)).status_code for path in ("/health", "/metrics")]
+        shown = (await client.get("/metrics")).text
+        held.go.set()
+
+    assert (503, [200, 200]) == (full.status_code, watched)
+    assert 'contexture_http_shed_total{lane="requests",reason="full"} 1.0' in shown
+    assert 'contexture_http_inside{lane="requests"} 1.0' in shown
+
+
+async def test_one_kind_does_not_keep_the_others_waiting(engine, held):
+    """While searches take every place of theirs, messages are answered and data is loaded."""
+    async with limited(engine, max_requests=1, max_waiting=0) as client:
+        await searches(client, 1)
+        asked = await client.post("/v1/chat", json={"message": "pump"})
+        loaded = await client.post("/v1/ingest/documents", json={"records": [{"id": "a", "text": "b"}]})
+        held.go.set()
+
+    assert (200, 200) == (asked.status_code, loaded.status_code)
+
+
+@pytest.mark.parametrize(
+    ("path", "lane"),
+    [
+        ("/v1/chat", "answers"),
+        ("/v1/chat/completions", "answers"),
+        ("/v1/commands", "answers"),
+        ("/api/research/ask", "answers"),
+        ("/v1/ingest/documents", "loads"),
+        ("/v1/context/turn", "requests"),
+        ("/memory/remember", "requests"),
+        ("/nowhere", "requests"),
+    ],
+)
+def test_every_path_has_a_lane(path, lane):
+    """What waits for a model, what loads, and all the rest."""
+    assert lane == lane_of(path)
+
+
+async def test_a_caller_with_too_many_under_way_is_told_so_and_others_are_served(engine, held, settings):
+    """429 is for the one, not for the house."""
+    keys = ApiKeys(settings.home / "keys.sqlite")
+    tokens = [keys.add(user, Scope(tenant="acme", user=user), now=NOON)[1] for user in ("anna", "boris")]
+    anna, boris = ({"Authorization": f"Bearer {token}"} for token in tokens)
+    engine.settings = engine.settings.model_copy(update={"max_per_caller": 2})
+    async with service_client(engine, keys=keys) as client:
+        mine = await searches(client, 3, anna)
+        theirs = await searches(client, 1, boris)
+        refused = [task.result() for task in mine if task.done()]
+        held.go.set()
+        answers = await asyncio.gather(*mine, *theirs)
+    keys.close()
+
+    assert [(429, "LIMITED", "1")] == [
+        (each.status_code, each.json()["error"]["code"], each.headers["retry-after"]) for each in refused
+    ]
+    assert 3 == sum(each.status_code == 200 for each in answers)
+
+
+async def test_what_takes_too_long_is_stopped(engine, held):
+    """The work itself is cancelled, and the caller is told that another try may help."""
+    async with limited(engine, request_timeout_seconds=0.05) as client:
+        answer = await client.post("/v1/search", json=QUERY)
+
+    assert (503, True, "1") == (answer.status_code, answer.json()["error"]["retryable"], answer.headers["retry-after"])
+    assert "more than 0.05 seconds" in answer.json()["error"]["user_message"]
+    assert 0 == held.now
+
+
+async def test_a_body_that_comes_too_slowly_is_refused(engine):
+    """Nobody holds a place by sending nothing."""
+
+    async def never():
+        yield b'{"query": '
+        await asyncio.Event().wait()
+
+    async with limited(engine, request_timeout_seconds=0.05) as client:
+        answer = await client.post("/v1/search", content=never(), headers={"Content-Type": "application/json"})
+
+    assert (408, "VALIDATION_FAILED") == (answer.status_code, answer.json()["error"]["code"])
+
+
+async def test_a_body_whose_sender_left_is_no_request(engine):
+    """Half a request is not worked on."""
+    sent: list[httpx.Response] = []
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(messages)
+
+    async def send(message):
+        sent.append(message)
+
+    async with service_client(engine) as client:
+        app = client._transport.app
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/search", "headers": headers, "query_string": b""}
+        await app(scope, receive, send)
+
+    assert [] == sent

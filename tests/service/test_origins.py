@@ -1,0 +1,48 @@
+"""Web pages of other origins: kept away by default, let in by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from contexture.errors import InvalidRequest
+from contexture.testing.service import service_client
+
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+APP, OTHER = "https://app.example", "https://other.example"
+
+
+async def asked(engine, origins, origin):
+    """What a browser is told before and with a request of a page of this origin."""
+    engine.settings = engine.settings.model_copy(update={"cors_origins": origins})
+    async with service_client(engine) as client:
+        before = await client.options("/v1/search", headers={"Origin": origin, **PREFLIGHT})
+        answer = await client.post("/v1/search", json={"query": "pump"}, headers={"Origin": origin})
+    name = "access-control-allow-origin"
+    return before.headers.get(name), answer.headers.get(name)
+
+
+async def test_by_default_no_page_may_call(engine):
+    """No header says that one may, so browsers do not let them."""
+    assert (None, None) == await asked(engine, (), APP)
+
+
+async def test_a_page_of_a_named_origin_may_call(engine):
+    """And nobody else's."""
+    assert (APP, APP) == await asked(engine, (APP,), APP)
+    assert (None, None) == await asked(engine, (APP,), OTHER)
+
+
+async def test_no_cookie_ever_counts(engine):
+    """Keys are presented, never sent along by a browser on its own."""
+    engine.settings = engine.settings.model_copy(update={"cors_origins": (APP,)})
+    async with service_client(engine) as client:
+        answer = await client.options("/v1/search", headers={"Origin": APP, **PREFLIGHT})
+
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["*", "https://*.example", "app.example", "https://app.example/", "null", ""])
+async def test_what_is_not_one_origin_is_refused_at_the_start(engine, origin):
+    """A star would let every page of the web in."""
+    with pytest.raises(InvalidRequest, match="CONTEXTURE_CORS_ORIGINS"):
+        await asked(engine, (origin,), APP)
