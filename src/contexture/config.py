@@ -170,6 +170,9 @@ class Settings(BaseSettings):
     )
     url: str = Field(default="", description="Running service that the command line talks to.")
     api_key: str = Field(default="", description="Key that the command line presents to it.")
+    otel: bool = Field(
+        default=False, description="Tell OpenTelemetry of builds and model calls; needs `contexture[otel]`."
+    )
     feed_timeout_seconds: float = Field(default=20.0, gt=0, description="Time in which a feed must come whole.")
     feed_private: bool = Field(default=False, description="Fetch feeds of this machine and of private networks too.")
     feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Size up to which a feed is fetched.")

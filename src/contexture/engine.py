@@ -25,6 +25,7 @@ from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation, explained, model_of
 from contexture.builders.kinds import rebuild_of
+from contexture.builders.observed import observed
 from contexture.builders.query.build import QueryContext, QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.research.values import ResearchContext
@@ -38,7 +39,7 @@ from contexture.errors import InvalidRequest, NotFound, RedactionFailed, ReplayM
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.redact import redact, redact_text
-from contexture.ports import Clock, Health, MemoryService, SessionStore
+from contexture.ports import Clock, Health, MemoryService, SessionStore, Spans
 from contexture.retrieval.candidates import candidate_of, whole
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import mended
@@ -67,6 +68,7 @@ class Contexture:
         self._placed = wiring.placed(settings, store, speakers)
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
         self.registry = CollectorRegistry()
+        self.spans: Spans = wiring.spans(settings)
         self.policy = wiring.policy(settings)
         self.secrets = wiring.secrets(settings)
         self._known = KnownSecrets(self.secrets)
@@ -255,6 +257,7 @@ class Contexture:
             raise RedactionFailed(f"record {record_id!r} could not be redacted, and is not shown")
         return shown[0]
 
+    @observed("query")
     async def build(
         self,
         request: QueryRequest | str,
@@ -273,6 +276,7 @@ class Contexture:
         lost = await self._save(built.context.build_id, built.capsule)
         return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 
+    @observed("turn")
     async def build_turn(
         self,
         turn: Turn | Mapping[str, Any],
@@ -286,6 +290,7 @@ class Contexture:
         lost = await self._save(built.build_id, built.capsule)
         return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 
+    @observed("command")
     async def build_command(
         self,
         raw_input: CommandRequest | Mapping[str, Any],
@@ -298,6 +303,7 @@ class Contexture:
         lost = await self._save(built.build_id, built.capsule)
         return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 
+    @observed("research")
     async def build_research(
         self,
         query: str,
@@ -329,6 +335,7 @@ class Contexture:
             faults=claims.faults,
         )
 
+    @observed("workspace")
     async def build_workspace(
         self,
         request: ContextRequest | Mapping[str, Any],

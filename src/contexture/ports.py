@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from contexture.types import (
     Prepared,
     Query,
     Record,
+    Scalar,
     Scope,
     Span,
     Vector,
@@ -196,6 +198,22 @@ class ChatModel(Protocol):
 
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
         """The answer in pieces, in order."""
+        ...
+
+
+class Note(Protocol):
+    """Adds facts to a span that is under way."""
+
+    def __call__(self, told: Mapping[str, Scalar], /) -> None:
+        """Facts by name; a later one replaces an earlier one of the same name."""
+        ...
+
+
+class Spans(Protocol):
+    """Tells those who watch how long things took and how they ended; what was asked or found is never told."""
+
+    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> AbstractContextManager[Note]:
+        """Something that lasts as long as the context: an operation on a target, with facts known beforehand."""
         ...
 
 

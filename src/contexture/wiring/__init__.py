@@ -19,6 +19,7 @@ from contexture.wiring.memory import local_memory, memory_health, memory_service
 from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.pages import page_store
 from contexture.wiring.research import alike, ask_recipe, research_builder
+from contexture.wiring.spans import spans, traced
 from contexture.wiring.turn import TurnParts, turn_builder
 from contexture.wiring.visual import page_encoder, placed, visual_pages
 from contexture.wiring.workspace import workspace_builder
@@ -61,6 +62,8 @@ __all__ = [
     "search",
     "secrets",
     "sessions",
+    "spans",
+    "traced",
     "turn_builder",
     "visual_pages",
     "workspace_builder",

@@ -13,6 +13,7 @@ from contexture.answer.process import ChatRecipe
 from contexture.answer.route import Route
 from contexture.config import Settings, keep_vendors_offline
 from contexture.ports import ChatModel, Clock, MemoryService
+from contexture.wiring.spans import traced
 
 
 def sessions(settings: Settings) -> SqliteSessions:
@@ -34,7 +35,7 @@ def chat_model(name: str) -> ChatModel:
 def chat_route(settings: Settings) -> Route:
     """The model that answers, its fallbacks, and at last extracts, which never fail."""
     names = dict.fromkeys((settings.chat_model or EXTRACTIVE, *settings.chat_fallbacks, EXTRACTIVE))
-    return Route({name: chat_model(name) for name in names})
+    return Route({name: traced(name, chat_model(name), settings) for name in names})
 
 
 def chat_recipe(settings: Settings) -> ChatRecipe:

@@ -19,6 +19,7 @@ from contexture.news.store import Removed
 from contexture.ports import EntityRecognizer, GraphCache, Index, Redactor
 from contexture.types import Scope
 from contexture.wiring.chat import chat_model
+from contexture.wiring.spans import traced
 
 
 def graph_cache(settings: Settings) -> SqliteGraphCache:
@@ -67,7 +68,8 @@ def command_writer(settings: Settings) -> Writer:
     models = {routed: chat_model(name) for routed, name in settings.command_llms.items()}
     listed = {routed: price_behind(name, models[routed]) for routed, name in settings.command_llms.items()}
     given = {routed: Price(*price) for routed, price in settings.command_prices.items()}
-    return Writer(models=models, counter=counter_for(settings.model), prices={**PRICES, **listed, **given})
+    watched = {routed: traced(settings.command_llms[routed], model, settings) for routed, model in models.items()}
+    return Writer(models=watched, counter=counter_for(settings.model), prices={**PRICES, **listed, **given})
 
 
 def memory_place(settings: Settings) -> MemoryPlace:
