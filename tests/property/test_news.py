@@ -153,7 +153,10 @@ def test_a_domain_is_its_own_domain(text):
 
 @given(
     parts=st.lists(
-        st.sampled_from(["<p>", "</p>", "<b", ">", "&amp;", "&#x41;", "<!--", "-->", "слово ", "a<b ", "\n"])
+        st.sampled_from(
+            ["<p>", "</p>", "<b", ">", "&amp;", "&#x41;", "&#9", "<!--", "-->", "слово ", "a<b ", "\n", "<![", "<?"]
+        )
+        | st.text(alphabet="<>!?/&#;='\"-[]ax9 ", max_size=12)
     )
 )
 def test_no_markup_breaks_the_reader(parts):

@@ -119,8 +119,23 @@ def test_long_articles_are_compared_by_samples():
         ("&lt;b&gt;shown&lt;/b&gt;", "<b>shown</b>"),
         ("left <script>open", "left"),
         ("<p>unclosed <b>bold", "unclosed bold"),
+        ("<p>profits <forecast", "profits <forecast"),
+        ("<p>hello <![ there", "hello <![ there"),
+        ("<p>a <!--> b <!-- c --> d <!-- e", "a b d"),
+        ("<p title='a>b' data-it's>c</p >d </> e", "c\nd e"),
+        ("a<svg/>b<svg>c<svg></svg>d<SCRIPT/>e</script >f", "abdf"),
+        ("<p>no &#" + "9" * 5_000 + "; such &#65;", "no \ufffd such A"),
+        ("<!DOCTYPE html><?x y?><title>t</title>text", "text"),
     ],
 )
 def test_html_becomes_what_a_reader_would_see(html, text):
     """Tags, scripts, styles and comments go, entities are decoded, blocks are lines."""
     assert text == plain(html)
+
+
+@pytest.mark.parametrize(
+    "piece", ["<a ", "<a b='", "</", "<![", "<!--", "<?", "<svg></math>", '</a b=">" ', "<script></scrip"]
+)
+def test_markup_that_is_never_closed_is_read_once(piece):
+    """A megabyte of openings is over in a moment: read once for each opening it would take an hour."""
+    plain("<p>" + piece * (1_000_000 // len(piece)))
