@@ -211,11 +211,13 @@ async def test_what_nobody_foresaw_of_a_command_may_be_tried_again(engine, monke
 
     monkeypatch.setattr(engine.news, "find", broken)
     async with service_client(engine) as client:
-        with capture_logs():  # a traceback takes seconds to draw
-            answer = await client.post(path, json={"raw_command": "/ask pump"})
+        with capture_logs() as logs:  # a traceback takes seconds to draw
+            answer = await client.post(path, json={"raw_command": "/ask pump", "env": {"version": "mine-7"}})
 
-    told = answer.json()["error"]
+    told, meta = answer.json()["error"], answer.json()["meta"]
     assert (500, "INTERNAL", True) == (answer.status_code, told["code"], told["retryable"])
+    assert ["mine-7", True] == [meta["version"], meta["correlation_id"].startswith("ctx-error-")]
+    assert ["RuntimeError"] == [each["error"] for each in logs if each["log_level"] == "error"]
     assert "hunter2" not in answer.text
 
 

@@ -185,6 +185,19 @@ async def test_what_cannot_be_redacted_is_left_out():
     assert ["INTERNAL", True] == [failure.value.to_dict()["error"][name] for name in ("code", "retryable")]
 
 
+async def test_what_nobody_foresaw_is_an_answer_too():
+    """A bug below the builder is INTERNAL under an id of its own; it is the cause, and its words are told to nobody."""
+    with pytest.raises(CommandFailed) as failure:
+        await built({"env": {"version": "mine-7"}}, ValueError("the password is hunter2"))
+    told = failure.value.to_dict()
+
+    assert ["INTERNAL", True] == [told["error"][name] for name in ("code", "retryable")]
+    assert "mine-7" == told["meta"]["version"]
+    assert re.fullmatch(r"ctx-error-[0-9a-f]{8}", told["meta"]["correlation_id"])
+    assert "hunter2" not in str(told)
+    assert isinstance(failure.value.__cause__, ValueError)
+
+
 async def test_a_prompt_never_exceeds_its_limit():
     """Documents that do not fit are left out, and the ledger says so."""
     dear = [found(f"d{at}", "\U0001f9ff" * 240, score=1 - at / 100) for at in range(10)]

@@ -9,7 +9,7 @@ import pytest
 from contexture import Contexture
 from contexture.answer.commands.values import CommandAnswer, Mode
 from contexture.conversation import Decision, MemoryKind, Recall
-from contexture.errors import InvalidRequest, NothingFound, NotPermitted, SourceUnavailable
+from contexture.errors import CommandUnavailable, InvalidRequest, NothingFound, NotPermitted, SourceUnavailable
 from contexture.news.articles import Article
 from contexture.pipeline.known import KnownSecrets
 from contexture.retrieval.citations import verify
@@ -316,7 +316,7 @@ async def test_memory_that_is_down_fails_what_needs_it_and_degrades_what_does_no
     """Storing and recalling say that they failed; suggesting goes on without what is known."""
     engine.execute = replace(engine.execute, memory=_Down())
     for line in ("/memory store port", "/memory recall port"):
-        with pytest.raises(SourceUnavailable):
+        with pytest.raises(CommandUnavailable, match="memory is down"):
             await run(engine, line)
     answer = await run(engine, "/memory suggest port")
 

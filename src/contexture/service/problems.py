@@ -13,6 +13,7 @@ from starlette.types import Scope
 
 from contexture.errors import (
     CommandError,
+    CommandFailed,
     ContextError,
     InvalidRequest,
     NotFound,
@@ -76,13 +77,21 @@ def _extra(error: Exception) -> dict[str, str]:
 
 
 async def _context_error(request: Request, error: Exception) -> Response:
-    return problem(error, request.scope)
+    answer, cause = problem(error, request.scope), error.__cause__
+    if isinstance(error, CommandFailed) and isinstance(cause, Exception) and not isinstance(cause, ContextError):
+        _logged(request, cause)
+    return answer
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
+    _logged(request, error)
+    return problem(error, request.scope)
+
+
+def _logged(request: Request, error: Exception) -> None:
+    """Write down what nobody foresaw: the caller is told its type alone."""
     route = getattr(request.scope.get("route"), "path", "")
     structlog.get_logger().error("request failed", route=route, error=type(error).__name__, where=places_of(error))
-    return problem(error, request.scope)
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:

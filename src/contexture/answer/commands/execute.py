@@ -32,6 +32,7 @@ from contexture.answer.commands.values import (
     section_without,
 )
 from contexture.answer.commands.write import Writer, Written
+from contexture.builders.command.answers import answering
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.command.words import Command
@@ -96,13 +97,17 @@ class ExecuteCommand:
     ) -> CommandAnswer:
         """The answer to a command, as `scope` may see it.
 
-        Raises a `CommandError` where there is no context to execute, `NotPermitted` where a policy says so, and a
-        `SourceError` where memory is asked for and does not answer.
+        Raises a `CommandError`, whose `to_dict` is the answer, where there is no context to execute or executing it
+        fails, and `NotPermitted` where a policy says so.
         """
         started = self.clock()
         await self._permit(raw_input, scope)
         context = await self.build(raw_input, scope=scope, now=now)
-        job = self._job(context, scope, context.limits.timeout_s - (self.clock() - started))
+        with answering(raw_input, scope, context.now):
+            return await self._execute(context, scope, context.limits.timeout_s - (self.clock() - started))
+
+    async def _execute(self, context: CommandContext, scope: Scope, seconds: float) -> CommandAnswer:
+        job = self._job(context, scope, seconds)
         findings = await COMMANDS[context.command](job)
         purse = Purse(job.plan.budget_cents)
         written = None if context.command.remembers else await self.writer.write(job, findings, purse)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
 from contexture.builders.command.ladder import Step
+from contexture.builders.command.request import version_of
 from contexture.errors import (
     CommandError,
     CommandFailed,
@@ -22,6 +24,7 @@ from contexture.errors import (
 from contexture.types import Scope
 
 NOTHING = "No documents found for query"
+UNFORESEEN = "Something went wrong on our side. Please try again, and give the correlation id when you report it."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,28 @@ class Answers:
             kind = CommandUnavailable
         tech = f"the command gave no context, {type(failure).__name__}: {failure}"
         return kind(str(failure), tech=tech, version=self.version, correlation_id=self.correlation_id)
+
+    def unforeseen(self, failure: Exception) -> CommandFailed:
+        """What nobody foresaw; only its type is told, because its words may hold anything."""
+        tech = f"the command failed, {type(failure).__name__}"
+        return CommandFailed(UNFORESEEN, tech=tech, version=self.version, correlation_id=self.correlation_id)
+
+
+@contextmanager
+def answering(given: object, scope: Scope, now: datetime) -> Iterator[Answers]:
+    """Whatever fails inside becomes the answer to this request, with the failure as its cause.
+
+    A part that is not installed is named as everywhere, by an `ImportError`.
+    """
+    answer = answers(given, scope, now, version_of(given))
+    try:
+        yield answer
+    except (CommandError, ImportError):
+        raise
+    except ContextError as failure:
+        raise answer.told(failure) from failure
+    except Exception as failure:  # a command answers even to what nobody foresaw; the cause is raised with it
+        raise answer.unforeseen(failure) from failure
 
 
 def answers(given: object, scope: Scope, now: datetime, version: str) -> Answers:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from contexture.builders.command.answers import Answers, answers
+from contexture.builders.command.answers import Answers, answering
 from contexture.builders.command.capsule import Boxed, sealed_command
 from contexture.builders.command.clean import Cleaner, facts_of
 from contexture.builders.command.compose import Composed, Plan, compose
@@ -27,12 +27,11 @@ from contexture.builders.command.params import (
     search_text,
 )
 from contexture.builders.command.parsed import ParsedCommand
-from contexture.builders.command.request import AbTest, CommandRequest, request_of, version_of
+from contexture.builders.command.request import AbTest, CommandRequest, request_of
 from contexture.builders.command.result import CommandContext, Retrieval, params_object
 from contexture.builders.command.routing import ROUTING, Routing, models_for
 from contexture.builders.command.validate import check
 from contexture.builders.command.words import Command
-from contexture.errors import CommandError, ContextError
 from contexture.ledger import Trace
 from contexture.news.newest import RECENCY
 from contexture.pipeline.known import KnownSecrets
@@ -109,13 +108,8 @@ class CommandContextBuilder:
         step of recovery that its flags allow, or what failed.
         """
         moment, who = now or self._clock.now(), scope or self._speaker
-        answer = answers(raw_input, who, moment, version_of(raw_input))
-        try:
+        with answering(raw_input, who, moment) as answer:
             return await self._build(request_of(raw_input), who, moment, answer)
-        except CommandError:
-            raise
-        except ContextError as failure:
-            raise answer.told(failure) from failure
 
     async def _build(self, request: CommandRequest, scope: Scope, now: datetime, answer: Answers) -> CommandContext:
         started = perf_counter()
