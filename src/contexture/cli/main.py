@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from contexture.cli import (
     ask,
+    backup,
     build,
     chat,
     cite,
@@ -106,6 +107,7 @@ for group in (
     cite,
     tokens,
     evaluate,
+    backup,
     doctor,
     settings,
 ):
