@@ -119,7 +119,14 @@ class Shelf:
         places = [(key.rpartition(":")[0], int(key.rpartition(":")[2])) for key in ids]
         found = await self._pages.pages(scope, places)
         return [
-            Record(id=f"{page.doc_id}:{page.page}", text=page.text, acl=page.readers, lang=page.lang) for page in found
+            Record(
+                id=f"{page.doc_id}:{page.page}",
+                text=page.text,
+                acl=page.readers,
+                lang=page.lang,
+                source=page.filename,
+            )
+            for page in found
         ]
 
 

@@ -24,7 +24,8 @@ from contexture.testing.doubles import NOON, FailingRedactor, WordRedactor
 from contexture.types import Citation, Collection, Record, Scope
 
 TEXT = "One fish. Two swordfish, blue. Three fish swim. Four fish sleep."
-RECORD = Record(id="r", text=TEXT, acl=("public",))
+RECORD = Record(id="r", text=TEXT, acl=("public",), source="swordfish [1].pdf")
+FILES = ("<WORD_3> [1].pdf", "<WORD_3> 1 .pdf", "other.pdf")
 SCOPE = Scope.local()
 
 
@@ -166,6 +167,29 @@ def test_a_context_must_show_its_sources_and_an_answer_name_them():
     assert () == claims_of(json.dumps(context).encode()).faults
     assert claims_of(json.dumps({**context, "formatted_text": "[Document 1: a.pdf, Page 1]\nBirds."}).encode()).faults
     assert ("the answer names '[2]', and there are 1 sources",) == claims_of(json.dumps(answer).encode()).faults
+
+
+def test_a_source_must_cite_the_page_that_it_says_it_is():
+    """A text without a citation, and one of another page, can be told from the file alone."""
+    citation = json.loads(_packed(cited(record_id="d:1", page=1)))
+    row = {"doc_id": "d", "filename": "a.pdf", "page": 1, "markdown_content": "Fish.", "citations": [citation]}
+
+    def faults(**changes):
+        told = {"sources": [{**row, **changes}], "citations": [citation]}
+        return claims_of(json.dumps(told).encode()).faults
+
+    assert () == faults() == faults(citations=[], markdown_content=" ")
+    assert ("sources[1] shows a text and cites nothing",) == faults(citations=[])
+    assert ("sources[1] says it is 'd:2', and cites page 1 and record 'd:1'",) == faults(page=2)
+    assert ("sources[1] says it is 'e:1', and cites page 1 and record 'd:1'",) == faults(doc_id="e")
+
+
+async def test_a_source_must_name_the_file_that_it_cites():
+    """The name is compared as it may be shown, as it stands or as a label."""
+    named = [Quote(name="it", text="One fish.", citations=(cited(),), file=name) for name in FILES]
+
+    assert [] == await problems(*named[:2])
+    assert ["it is not of the file 'other.pdf'"] == await problems(named[2])
 
 
 def _packed(citation: Citation) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from contexture.answer.research.markers import cleaned
+from contexture.builders.research.pages import page_key
 from contexture.builders.research.render import block, joined
 from contexture.capsule import Capsule, unpack_capsule
 from contexture.errors import InvalidRequest
@@ -89,18 +90,33 @@ def _quotes(told: Mapping[str, Any]) -> Iterator[Quote]:
                 name=f"{name}[{number}]",
                 citations=tuple(_citations(given)),
                 text=shown if isinstance(shown, str) else None,
+                file=str(row["filename"]) if "filename" in row else None,
             )
 
 
 def _faults(told: Mapping[str, Any]) -> Iterator[str]:
-    """What can be told from the file alone: its text shows its sources, and its answer names no others."""
+    """What can be told from the file alone: sources cite their own pages, the text and the answer show no others."""
     sources = _rows(told.get("sources"))
+    for number, row in enumerate(sources, start=1):
+        yield from _page_faults(f"sources[{number}]", row)
     formatted, answer = told.get("formatted_text"), told.get("answer")
     if isinstance(formatted, str) and formatted != _formatted(sources):
         yield "formatted_text does not show what its sources say"
     if isinstance(answer, str) and "sources" in told:
         for removed in cleaned(answer, range(1, len(sources) + 1)).removed:
             yield f"the answer names {removed.marker!r}, and there are {len(sources)} sources"
+
+
+def _page_faults(name: str, row: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a source that says it is a page: it must cite that page, and nothing else."""
+    if "doc_id" not in row or "page" not in row:
+        return
+    place = page_key(row["doc_id"], row["page"])
+    citations = _citations(row.get("citations"))
+    if not citations and str(row.get("markdown_content") or "").strip():
+        yield f"{name} shows a text and cites nothing"
+    for strange in (each for each in citations if (each.record_id, each.page) != (place, row["page"])):
+        yield f"{name} says it is {place!r}, and cites page {strange.page} and record {strange.record_id!r}"
 
 
 def _formatted(sources: Sequence[Mapping[str, Any]]) -> str:

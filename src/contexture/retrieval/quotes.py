@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contexture.errors import RedactionFailed
+from contexture.pipeline.fence import label
 from contexture.pipeline.mask import Mask
 from contexture.pipeline.operators import Operator
 from contexture.pipeline.redact import apply, redact_text, scanned
@@ -21,11 +22,15 @@ _PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]{0,63})_[0-9]{1,9}>")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
-    """A text that is shown, what it is called, and where it says it comes from; None where only the place counts."""
+    """A text that is shown, what it is called, and where it says it comes from; None where only the place counts.
+
+    `file` is the file that it names as its source, None where it names none.
+    """
 
     name: str
     citations: tuple[Citation, ...]
     text: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +38,8 @@ class QuoteCheck:
     """Checks quotes against a store.
 
     A quote holds when each of its citations resolves and its text, piece by piece between ellipses, stands in what
-    they name, in order, once that is masked and redacted as it was for the quote. Placeholders are compared without
-    their numbers, and runs of white space as one blank.
+    they name, in order, once that is masked and redacted as it was for the quote; the file that it names is theirs.
+    Placeholders are compared without their numbers, and runs of white space as one blank.
     """
 
     stored: Stored
@@ -55,15 +60,28 @@ class QuoteCheck:
         broken = [Problem(citation=each, reason=why) for each, record in read if (why := reason_of(each, record))]
         if broken or quote.text is None or not read:
             return broken
+        cited = [(each, record) for each, record in read if record is not None]
         try:
-            there = "\n".join(self._shown(each, record, scans) for each, record in read if record is not None)
+            there = "\n".join(self._shown(each, record, scans) for each, record in cited)
+            strange = [each for each, record in cited if not self._is_file(quote.file, record)]
         except RedactionFailed as failure:
             return [Problem(citation=read[0][0], reason=f"{quote.name} cannot be compared: {failure}")]
+        if strange:
+            return [Problem(citation=strange[0], reason=f"{quote.name} is not of the file {quote.file!r}")]
         missing = _missing(quote.text, there)
         if missing is None:
             return []
         reason = f"{quote.name} shows {missing[:80]!r}, which does not stand at the place it cites"
         return [Problem(citation=read[0][0], reason=reason)]
+
+    def _is_file(self, named: str | None, record: Record) -> bool:
+        """Whether a record is of the file that is named; the name may be shown as it stands, or as a label."""
+        if named is None:
+            return True
+        name = self.mask.mask(record.source)
+        forms = (name, self.mask.mask(label(name)))
+        shown = [redact_text(form, self.redactor, self.operator, lang=record.lang).text for form in forms]
+        return _plain(named) in {_plain(form) for form in (*shown, label(shown[0]))}
 
     def _shown(self, citation: Citation, record: Record, scans: _Scans) -> str:
         """What a citation names, as it may be shown."""
