@@ -265,14 +265,15 @@ _TASKS = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
 def due_of(block: Block) -> datetime | None:
     """When a task is due, in UTC; a date without a time lasts until its last microsecond.
 
-    A row's column may also be called `Due date`, `Deadline` or `Срок`. What is not a date counts as none.
+    A row's column may also be called `Due date`, `Deadline` or `Срок`. Of `start/end` the end counts, and what is not
+    a date counts as none.
     """
     if block.type not in _TASKS:
         return None
     given = block.properties.get("due")
     if given is None and block.type is BlockType.DB_ROW:
         given = next((value for name, value in block.properties.items() if _plain(name) in _DUE), None)
-    return moment_of(given) if isinstance(given, str) else None
+    return moment_of(given.rpartition("/")[2]) if isinstance(given, str) else None
 
 
 def moment_of(text: str) -> datetime | None:
@@ -287,14 +288,14 @@ def moment_of(text: str) -> datetime | None:
 
 
 def done_of(block: Block) -> bool:
-    """Whether a task is done: it says so, or its status does."""
+    """Whether a task is done: it says so, a check box called `Done`, `Completed` or `Готово` does, or its status."""
     done = block.properties.get("done")
     if isinstance(done, bool):
         return done
     return any(
-        isinstance(value, str) and _plain(value) in _DONE
+        _plain(name) in _DONE if value is True else isinstance(value, str) and _plain(value) in _DONE
         for name, value in block.properties.items()
-        if name.casefold() in ("status", "done", "статус")
+        if value is True or name.casefold() in ("status", "done", "статус")
     )
 
 

@@ -145,6 +145,10 @@ def test_due_dates_and_states_of_rows_are_found_under_the_names_people_use():
     assert None is due_of(replace(row, type=BlockType.PARAGRAPH, properties={"due": "2026-01-02"}))
     assert not done_of(replace(row, properties={"Status": "Completed", "done": False}))
     assert not done_of(replace(row, properties={"Status": "Doing"}))
+    assert done_of(replace(row, properties={"Completed": True, "Urgent": False}))
+    assert not done_of(replace(row, properties={"Completed": False, "Urgent": True}))
+    ranged = replace(row, properties={"Deadline": "2026-01-01/2026-01-02"})
+    assert datetime(2026, 1, 2, 23, 59, 59, 999_999, tzinfo=UTC) == due_of(ranged)
 
 
 def test_pages_are_named_by_title_and_aliases():

@@ -378,6 +378,28 @@ def test_a_table_is_a_database() -> None:
     assert second.properties["done"] is True
 
 
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        ("November 3, 2026", "2026-11-03"),
+        ("November 3, 2026 2:05 PM (UTC)", "2026-11-03T14:05"),
+        ("November 3, 2026 14:05", "2026-11-03T14:05"),
+        ("November 3, 2026 → November 5, 2026", "2026-11-03/2026-11-05"),
+        ("2026/11/03", "2026-11-03"),
+        ("November 31, 2026", None),
+        ("3, 2026", None),
+        ("a → b → c", None),
+        ("", None),
+    ],
+)
+def test_dates_that_notion_spells(told: str, read: str | None) -> None:
+    """A column of such dates is one of dates, in ISO form."""
+    root = read_table(SourceFile(path="t.csv", text=f'Name,Due\nPump,"{told}"\n')).root
+
+    assert root.children[0].properties.get("Due") == (read or told or None)
+    assert root.properties["schema"] == {"Name": "title", "Due": "date" if read else "text"}
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n", "a,a,\n1,2,3\n", "a\n1,2,3\n", "a,b\n1\n"])
 def test_odd_tables(text: str) -> None:
     """Tables without rows, with repeated or missing names and with ragged lines are read."""

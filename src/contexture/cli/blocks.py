@@ -100,7 +100,7 @@ def _print(report: ImportReport) -> None:
             note(f"{kind}: {each}")
         if len(found) > _SHOWN:
             note(f"{kind}: and {len(found) - _SHOWN} more; --json lists them all")
-    say(f"{report.pages} pages, {report.blocks} blocks, {report.bullets} of them list items in the source")
+    say(f"{report.pages} pages, {report.blocks} blocks; {report.bullets} list items in the source")
     say(
         f"{report.added} added, {report.changed} changed, {report.unchanged} unchanged, {report.deleted} deleted, "
         f"{len(report.failed)} failed"

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks.days import iso_of
 from contexture.ingestion.blocks.draft import Document, Draft
 from contexture.ingestion.blocks.sources import SourceFile
 from contexture.ingestion.rows import parse_time
@@ -110,7 +111,7 @@ def row_draft(row: Row, columns: Columns, schema: Mapping[str, Json], file: Sour
         if text.strip() and name != columns.title
     }
     if columns.due and row.get(columns.due):
-        cells["due"] = row[columns.due].strip()
+        cells["due"] = cell_value(row[columns.due], "date")
     if columns.done is not None:
         cells["done"] = row.get(columns.done[0], "").strip() in columns.done[1]
     own = row.get(columns.id, "").strip() if columns.id else ""
@@ -135,6 +136,8 @@ def cell_value(text: str, kind: Json) -> Json:
             return _FLAGS[said.casefold()]
         case "relation":
             return [part.strip() for part in said.split(",") if part.strip()]
+        case "date":
+            return iso_of(said) or said
         case _:
             return said.replace("\\n", "\n")
 
@@ -143,11 +146,15 @@ def _kind(rows: Sequence[Row], name: str) -> str:
     cells = [text for row in rows if (text := row[name].strip())]
     if not cells:
         return "text"
-    if all(_DATE.fullmatch(text) and _time(text) for text in cells):
+    if all(_is_date(text) for text in cells):
         return "date"
     if all(_NUMBER.fullmatch(text) and abs(float(text)) < _LARGEST for text in cells):
         return "number"
     return "checkbox" if all(text.casefold() in _FLAGS for text in cells) else "text"
+
+
+def _is_date(text: str) -> bool:
+    return bool(_DATE.fullmatch(text) and _time(text)) or iso_of(text) is not None
 
 
 def _time(text: str) -> datetime | None:
