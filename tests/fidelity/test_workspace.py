@@ -116,7 +116,7 @@ def test_nobody_can_pass_the_entire_workspace() -> None:
     """No read of the store gives everything: each names blocks, or takes a limit."""
     for name, method in inspect.getmembers(BlockStore, inspect.isfunction):
         if not name.startswith("_"):
-            assert {"ids", "block_id", "limit"} & set(inspect.signature(method).parameters), name
+            assert {"ids", "block_id", "limit", "limits"} & set(inspect.signature(method).parameters), name
 
 
 def test_nobody_can_read_without_a_scope() -> None:

@@ -31,10 +31,8 @@ _TASKS = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
 def record_of(stale: Stale) -> Record | None:
     """The search record of a block, or None when it is gone or has nothing to find."""
     block = stale.block
-    if block is None or block.type in _SILENT:
-        return None
-    text = plain(block, schema_of(stale.ancestors[0] if stale.ancestors else None))
-    if not text.strip():
+    text = words_of(block, stale.ancestors) if block is not None else ""
+    if block is None or not text:
         return None
     above = surely_read(block, stale.ancestors)
     home = home_of(block, above)
@@ -47,6 +45,20 @@ def record_of(stale: Stale) -> Record | None:
         time=block.modified,
         payload=_payload(block, above, home),
     )
+
+
+def words_of(block: Block, ancestors: Sequence[Block]) -> str:
+    """What a block's search record says; empty where it has none. `ancestors` may end where a reader's view does.
+
+    Only its database tells which cells of a row name other rows, so a row has cells only for those who read both.
+    """
+    if block.type in _SILENT:
+        return ""
+    above = surely_read(block, ancestors)
+    if block.type is BlockType.DB_ROW and not (above and above[0].type is BlockType.DB):
+        return block.text.strip()
+    said = plain(block, schema_of(above[0] if above else None))
+    return said if said.strip() else ""
 
 
 def surely_read(block: Block, ancestors: Sequence[Block]) -> Sequence[Block]:

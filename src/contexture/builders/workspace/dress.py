@@ -9,7 +9,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from contexture.blocks.columns import schema_of
-from contexture.blocks.render import markdown, plain
+from contexture.blocks.records import words_of
+from contexture.blocks.render import markdown
 from contexture.blocks.summary import summary
 from contexture.builders.workspace.desk import COLLECTION, Desk
 from contexture.builders.workspace.score import scored
@@ -75,20 +76,23 @@ def _ruled_out(desk: Desk, candidate: Candidate, chains: Chains) -> bool:
 def _dressed(candidate: Candidate, block: Block, text: str, chains: Chains) -> Candidate:
     chain = chains.get(block.id, ())
     title = page_title(block, chain)
-    stored = mended(plain(block, schema_of(chain[0] if chain else None)))
-    return replace(
-        candidate,
-        text=text,
+    source = _citation(block, chain, title)
+    said = "" if source is None else text
+    return replace(candidate, text=said, title=title, label=joined(path(chain)), citation=source)
+
+
+def _citation(block: Block, chain: Sequence[Block], title: str) -> Citation | None:
+    """Of the block's search record; what has none, such as a divider, cannot be cited and so is not shown."""
+    stored = mended(words_of(block, chain))
+    if not stored:
+        return None
+    return Citation(
+        collection=COLLECTION,
+        record_id=block.id,
         title=title,
-        label=joined(path(chain)),
-        citation=Citation(
-            collection=COLLECTION,
-            record_id=block.id,
-            title=title,
-            start=0,
-            end=len(stored),
-            hash=content_hash(stored),
-        ),
+        start=0,
+        end=len(stored),
+        hash=content_hash(stored),
     )
 
 
