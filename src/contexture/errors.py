@@ -194,6 +194,6 @@ class CommandUnavailable(CommandError, SourceError):
 
 
 class CommandFailed(CommandError, ContractError):
-    """A promise was broken, or nobody foresaw what happened; the failure is the cause, and another try may do better."""
+    """A promise was broken, or nobody foresaw what happened; that is the cause, and another try may do better."""
 
     retryable = True

@@ -6,7 +6,7 @@ import pytest
 
 from contexture.ingestion.markup import plain
 from contexture.news.copies import copies, print_of, stored_print
-from contexture.news.domains import domain_of, domains
+from contexture.news.domains import domain_of, domains, web_address
 from contexture.testing.news import STRIKE
 
 RUSSIAN = (
@@ -45,6 +45,22 @@ def test_a_domain_is_part_of_those_above_it():
     """All but the last name alone."""
     assert ("a.b.example", "b.example") == domains("a.b.example")
     assert ("reuters",) == domains("reuters")
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", " \x01JavaScript:x", "java\tscript:x", "data:text/html,x", "urn:x"]
+)
+def test_addresses_of_scripts_and_data_lead_nowhere(url):
+    """Only pages of the web are addresses, however a scheme is hidden."""
+    assert not web_address(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://a.example/x:y", "HTTP://a.example", "//a.example/x", "/x", "a.example:80/x", ""]
+)
+def test_addresses_of_pages_stay(url):
+    """What leads to a page is kept as it stands."""
+    assert url == web_address(f" {url}\n")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
 from contexture.news.articles import Article, NewsQuestion
+from contexture.news.records import TITLE_CHARS
 from contexture.retrieval.citations import verify
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import NOON, FailingEmbedder
@@ -290,6 +291,8 @@ async def test_how_many_may_be_asked_for_is_bounded(news, k):
         (Article(article_id="a", title=" ", text=""), "needs a `title` or a `text`"),
         (Article(article_id="a", title="t", text="x", readers=()), "nobody could read"),
         (Article(article_id="a", title="t", text="x", readers=("anna",)), "not 'anna'"),
+        (Article(article_id="a", title="t", text="x", url="https://a.example/" + "x" * 5_000), "`url` has 5,018"),
+        (Article(article_id="a", title="t", text="x", source="x" * 2_000), "`source` has 2,000"),
     ],
 )
 async def test_what_cannot_be_stored_is_refused_with_its_place(news, wrong, said):
@@ -306,3 +309,24 @@ async def test_a_title_alone_is_an_article(news):
     await news.add(ANNA, [Article(article_id="a", title="Strike in the port", text="")], now=NOON)
 
     assert ["a"] == await ids(news)
+
+
+async def test_a_title_without_end_is_cut(news):
+    """Every passage carries the title, so an endless one is not kept; alone, it is kept as a text."""
+    endless = "strike " * 20_000
+    made = [Article(article_id="a", title=endless, text=STRIKE), Article(article_id="b", title=endless, text="")]
+    await news.add(ANNA, made, now=NOON)
+    first, second = await news.get(ANNA, ["a", "b"])
+
+    assert len(first.title) <= TITLE_CHARS
+    assert first.title.endswith("strike…")
+    assert (STRIKE, endless) == (first.text, second.text)
+    assert 2 == (await news.add(ANNA, made, now=NOON)).unchanged
+
+
+async def test_an_address_that_is_no_page_is_left_out(news):
+    """Whoever shows an answer makes links of addresses: scripts among them are not kept, nor taken for a source."""
+    await news.add(ANNA, [Article(article_id="a", title="t", text="x", url="java\nscript:alert(1)")], now=NOON)
+    (kept,) = await news.get(ANNA, ["a"])
+
+    assert ("", "") == (kept.url, kept.source)

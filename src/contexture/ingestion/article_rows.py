@@ -14,7 +14,7 @@ from contexture.feeds import FeedEntry
 from contexture.ingestion.markup import plain
 from contexture.ingestion.rows import parse_time
 from contexture.news.articles import Article
-from contexture.news.domains import domain_of
+from contexture.news.domains import domain_of, web_address
 
 IDS = ("article_id", "id")
 TIMES = ("published", "published_at", "date", "time", "timestamp", "created_at")
@@ -57,13 +57,13 @@ def row_of(article: Article) -> dict[str, Any]:
 
 def entry_article(entry: FeedEntry, *, home: str, readers: tuple[str, ...]) -> Article:
     """An entry of the feed at `home` as an article: markup taken out, known again by its guid or address."""
-    title, text = plain(entry.title), plain(entry.body)
-    source = domain_of(entry.url) or domain_of(home)
+    title, text, url = plain(entry.title), plain(entry.body), web_address(entry.url)
+    source = domain_of(url) or domain_of(home)
     return Article(
         article_id=made_id(f"{source}\n{entry.guid or entry.url or title + text}"),
         title=title,
         text=text,
-        url=entry.url,
+        url=url,
         source=source,
         published=entry.published,
         readers=readers,

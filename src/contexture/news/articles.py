@@ -12,6 +12,9 @@ from contexture.news.copies import UNLIKE, Print
 from contexture.retrieval.prepare import valid
 from contexture.types import PUBLIC, Candidate
 
+LONGEST = {"article_id": 1_024, "url": 4_096, "source": 1_024, "lang": 35}
+"""Characters that a field may have; every answer that shows an article repeats them."""
+
 _PRINCIPAL = re.compile(r"public|(user|group):.+", re.DOTALL)
 
 
@@ -98,6 +101,9 @@ def _problem(article: Article) -> str:
         return f"`article_id` must be a text that is not empty and valid Unicode, not {article.article_id!r}"
     if not article.text.strip() and not article.title.strip():
         return "an article needs a `title` or a `text`"
+    long = next((name for name, most in LONGEST.items() if len(getattr(article, name)) > most), None)
+    if long is not None:
+        return f"`{long}` has {len(getattr(article, long)):,} characters; at most {LONGEST[long]:,} are kept"
     strange = next((name for name in article.readers if not (_PRINCIPAL.fullmatch(name) and valid(name))), None)
     if strange is not None:
         return f"`readers` may hold 'public', 'user:NAME' and 'group:NAME', not {strange!r}"

@@ -9,6 +9,9 @@ from contexture.retrieval.prepare import mended
 
 _EDGES = re.compile(r"^(?:www\.|[\s.])+|[\s.]+$")
 _LEAST_PARTS = 2  # a name such as `org` alone is nobody's domain
+_BLANKS = re.compile(r"[\x00-\x20]+")  # browsers read a scheme through them
+_SCHEME = re.compile(r"([a-z][a-z0-9+-]*):(?!\d)", re.IGNORECASE)
+_WEB = ("http", "https")
 
 
 def domain_of(source: str) -> str:
@@ -16,6 +19,15 @@ def domain_of(source: str) -> str:
     given = mended(source).strip().lower()
     host = _host(given) if "//" in given else given.split("/", 1)[0]
     return _EDGES.sub("", host.partition(":")[0])
+
+
+def web_address(url: str) -> str:
+    """The address without blanks around it, or nothing where following it would not lead into the web.
+
+    Scripts and data have addresses too (`javascript:`, `data:`), and whoever shows an answer makes links of them.
+    """
+    scheme = _SCHEME.match(_BLANKS.sub("", url))
+    return url.strip() if scheme is None or scheme[1].lower() in _WEB else ""
 
 
 def domains(source: str) -> tuple[str, ...]:

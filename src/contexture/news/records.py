@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from contexture.news.articles import Article
 from contexture.news.copies import print_of
-from contexture.news.domains import domain_of, domains
+from contexture.news.domains import domain_of, domains, web_address
 from contexture.retrieval.prepare import mended
 from contexture.text.language import detect
 from contexture.types import Collection, Equals, FieldType, Record
@@ -18,24 +18,31 @@ UNDATED = Equals("undated", True)
 """Passes articles that are dated by their loading."""
 
 KIND = "article"
+TITLE_CHARS = 500
+"""Characters of a title; every passage of an article carries it."""
+
 _TICK = 0.001  # seconds: times are stored as floats
 
 
 def record_of(article: Article, now: datetime) -> Record:
-    """The record of an article that is loaded at `now`; without a text its title is its text."""
+    """The record of an article that is loaded at `now`; without a text its title is its text.
+
+    A title that is too long to be one ends with `…`, and an address that leads out of the web is left out.
+    """
     text = mended(article.text if article.text.strip() else article.title)
-    source = domain_of(article.source) or domain_of(article.url)
+    url = web_address(mended(article.url))
+    source = domain_of(article.source) or domain_of(url)
     return Record(
         id=article.article_id,
         text=text,
         acl=tuple(sorted(set(article.readers))),
-        title=mended(article.title),
+        title=_title(mended(article.title)),
         kind=KIND,
         lang=mended(article.lang).strip().lower() or detect(text),
         source=source,
         time=aware(article.published or now),
         payload={
-            "url": mended(article.url),
+            "url": url,
             "domains": list(domains(source)) if source else [],
             "undated": article.published is None,
             "print": print_of(text),
@@ -81,6 +88,14 @@ def moved(time: datetime, by: timedelta) -> datetime | None:
         return time + by
     except OverflowError:
         return None
+
+
+def _title(title: str) -> str:
+    """The title, cut after a word: half of an address is not known for one, and would not be redacted."""
+    if len(title) <= TITLE_CHARS:
+        return title
+    head = title[: TITLE_CHARS - 1]
+    return (head.rpartition(" ")[0] or head).rstrip() + "…"
 
 
 def _together(one: datetime | None, other: datetime | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,7 +57,7 @@ class Answers:
 
 
 @contextmanager
-def answering(given: object, scope: Scope, now: datetime) -> Iterator[Answers]:
+def answering(given: object, scope: Scope, now: datetime) -> Generator[Answers]:
     """Whatever fails inside becomes the answer to this request, with the failure as its cause.
 
     A part that is not installed is named as everywhere, by an `ImportError`.
