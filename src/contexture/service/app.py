@@ -24,7 +24,7 @@ from contexture.service.limits import BodyLimit
 from contexture.service.measured import Measured
 from contexture.service.origins import install as install_origins
 from contexture.service.readiness import Readiness
-from contexture.service.rights import check_rights
+from contexture.service.rights import BEARER, check_rights
 from contexture.service.routes import (
     articles,
     blocks,
@@ -48,6 +48,7 @@ from contexture.service.routes import (
     turn,
     workspace,
 )
+from contexture.service.wire.parts import PROBLEMS
 from contexture.wiring import SystemClock
 
 ROUTES = (
@@ -97,12 +98,12 @@ def create_app(
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
     problems.install(app)
-    guarded = [Depends(check_rights)]
+    guarded = [Depends(check_rights), Depends(BEARER)]
     for group in ROUTES:
-        app.include_router(group.router(), dependencies=guarded)
+        app.include_router(group.router(), dependencies=guarded, responses=PROBLEMS)
     app.include_router(playground.router(members or {}))
     if members is not None:
-        app.include_router(demo.router(), dependencies=guarded)
+        app.include_router(demo.router(), dependencies=guarded, responses=PROBLEMS)
     # The last one added is the first to see a request.
     app.add_middleware(Crowd, settings=settings, registry=registry)
     app.add_middleware(BodyLimit, settings=settings)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import Request
+from fastapi.security import HTTPBearer
 
 from contexture.adapters.keys import Right
 from contexture.errors import NotPermitted
 from contexture.service.callers import Identity
+
+BEARER = HTTPBearer(auto_error=False, description="A key that `contexture keys add` made.")
+"""Only describes how a key is presented; the gate has looked at it long before."""
 
 ASKS = frozenset({"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask"})
 """Routes that ask a model, and keep what was said."""

@@ -13,6 +13,7 @@ from contexture.ingestion.article_rows import FIELDS, article_from
 from contexture.ingestion.articles import ArticleWriter
 from contexture.ingestion.problems import Problem
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
+from contexture.service.wire.answers import RemovedShape, ReportShape
 from contexture.service.wire.articles import ArticlesBody, RemoveBody, articles_object
 
 PLACE = "articles"
@@ -22,8 +23,8 @@ PLACE = "articles"
 def router() -> APIRouter:
     """The routes of articles."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
-    routes.post("/articles")(write)
-    routes.delete("/articles")(remove)
+    routes.post("/articles", response_model=ReportShape)(write)
+    routes.delete("/articles", response_model=RemovedShape)(remove)
     return routes
 
 

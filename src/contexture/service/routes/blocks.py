@@ -7,6 +7,14 @@ from fastapi import APIRouter, Response
 
 from contexture.errors import NotFound
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
+from contexture.service.wire.answers import (
+    BlockShape,
+    MovedShape,
+    RemovedShape,
+    RestoredShape,
+    ViewedShape,
+    WrittenShape,
+)
 from contexture.service.wire.blocks import BlocksBody, MoveBody, RemoveBody, block_row
 
 PLACE = "blocks"
@@ -15,12 +23,12 @@ PLACE = "blocks"
 def router() -> APIRouter:
     """The routes of blocks."""
     routes = APIRouter(prefix="/v1", tags=["blocks"])
-    routes.post("/ingest/blocks")(write)
-    routes.delete("/ingest/blocks")(remove)
-    routes.get("/blocks/{block_id:path}")(show)
-    routes.post("/blocks/{block_id:path}/move")(move)
-    routes.post("/blocks/{block_id:path}/restore")(restore)
-    routes.post("/blocks/{block_id:path}/view")(view)
+    routes.post("/ingest/blocks", response_model=WrittenShape)(write)
+    routes.delete("/ingest/blocks", response_model=RemovedShape)(remove)
+    routes.get("/blocks/{block_id:path}", response_model=BlockShape)(show)
+    routes.post("/blocks/{block_id:path}/move", response_model=MovedShape)(move)
+    routes.post("/blocks/{block_id:path}/restore", response_model=RestoredShape)(restore)
+    routes.post("/blocks/{block_id:path}/view", response_model=ViewedShape)(view)
     return routes
 
 

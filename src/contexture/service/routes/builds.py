@@ -6,13 +6,14 @@ from fastapi import APIRouter, Response
 
 from contexture.service.depends import Caller, Engine, answer
 from contexture.service.shapes import explanation_object, kept_object
+from contexture.service.wire.contexts import ExplanationShape, KeptShape
 
 
 def router() -> APIRouter:
     """The routes of recent builds."""
     routes = APIRouter(prefix="/v1/builds", tags=["builds"])
-    routes.get("/{build_id}")(build)
-    routes.get("/{build_id}/explain/{candidate:path}")(explain)
+    routes.get("/{build_id}", response_model=KeptShape)(build)
+    routes.get("/{build_id}/explain/{candidate:path}", response_model=ExplanationShape)(explain)
     return routes
 
 

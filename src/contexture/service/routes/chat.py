@@ -12,6 +12,7 @@ from contexture.answer.exchange import Step
 from contexture.service.callers import own
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
 from contexture.service.sse import EventStream, ServerEvent
+from contexture.service.wire.answers import EVENTS, ChatShape, EventsShape, SessionsShape
 from contexture.service.wire.chat import ChatBody, events_object, result_object, step_object
 
 EVENT_STREAM = "text/event-stream"
@@ -22,9 +23,9 @@ Limit = Annotated[int, Query(ge=1, le=1_000)]
 def router() -> APIRouter:
     """The routes of chat."""
     routes = APIRouter(prefix="/v1", tags=["chat"])
-    routes.post("/chat")(chat)
-    routes.get("/sessions")(sessions)
-    routes.get("/sessions/{session_id:path}/events")(events)
+    routes.post("/chat", response_model=ChatShape, responses=EVENTS)(chat)
+    routes.get("/sessions", response_model=SessionsShape)(sessions)
+    routes.get("/sessions/{session_id:path}/events", response_model=EventsShape)(events)
     return routes
 
 

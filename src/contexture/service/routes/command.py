@@ -6,12 +6,13 @@ from fastapi import APIRouter, Response
 
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
 from contexture.service.wire.command import CommandBody, command_object
+from contexture.service.wire.contexts import CommandShape
 
 
 def router() -> APIRouter:
     """The route of slash commands."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/command")(command)
+    routes.post("/command", response_model=CommandShape)(command)
     return routes
 
 

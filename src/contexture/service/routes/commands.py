@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from contexture.service.depends import Caller, Engine, Moment, answer
+from contexture.service.wire.answers import CommandAnswerShape
 from contexture.service.wire.command import CommandBody
 from contexture.service.wire.commands import answer_object
 
@@ -12,7 +13,7 @@ from contexture.service.wire.commands import answer_object
 def router() -> APIRouter:
     """The route that executes slash commands."""
     routes = APIRouter(prefix="/v1", tags=["commands"])
-    routes.post("/commands")(execute)
+    routes.post("/commands", response_model=CommandAnswerShape)(execute)
     return routes
 
 

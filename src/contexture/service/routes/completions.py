@@ -12,6 +12,7 @@ from contexture.answer.completions import Begun, Completion, Completions, Comple
 from contexture.service.callers import own
 from contexture.service.depends import Caller, Engine, Moment, answer
 from contexture.service.sse import EventStream, ServerEvent
+from contexture.service.wire.answers import EVENTS, CompletionShape, ModelsShape
 from contexture.service.wire.completions import (
     USUAL,
     CompletionBody,
@@ -33,8 +34,8 @@ class End(ServerEvent):
 def router() -> APIRouter:
     """The routes that speak as OpenAI does."""
     routes = APIRouter(prefix="/v1", tags=["chat"])
-    routes.post("/chat/completions")(complete)
-    routes.get("/models")(models)
+    routes.post("/chat/completions", response_model=CompletionShape, responses=EVENTS)(complete)
+    routes.get("/models", response_model=ModelsShape)(models)
     return routes
 
 

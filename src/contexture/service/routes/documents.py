@@ -20,6 +20,7 @@ from contexture.ingestion.writer import LoadReport, Writer
 from contexture.pages.records import PAGES
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
 from contexture.service.shapes import report_object
+from contexture.service.wire.answers import RemovedShape, ReportShape
 from contexture.types import PUBLIC, Collection, FieldType, Scope
 from contexture.wiring.documents import reading_workers
 
@@ -73,16 +74,16 @@ class DeleteBody(BaseModel):
 def router() -> APIRouter:
     """The routes of documents."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
-    routes.post("/documents")(write)
-    routes.delete("/documents")(remove)
+    routes.post("/documents", response_model=ReportShape)(write)
+    routes.delete("/documents", response_model=RemovedShape)(remove)
     return routes
 
 
 async def write(body: IngestBody, engine: Engine, caller: Caller, moment: Moment) -> Response:
     """What became of each record and file: added, unchanged, a copy of another, or failed and why."""
+    await _permit_all(body, engine, caller)
     if not body.files:
         return answer(report_object(await _written(body, engine, caller)))
-    await permit(engine, caller, "ingest", {"collection": PAGES.name, "records": len(body.files)})
     loading = Loading(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
     uploads = [_upload(at, each) for at, each in enumerate(body.files)]
     async with reading_workers() as workers:
@@ -102,9 +103,17 @@ async def remove(body: DeleteBody, engine: Engine, caller: Caller) -> Response:
     return answer({"deleted": gone, "documents": await engine.pages.remove(caller, body.doc_ids)})
 
 
+async def _permit_all(body: IngestBody, engine: Contexture, caller: Scope) -> None:
+    """Ask about files and records before any of them is written."""
+    if body.files:
+        await permit(engine, caller, "ingest", {"collection": PAGES.name, "records": len(body.files)})
+    if body.records or not body.files:
+        collection = body.collection or engine.settings.collection
+        await permit(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
+
+
 async def _written(body: IngestBody, engine: Contexture, caller: Scope) -> LoadReport:
     collection = body.collection or engine.settings.collection
-    await permit(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
     await engine.create(Collection(name=collection, fields={**GROUP, **body.fields}))
     writer = Writer(engine, collection, caller, again=body.again)
     for batch in batches(writer.distinct(_items(body))):

@@ -10,20 +10,22 @@ from contexture.adapters.memory.payloads import answer_json
 from contexture.errors import NotFound
 from contexture.service.callers import own
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
-from contexture.service.wire.memory import BatchBody, FeedbackBody, MemoryItem, Payload, RecallBody
+from contexture.service.wire.answers import DoneShape, ForgottenShape, RecalledShape, RememberedShape, RemovedShape
+from contexture.service.wire.memory import BatchBody, FeedbackBody, ForgetBody, MemoryItem, Payload, RecallBody
 from contexture.types import Scope
 
 
 def router() -> APIRouter:
     """The routes of memories; three of them ask the same question under the names that clients know."""
     routes = APIRouter(tags=["memory"])
-    routes.post("/memory/remember")(remember)
-    routes.post("/memory/remember/batch")(remember_batch)
-    routes.post("/v1/ingest/memories")(remember_batch)
+    routes.post("/memory/remember", response_model=RememberedShape)(remember)
+    routes.post("/memory/remember/batch", response_model=RememberedShape)(remember_batch)
+    routes.post("/v1/ingest/memories", response_model=RememberedShape)(remember_batch)
+    routes.delete("/v1/ingest/memories", response_model=RemovedShape)(forget_batch)
     for path in ("/memory/recall", "/recall", "/context/evaluate"):
-        routes.post(path)(recall)
-    routes.post("/context/feedback")(feedback)
-    routes.delete("/memory/{memory_id:path}")(forget)
+        routes.post(path, response_model=RecalledShape)(recall)
+    routes.post("/context/feedback", response_model=DoneShape)(feedback)
+    routes.delete("/memory/{memory_id:path}", response_model=ForgottenShape)(forget)
     return routes
 
 
@@ -59,6 +61,13 @@ async def feedback(body: FeedbackBody, engine: Engine, caller: Caller) -> Respon
     await permit(engine, scope, "memory.feedback", {})
     await engine.memory.feedback(scope, body.feedback(engine.clock.now()))
     return answer({"ok": True})
+
+
+async def forget_batch(body: ForgetBody, engine: Engine, caller: Caller) -> Response:
+    """How many of these memories there were that the caller may read; they are gone."""
+    scope = _own(body, caller)
+    await permit(engine, scope, "memory.forget", {"memories": len(body.ids)})
+    return answer({"deleted": await engine.memory.forget(scope, body.ids) if body.ids else 0})
 
 
 async def forget(

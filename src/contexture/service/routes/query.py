@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contexture.builders.query.request import request_from_json
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
 from contexture.service.shapes import built_object
+from contexture.service.wire.contexts import QueryShape
 
 
 class QueryBody(BaseModel):
@@ -28,7 +29,7 @@ class QueryBody(BaseModel):
 def router() -> APIRouter:
     """The route of plain questions."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/query")(query)
+    routes.post("/query", response_model=QueryShape)(query)
     return routes
 
 

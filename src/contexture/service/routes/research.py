@@ -6,15 +6,20 @@ from fastapi import APIRouter, Request, Response
 
 from contexture.answer.research.values import question_of
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
+from contexture.service.wire.answers import ResearchAnswerShape, VerifiedShape
+from contexture.service.wire.contexts import ResearchShape
 from contexture.service.wire.research import AskBody, ResearchBody, ask_object, research_object
+
+CLAIMS = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+"""How OpenAPI describes a body that is read as it stands: a capsule has a seal over its bytes."""
 
 
 def router() -> APIRouter:
     """The routes of research questions."""
     routes = APIRouter(tags=["research"])
-    routes.post("/v1/context/research")(research)
-    routes.post("/api/research/ask")(ask)
-    routes.post("/v1/citations/verify")(verify)
+    routes.post("/v1/context/research", response_model=ResearchShape)(research)
+    routes.post("/api/research/ask", response_model=ResearchAnswerShape)(ask)
+    routes.post("/v1/citations/verify", response_model=VerifiedShape, openapi_extra=CLAIMS)(verify)
     return routes
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contexture.filters import filter_from_json
 from contexture.service.depends import Caller, Engine, answer, permit
 from contexture.service.shapes import found_object
+from contexture.service.wire.answers import FoundShape
 
 _POOL = 60  # what the engine looks at by itself
 
@@ -28,7 +29,7 @@ class SearchBody(BaseModel):
 def router() -> APIRouter:
     """The route of search."""
     routes = APIRouter(prefix="/v1", tags=["search"])
-    routes.post("/search")(search)
+    routes.post("/search", response_model=FoundShape)(search)
     return routes
 
 

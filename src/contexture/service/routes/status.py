@@ -6,11 +6,13 @@ from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.responses import PlainTextResponse
 
 from contexture.conversation import HealthState
 from contexture.errors import SourceError
 from contexture.service.depends import Engine, answer
 from contexture.service.readiness import Readiness
+from contexture.service.wire.answers import HealthShape, ReadyShape
 
 _UNAVAILABLE = 503
 
@@ -18,9 +20,9 @@ _UNAVAILABLE = 503
 def router() -> APIRouter:
     """The routes that answer anyone."""
     routes = APIRouter(tags=["status"])
-    routes.get("/health")(health)
-    routes.get("/ready")(ready)
-    routes.get("/metrics")(metrics)
+    routes.get("/health", response_model=HealthShape, responses={_UNAVAILABLE: {"model": HealthShape}})(health)
+    routes.get("/ready", response_model=ReadyShape, responses={_UNAVAILABLE: {"model": ReadyShape}})(ready)
+    routes.get("/metrics", response_class=PlainTextResponse)(metrics)
     return routes
 
 

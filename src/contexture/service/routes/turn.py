@@ -5,13 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
+from contexture.service.wire.contexts import TurnShape
 from contexture.service.wire.turn import TurnBody, turn_object
 
 
 def router() -> APIRouter:
     """The route of chat turns."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/turn")(turn)
+    routes.post("/turn", response_model=TurnShape)(turn)
     return routes
 
 

@@ -6,13 +6,14 @@ from fastapi import APIRouter, Response
 
 from contexture.adapters.tokens.models import counter_for
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
+from contexture.service.wire.contexts import WorkspaceShape
 from contexture.service.wire.workspace import WorkspaceBody, workspace_object
 
 
 def router() -> APIRouter:
     """The route of workspaces."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/workspace")(workspace)
+    routes.post("/workspace", response_model=WorkspaceShape)(workspace)
     return routes
 
 

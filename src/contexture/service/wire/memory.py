@@ -61,6 +61,14 @@ class BatchBody(Payload):
     memories: Annotated[list[MemoryItem], Field(max_length=MOST)]
 
 
+class ForgetBody(Payload):
+    """Memories to forget."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: Annotated[list[str], Field(max_length=MOST)]
+
+
 class RecallBody(Payload):
     """A question to the memories."""
 

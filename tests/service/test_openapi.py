@@ -1,0 +1,190 @@
+"""What OpenAPI says is what is answered: requests are generated from it, and answers are held against it."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from contexture import Settings
+from contexture.service.app import create_app
+from contexture.testing.doubles import FixedClock
+from contexture.testing.service import small_engine
+from contexture.types import PUBLIC, Record
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+WAITING = {"/ready"}  # 503 is what it says while nothing warms it up
+BASE = "http://127.0.0.1"
+ARTICLE = {
+    "id": "a1",
+    "title": "Pump strike",
+    "text": "The pump strike goes on. Pump workers want more pay.",
+    "date": "2026-01-01T10:00:00Z",
+    "source": "x.example",
+}
+FILE = {"filename": "a.md", "content": "IyBIZWxsbwpQdW1wcyBhcmUgbmljZSBhbmQgbGVhay4="}
+BLOCKS = [{"id": "p", "type": "page", "text": "Pumps"}, {"id": "b", "text": "The pump leaks", "parent": "p"}]
+ASKED = [
+    ("POST", "/v1/ingest/articles", {"articles": [ARTICLE, {"id": 5}]}),
+    ("POST", "/v1/ingest/documents", {"records": [{"id": "x", "text": "y"}, {"id": 5}]}),
+    ("POST", "/v1/ingest/blocks", {"blocks": BLOCKS}),
+    ("POST", "/memory/remember", {"text": "The pump leaks on Mondays.", "id": "m1", "mood": "wet"}),
+    ("POST", "/memory/remember/batch", {"memories": [{"text": "The pump is red.", "id": "m2"}]}),
+    ("POST", "/recall", {"query": "pump leaks", "threshold": 0}),
+    ("POST", "/context/feedback", {"memory_id": "m1", "score": 1}),
+    ("POST", "/v1/search", {"query": "pump"}),
+    ("POST", "/v1/context/query", {"query": "pump", "max_tokens": 200}),
+    ("POST", "/v1/context/turn", {"user_message": "pump leaks", "history": [{"role": "user", "content": "hi"}]}),
+    ("POST", "/v1/context/command", {"raw_command": "/ask pump strike window=1y"}),
+    ("POST", "/v1/context/research", {"query": "pumps"}),
+    ("POST", "/v1/context/workspace", {"query": "pump", "focus": {"pageId": "p"}, "type": "chat"}),
+    ("POST", "/v1/commands", {"raw_command": "/memory recall pump"}),
+    ("POST", "/v1/commands", {"raw_command": "/ask pump strike window=1y"}),
+    ("POST", "/v1/chat", {"message": "pump leaks", "session_id": "s"}),
+    ("POST", "/v1/chat", {"message": "pump leaks", "stream": True}),
+    ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "pump leaks"}]}),
+    ("GET", "/v1/models", None),
+    ("POST", "/api/research/ask", {"query": "pumps"}),
+    ("GET", "/v1/sessions", None),
+    ("GET", "/v1/sessions/s/events", None),
+    ("GET", "/v1/blocks/b", None),
+    ("POST", "/v1/blocks/b/view", None),
+    ("POST", "/v1/blocks/b/move", {}),
+    ("DELETE", "/v1/ingest/blocks", {"ids": ["b"]}),
+    ("POST", "/v1/blocks/b/restore", None),
+    ("DELETE", "/memory/m2", None),
+    ("DELETE", "/v1/ingest/memories", {"ids": ["m1", "none"]}),
+    ("DELETE", "/v1/ingest/articles", {"ids": ["a1"]}),
+    ("DELETE", "/v1/ingest/documents", {"ids": ["x"], "doc_ids": ["none"]}),
+    ("GET", "/health", None),
+    ("GET", "/ready", None),
+    ("GET", "/metrics", None),
+]
+
+
+@pytest.fixture
+async def app(settings: Settings):
+    """The application over a small engine with a record and a file."""
+    async with small_engine(settings) as engine:
+        await engine.add([Record(id="pump", title="Pump", text="The pump leaks. It is red.", acl=(PUBLIC,))])
+        yield create_app(engine, keys=None, settings=settings, clock=FixedClock())
+
+
+def client_of(app: FastAPI) -> httpx.AsyncClient:
+    """A client that is answered as by a server, whatever happens."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url=BASE)
+
+
+def operations(app: FastAPI) -> list:
+    """Every operation that is described, ready to make requests of."""
+    if not hasattr(app.state, "described"):
+        schema = schemathesis.openapi.from_dict(app.openapi())
+        app.state.described = [found.ok() for found in schema.get_all_operations()]
+    return app.state.described
+
+
+def sent(case) -> dict:
+    """A generated request as `httpx` takes it."""
+    made = case.as_transport_kwargs(base_url=BASE)
+    body = {"json": made["json"]} if "json" in made else {"content": made.get("data") or b""}
+    kept = {name: value for name, value in made["headers"].items() if name.lower() != "authorization"}
+    return {
+        "method": made["method"],
+        "url": made["url"],
+        "params": made.get("params"),
+        "headers": {**kept, "Content-Type": "application/json"},
+        **body,
+    }
+
+
+def validate(operation, answer: httpx.Response) -> None:
+    """Fail unless the answer is as the operation describes it."""
+    names = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "x")
+    operation.Case(path_parameters=names).validate_response(answer, checks=CHECKS[1:])
+
+
+@given(data=st.data())
+@hypothesis_settings(
+    max_examples=120,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+async def test_generated_requests_are_answered_as_described(app: FastAPI, data: st.DataObject) -> None:
+    """Requests that fit the description, and some that do not: no failure of ours, and every answer fits."""
+    described = [each for each in operations(app) if each.path not in WAITING]
+    operation = data.draw(st.sampled_from(described))
+    mode = data.draw(st.sampled_from([GenerationMode.POSITIVE] * 2 + [GenerationMode.NEGATIVE]))
+    case = data.draw(operation.as_strategy(generation_mode=mode))
+    async with client_of(app) as client:
+        answer = await client.request(**sent(case))
+    case.validate_response(answer, checks=CHECKS)
+
+
+async def test_answers_to_real_requests_are_as_described(app: FastAPI) -> None:
+    """What works has every field that was promised and no other, on every route."""
+    known = {(each.method.upper(), each.path): each for each in operations(app)}
+    missed = {path for _, path in known}
+    async with client_of(app) as client:
+        for method, path, body in ASKED:
+            answer = await client.request(method, path, json=body)
+            operation = next(each for each in known.values() if _fits(each, method, path))
+            missed.discard(operation.path)
+
+            assert answer.is_success or path in WAITING, (path, answer.text)
+            validate(operation, answer)
+    own = {"/v1/builds/{build_id}", "/v1/builds/{build_id}/explain/{candidate}", "/v1/citations/verify"}
+
+    assert (
+        not {path for path in missed if path.startswith(("/v1/ingest", "/memory", "/v1/context"))}
+        - own
+        - {
+            "/memory/recall",
+            "/v1/ingest/memories",
+        }
+    )
+
+
+def _fits(operation, method: str, path: str) -> bool:
+    wanted, asked = operation.path.split("/"), path.split("/")
+    same = len(wanted) == len(asked) and all(a == b or a.startswith("{") for a, b in zip(wanted, asked, strict=True))
+    return same and operation.method.upper() == method
+
+
+async def test_builds_are_as_described(app: FastAPI) -> None:
+    """A build can be asked for, explained and verified."""
+    known = {each.path: each for each in operations(app)}
+    async with client_of(app) as client:
+        built = (await client.post("/v1/context/query", json={"query": "pump"})).json()
+        place = f"/v1/builds/{built['build_id']}"
+        name = built["ledger"][0]["id"].replace("#", "%23")
+        answers = {
+            "/v1/builds/{build_id}": await client.get(place),
+            "/v1/builds/{build_id}/explain/{candidate}": await client.get(f"{place}/explain/{name}"),
+            "/v1/citations/verify": await client.post("/v1/citations/verify", json=built),
+        }
+    for path, answer in answers.items():
+        assert answer.is_success, answer.text
+        validate(known[path], answer)
+
+
+async def test_every_route_says_how_it_fails_and_how_a_key_is_presented(app: FastAPI) -> None:
+    """Errors have one shape, and nothing but status is open."""
+    described = app.openapi()
+    operations_ = [each for path in described["paths"].values() for each in path.values()]
+
+    assert all("4XX" in each["responses"] and "422" not in each["responses"] for each in operations_)
+    assert all(each["security"] == [{"HTTPBearer": []}] for each in operations_)
