@@ -135,6 +135,7 @@ async def test_uploads_cannot_leave_their_folder(store, tmp_path):
     report = await load_uploads(store, Here(), uploads, LOADING)
 
     assert (5, 2, 3) == (report.read, report.added, len(report.failed))
+    assert ["failed", "failed", "failed", "added", "added"] == [each.status for each in report.files]
     assert not list(tmp_path.rglob("evil.md"))
     assert {"notes.md", "mail/notes.md"} == {each.source_path for each in await store.documents(ANNA, limit=9)}
 

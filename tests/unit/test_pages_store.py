@@ -226,6 +226,28 @@ async def test_removing_a_document_removes_its_pictures(store, tmp_path):
     assert [("b2", 1)] == await found(store, ANNA, "one two other")
 
 
+async def test_a_removal_that_broke_off_can_be_repeated(store, bench, tmp_path, monkeypatch):
+    """As long as anything of a document is left it is listed, and removing it again removes the rest."""
+    await store.add(ANNA, document("a1", "One."), now=NOON)
+    delete, failing = bench.index.delete, [VISUAL.name, PAGES.name]
+
+    async def broken(scope, collection, ids):
+        if collection in failing:
+            failing.remove(collection)
+            raise SourceUnavailable("disk gone")
+        return await delete(scope, collection, ids)
+
+    monkeypatch.setattr(bench.index, "delete", broken)
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable):
+            await store.remove(ANNA, ["a1"])
+        assert ["a1"] == [each.doc_id for each in await store.documents(ANNA, limit=10)]
+
+    assert 1 == await store.remove(ANNA, ["a1"])
+    assert [] == list(tmp_path.rglob("*.jpg"))
+    assert [] == list(await bench.index.scroll(ANNA, VISUAL.name)) == list(await bench.index.scroll(ANNA, PAGES.name))
+
+
 async def test_two_tenants_keep_pictures_apart(store):
     """When one tenant removes a document, the other still has its pictures."""
     other = Scope(tenant="beta", user="anna")

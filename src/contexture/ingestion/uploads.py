@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from contexture.ingestion.documents import DocumentsReport, Keeps, Loading, Reads, load_documents
+from contexture.ingestion.documents import DocumentsReport, Keeps, LoadedFile, Loading, Reads, load_documents
 from contexture.ingestion.problems import Problem
 from contexture.ingestion.walk import Leaf
 from contexture.retrieval.prepare import valid
@@ -36,7 +36,13 @@ async def load_uploads(store: Keeps, reader: Reads, uploads: Sequence[Upload], l
     refused = [each for each in placed if isinstance(each, Problem)]
     report.read += len(refused)
     report.failed += refused
+    rows = iter(report.files)
+    report.files = [_refused(each) if isinstance(each, Problem) else next(rows) for each in placed]
     return report
+
+
+def _refused(problem: Problem) -> LoadedFile:
+    return LoadedFile(path=problem.path, status="failed", reason=problem.message)
 
 
 def _placed(uploads: Sequence[Upload], folder: Path) -> Iterator[Leaf | Problem]:

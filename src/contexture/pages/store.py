@@ -113,16 +113,18 @@ class PageStore:
         return Added(doc_id=document.doc_id, pages=len(document.pages))
 
     async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
-        """Remove documents the scope may read, with their pictures; returns how many there were."""
+        """Remove documents the scope may read, with their pictures; returns how many there were.
+
+        What says that a document is there goes last, so that a removal which broke off is finished by repeating it.
+        """
         await self._ready()
         found = await self._index.get(scope, _NAME, list(dict.fromkeys(doc_ids)))
         documents = [record for record in found if record.kind == DOCUMENT]
         for record in documents:
             numbers = [int(number) for number in record.payload["pages"]]
-            await self._index.delete(scope, _NAME, [record.id, *(page_id(record.id, each) for each in numbers)])
+            await self._visual.remove(scope, [record.id])
             await asyncio.to_thread(self._images.remove, scope.tenant, record.id, numbers)
-        if documents:
-            await self._visual.remove(scope, [record.id for record in documents])
+            await self._index.delete(scope, _NAME, [record.id, *(page_id(record.id, each) for each in numbers)])
         return len(documents)
 
     async def known(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
@@ -138,6 +140,12 @@ class PageStore:
             summary_of(record)
             for record in await self._index.scroll(scope, _NAME, where=where, after=after, limit=limit)
         )
+
+    async def document(self, scope: Scope, doc_id: str) -> Summary | None:
+        """One document; None for one that is unknown or may not be read."""
+        await self._ready()
+        found = await self._index.get(scope, _NAME, [doc_id])
+        return summary_of(found[0]) if found and found[0].kind == DOCUMENT else None
 
     async def pages(self, scope: Scope, wanted: Sequence[Place]) -> Sequence[StoredPage]:
         """These pages in the order asked for, in one read; unknown and forbidden ones are left out alike."""
