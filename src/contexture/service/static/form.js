@@ -48,10 +48,7 @@ export function form(kind, { changed, submitted }) {
     node,
     values: () => Object.fromEntries(Object.entries(inputs).map(([name, found]) => [name, found.value.trim()])),
     budget: () => budget.value(),
-    spend: (tokens) => {
-      budget.set(tokens);
-      submitted();
-    },
+    spend: (tokens) => budget.set(tokens),
   };
 }
 

@@ -4,6 +4,7 @@ import { t } from "./i18n.js";
 
 const WIDTH = 720;
 const HEIGHT = 360;
+const MARGIN = { x: 90, y: 28 };
 const STEPS = 160;
 const KINDS = ["person", "organization", "place", "name"];
 
@@ -71,7 +72,18 @@ function laidOut(entities, relations) {
     for (const [one, other] of pairs) pull(one, other, moves);
     for (const [place, move] of moves) settle(place, move, heat);
   }
+  spread(all, "x", MARGIN.x, WIDTH - MARGIN.x);
+  spread(all, "y", MARGIN.y, HEIGHT - MARGIN.y - 16);
   return places;
+}
+
+/** Let the places take all the room there is along one axis. */
+function spread(all, axis, from, to) {
+  const least = Math.min(...all.map((place) => place[axis]));
+  const most = Math.max(...all.map((place) => place[axis]));
+  for (const place of all) {
+    place[axis] = most - least < 1 ? (from + to) / 2 : from + ((place[axis] - least) * (to - from)) / (most - least);
+  }
 }
 
 function push(one, other, move, force) {
@@ -91,6 +103,6 @@ function pull(one, other, moves) {
 function settle(place, move, heat) {
   const length = Math.hypot(move.x, move.y) || 1;
   const step = Math.min(length, heat);
-  place.x = Math.max(70, Math.min(WIDTH - 70, place.x + (move.x / length) * step));
-  place.y = Math.max(26, Math.min(HEIGHT - 40, place.y + (move.y / length) * step));
+  place.x += (move.x / length) * step;
+  place.y += (move.y / length) * step;
 }

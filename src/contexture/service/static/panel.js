@@ -15,9 +15,10 @@ export function panel(kind, { built }) {
   let timer = 0;
   let running = null;
   let last = null;
+  let pinned = null; // what stays as it was while a candidate is given what it lacked
 
   const output = el("div", { class: "output", "aria-live": "off" });
-  const asking = form(kind, { changed: soon, submitted: build });
+  const asking = form(kind, { changed: soon, submitted: afresh });
   const breaker = DEMO && kind.name === "turn" ? outage(build) : null;
   const node = el(
     "section",
@@ -33,8 +34,20 @@ export function panel(kind, { built }) {
   );
 
   function soon() {
+    pinned = null;
     clearTimeout(timer);
     timer = setTimeout(build, WAIT);
+  }
+
+  function afresh() {
+    pinned = null;
+    return build();
+  }
+
+  function more(tokens) {
+    pinned = (last.kept && kind.pinned?.(last.kept)) ?? null;
+    asking.spend(tokens);
+    build();
   }
 
   async function build() {
@@ -55,7 +68,7 @@ export function panel(kind, { built }) {
 
   async function attempt(signal) {
     const values = asking.values();
-    const body = kind.request(values, asking.budget());
+    const body = kind.request(values, asking.budget(), pinned);
     try {
       const answer = await ask("POST", kind.path, body, signal);
       const extra = kind.also?.(values);
@@ -70,7 +83,7 @@ export function panel(kind, { built }) {
   function redraw() {
     if (!last) return;
     if (last.failure) fill(output, failed(last.failure));
-    else fill(output, results(last, { budget: asking.budget, more: asking.spend }));
+    else fill(output, results(last, { budget: asking.budget, more }));
   }
 
   function failed(failure) {

@@ -19,7 +19,8 @@ export function results({ kind, body, answer, executed, kept }, { budget, more }
   const limit = found.limit ?? budget();
   return [
     summary(answer, found, limit),
-    lost(answer.json.degradations, found.notes ?? []),
+    listed(answer.json.degradations, "degraded", "notice warning"),
+    listed(found.notes ?? [], "noted", "notice"),
     budgetBar(found, limit),
     executed && graph(executed),
     prompt(found),
@@ -48,9 +49,9 @@ function summary({ json }, found, limit) {
   );
 }
 
-/** What a candidate is called: its title, or how its text begins. */
+/** What a candidate is called: its title, and how its text begins. */
 function called(candidate) {
-  const text = (candidate.title || candidate.text || "").replace(/\s+/g, " ").trim();
+  const text = [candidate.title, candidate.text].filter(Boolean).join(": ").replace(/\s+/g, " ").trim();
   return text.length > LONG ? `${text.slice(0, LONG).trimEnd()}…` : text;
 }
 
@@ -59,13 +60,8 @@ function redactions(found) {
   return new Set(texts.flatMap((text) => text.match(/<[A-Z][A-Z_]*_\d+>/g) ?? [])).size;
 }
 
-function lost(degradations, notes) {
-  if (degradations.length + notes.length === 0) return null;
+function listed(lines, word, kind) {
+  if (lines.length === 0) return null;
   const line = (each) => el("li", {}, el("strong", { text: each.source }), ` ${each.reason}`);
-  return el(
-    "div",
-    { class: degradations.length ? "notice warning" : "notice", role: "status" },
-    el("h3", { text: t(degradations.length ? "degraded" : "noted") }),
-    el("ul", {}, [...degradations, ...notes].map(line)),
-  );
+  return el("div", { class: kind, role: "status" }, el("h3", { text: t(word) }), el("ul", {}, lines.map(line)));
 }

@@ -1,4 +1,5 @@
 // A slash command over news, and the graph where it asks for one.
+import { t } from "../i18n.js";
 import { blocks, part, spent, words } from "../parts.js";
 
 const ARTICLE = /^\[(\d+)\] \(/;
@@ -42,7 +43,7 @@ export const command = {
         { name: "documents", tokens: documents },
         { name: "fixed", tokens: answer.tokens - documents },
       ],
-      notes: answer.recovery.map((step) => ({ source: step.rung, reason: `${step.done} → ${step.found}` })),
+      notes: answer.recovery.map((step) => ({ source: step.rung, reason: t("rung", { done: step.done, n: step.found }) })),
       cite: (number) => cited(answer, number),
     };
   },

@@ -9,7 +9,7 @@ export const turn = {
   path: "/v1/context/turn",
   loads: "memories",
   method: "build_turn",
-  budget: { min: 80, max: 1200, step: 10, start: 360 },
+  budget: { min: 80, max: 1200, step: 10, start: 260 },
   fields: [
     { name: "user_message", rows: 3 },
     { name: "system_prompt", rows: 2, optional: true },

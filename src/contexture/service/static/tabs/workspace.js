@@ -20,12 +20,15 @@ export const workspace = {
     { name: "Дежурство", query: "Что проверить дежурному перед штормом?", pageId: "", type: "chat" },
   ],
 
-  request(values, budget) {
+  /** The shares of a build: with a larger budget they would grow, and the advice of `explain` holds for these. */
+  pinned: (kept) => kept.request.floors,
+
+  request(values, budget, shares) {
     return {
       query: values.query,
       type: values.type,
       ...(values.pageId ? { focus: { pageId: values.pageId } } : {}),
-      tokenBudget: { total: budget },
+      tokenBudget: { ...shares, total: budget },
     };
   },
 

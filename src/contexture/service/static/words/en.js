@@ -16,6 +16,7 @@ export const en = {
   sources: "Sources",
   noted: "Worth knowing",
   degraded: "This build is degraded",
+  rung: "{done}: {n} found",
   ms: "{n} ms",
 
   "tab.turn": "Turn",

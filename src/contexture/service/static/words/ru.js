@@ -16,6 +16,7 @@ export const ru = {
   sources: "Источники",
   noted: "Стоит знать",
   degraded: "Сборка неполная",
+  rung: "{done}: найдено {n}",
   ms: "{n} мс",
 
   "tab.turn": "Реплика",

@@ -1,0 +1,101 @@
+"""A real demonstration, served by a process of its own, in a real headless Chromium; skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+PATIENCE = 20_000  # milliseconds: a busy machine is not a failure
+
+expect.set_options(timeout=PATIENCE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker have all of these tests, so that one demonstration is loaded for them."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests."""
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("no Chromium was found: `apt-get install chromium` lets the playground be tested in it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[str]:
+    """The address of `contexture serve --demo`, its store in memory where there is any: loading syncs every write."""
+    with TemporaryDirectory(prefix="contexture-", dir=MEMORY if MEMORY.is_dir() else None) as home:
+        log = Path(home) / "log"
+        words = ("serve", "--home", home, "--demo", "--port", "0", "--json")
+        with (
+            log.open("w") as told,
+            subprocess.Popen(
+                [sys.executable, "-c", "from contexture.cli.main import app; app()", *words],
+                stdout=subprocess.PIPE,
+                stderr=told,
+                text=True,
+            ) as process,
+        ):
+            line = process.stdout.readline() if process.stdout else ""
+            try:
+                assert line, log.read_text()
+                yield json.loads(line)["url"]
+            finally:
+                process.terminate()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, demo: str) -> Iterator[Callable[..., Page]]:
+    """Opens the page at a tab; afterwards nothing was complained about, and nobody but the service was asked."""
+    problems: list[str] = []
+    contexts: list[BrowserContext] = []
+
+    def opened(tab: str = "turn", *, ready: bool = True, **options) -> Page:
+        context = chromium.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", "base_url": demo, **options}
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda told: problems.append(told.text) if told.type in {"error", "warning"} else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda asked: _check_address(asked.url, demo, problems))
+        page.goto(f"/#{tab}")
+        if ready:
+            page.wait_for_selector(f"#panel-{tab} .stats")
+        opened.problems = problems
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [] == problems
+
+
+def _check_address(url: str, demo: str, problems: list[str]) -> None:
+    found = urlsplit(url)
+    if found.scheme in {"blob", "data"} or url.startswith(demo):
+        return
+    problems.append(f"the page asked {url}")
