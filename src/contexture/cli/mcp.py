@@ -37,7 +37,7 @@ def mcp(
         int, typer.Option("--port", metavar="N", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
     ] = PORT,
 ) -> None:
-    """Give an assistant the tools of the store, by the Model Context Protocol.
+    """Give an assistant the tools of the store over MCP.
 
     Without --http it talks over standard input and output and acts as --tenant, --user and --group say. With --http
     callers present a key made by `contexture keys add`, as to `contexture serve`. When a service holds the store,
