@@ -20,18 +20,24 @@ from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, NotFound
 from contexture.ledger import Trace
 from contexture.pipeline.fence import is_fenced
-from contexture.retrieval.search import Found, SearchOptions
+from contexture.retrieval.cache import ResultCache
+from contexture.retrieval.citations import verify
+from contexture.retrieval.search import HybridSearch, SearchOptions
 from contexture.testing.doubles import NOON
 from contexture.testing.workbench import NAME, Parts, workbench
 from contexture.testing.workspaces import workspace_bench
 from contexture.types import Record, Scope
 from contexture.workspace import Activity, Block, BlockType, Deed, Link, LinkKind
 
+ROOT = Scope(tenant="local", user="root")
 ANNA = Scope(tenant="local", user="anna", groups=("sales",))
 READERS = (None, None, None, ("user:anna", "user:root"), ("group:sales", "user:root"), ("user:boris", "user:root"))
 WORDS = ("pump", "valve", "launch", "task", "river", "насос", "overdue", "swordfish")
 QUERIES = ("What tasks are overdue?", "pump valve", "Summarize this page", "насос", "Break this task into subtasks")
-TYPES = (BlockType.PAGE, BlockType.TODO, BlockType.PARAGRAPH, BlockType.HEADING, BlockType.CODE, BlockType.DB_ROW)
+TYPES = (
+    *(BlockType.PAGE, BlockType.TODO, BlockType.PARAGRAPH, BlockType.HEADING, BlockType.CODE),
+    *(BlockType.DB, BlockType.DB_ROW, BlockType.DIVIDER),
+)
 SLOW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 Made = tuple[list[Block], list[Link], list[Activity]]
@@ -144,7 +150,7 @@ def test_hidden_blocks_change_nothing(made: Made, asked: list[dict[str, Any]], n
 @SLOW
 @given(made=workspaces(), asked=requests())
 def test_a_context_keeps_its_promises(made: Made, asked: dict[str, Any], new_folder: Callable[[], Path]) -> None:
-    """Never over budget, fenced, redacted, replayable, each block once, every candidate judged."""
+    """Never over budget, fenced, redacted, replayable, each block once and judged, citations that resolve."""
 
     async def check() -> None:
         async with workspace_bench(new_folder()) as bench:
@@ -159,39 +165,59 @@ def test_a_context_keeps_its_promises(made: Made, asked: dict[str, Any], new_fol
             capsule, ledger = replay(pack_capsule(found.capsule))
             assert (capsule.messages, ledger) == (found.messages, found.ledger)
             assert hidden(made).isdisjoint(citation.record_id for citation in found.citations)
+            assert await verify(bench.index, ANNA, found.citations) == []
 
     asyncio.run(check())
 
 
 @SLOW
 @given(
-    texts=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join), min_size=4, max_size=12),
-    seen=st.lists(st.booleans(), min_size=20, max_size=20),
+    writes=st.lists(
+        st.tuples(
+            st.integers(90, 130),
+            st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=12,
+    )
 )
-def test_remembered_answers_are_those_of_a_fresh_search(
-    texts: list[str], seen: list[bool], new_folder: Callable[[], Path]
+def test_remembered_answers_show_what_was_written(
+    writes: list[tuple[int, str, bool]], new_folder: Callable[[], Path]
 ) -> None:
-    """Whatever is written between, what is found is what a search without memory finds."""
+    """Of a record just written, removed or hidden, memory says what a search without memory says."""
 
     async def check() -> None:
-        options = SearchOptions(lag=0.2, pool=3, channel_k=3)
-        async with (
-            workbench(new_folder(), Parts(cache=8, options=options)) as kept,
-            workbench(new_folder(), Parts(cache=0, options=options)) as fresh,
-        ):
-            for at, text in enumerate(texts):
-                acl = ("user:root", "public") if seen[at] else ("user:root",)
-                record = Record(id=f"r{at % 12}", text=text, acl=acl)
-                for bench in (kept, fresh):
-                    await bench.add(Scope(tenant="local", user="root"), [record])
+        options = SearchOptions(lag=0.05, pool=6, channel_k=6)
+        async with workbench(new_folder(), Parts(cache=8, options=options)) as bench:
+            fresh = HybridSearch(index=bench.index, encoders=Parts().encoders, options=options, cache=ResultCache(0))
+            await bench.add(ROOT, [_record(at, _words(at), shown=True) for at in range(120)])
+            for at, text, shown in writes:
                 for query in ("pump valve", "насос"):
-                    assert await ids(kept, query) == await ids(fresh, query)
-
-    async def ids(bench: Any, query: str) -> set[str]:
-        found: tuple[Found, ...] = await bench.search.search(ANNA, NAME, query, trace=Trace())
-        return {each.hit.record.id for each in found}
+                    await _ids(bench.search, query)
+                if text:
+                    await bench.add(ROOT, [_record(at, text, shown=shown)])
+                else:
+                    await bench.index.delete(ROOT, NAME, [f"r{at}"])
+                for query in ("pump valve", "насос"):
+                    found = [f"r{at}" in await _ids(search, query) for search in (bench.search, fresh)]
+                    assert found[0] == found[1]
 
     asyncio.run(check())
+
+
+def _record(at: int, text: str, *, shown: bool) -> Record:
+    return Record(id=f"r{at}", text=text, acl=("user:root", "public") if shown else ("user:root",))
+
+
+def _words(at: int) -> str:
+    """A text of the words, the later ones of which are rare."""
+    return " ".join(word for nth, word in enumerate(WORDS[:6], start=1) if at % (nth * nth) == 0) or f"tide {at}"
+
+
+async def _ids(search: HybridSearch, query: str) -> set[str]:
+    found = await search.search(ANNA, NAME, query, trace=Trace())
+    return {each.hit.record.id for each in found}
 
 
 async def test_a_hidden_focus_is_an_unknown_one(new_folder: Callable[[], Path]) -> None:
@@ -221,7 +247,7 @@ async def test_a_link_to_something_hidden_does_not_name_it(new_folder: Callable[
             type=BlockType.DB_ROW,
             text="Lone",
             parent="vault",
-            properties={"Deal": "Hostile takeover"},
+            properties={"Deal": "Hostile takeover", "City": "Oslo"},
             readers=("public",),
         ),
     ]
@@ -234,6 +260,7 @@ async def test_a_link_to_something_hidden_does_not_name_it(new_folder: Callable[
         for name in ("row", "lone"):
             found = await builder.build({"query": "takeover deal", "focus": {"blockId": name}}, scope=ANNA)
 
+            assert await verify(bench.index, ANNA, found.citations) == []
             assert b"Hostile" not in bytes_of(found)
             assert b"Vault" not in bytes_of(found)
     assert ("City: Oslo" in found.serialized) is False

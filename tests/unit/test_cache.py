@@ -175,3 +175,15 @@ async def test_an_answer_is_computed_anew_after_its_share_of_changes(new_folder:
         await write(bench, "b", "Tide tables of the harbour in winter twilight.")
 
         assert first is not await ask(bench)
+
+
+async def test_an_answer_ends_with_a_write_that_pushes_others_out(new_folder: Callable[[], Path]) -> None:
+    """A record that only one channel proposes enters when it pushes the last of the pool out of that channel."""
+    parts = Parts(cache=8, options=SearchOptions(lag=1.0, pool=3, channel_k=3))
+    async with workbench(new_folder(), parts) as bench:
+        texts = ["pump valve"] * 6 + [f"tide of harbour{at}" for at in range(6)]
+        await bench.add(ROOT, [Record(id=f"r{at:02}", text=text, acl=READERS) for at, text in enumerate(texts)])
+        await ask(bench, "pump valve")
+        await write(bench, "new", "valve task pump valve task pump valve pump valve")
+
+        assert "new" in [each.hit.record.id for each in await ask(bench, "pump valve")]

@@ -17,7 +17,6 @@ Stored = tuple[Record, str, str]
 """A record without its text, the hash of its text, and the rules that scanned it: equal ones give equal hits."""
 
 _RANK = 60  # reciprocal ranks are 1 / (60 + rank), as in the index
-_DRIFT = 1.1  # the pool's BM25 scores have older term weights; a second record with a rare term costs it 8 %
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -25,16 +24,26 @@ class Pool:
     """What an answer was chosen from, and how hard it is to get in.
 
     `scores` are those of the passages that a channel proposed. `edges` are the best scores that were not enough to be
-    proposed by a channel, as far as the pool shows. `least` is the lowest reciprocal rank inside; a pool that is not
-    full takes whatever a channel proposes.
+    proposed by a channel, as far as the pool shows. `ranks` are those of each passage inside; a pool that is not full
+    takes whatever a channel proposes.
     """
 
     query: Query
     stored: Mapping[str, Stored]
     scores: Mapping[str, Sequence[float]]
     edges: Mapping[str, float]
-    least: float
+    ranks: Sequence[Mapping[str, int]]
     full: bool
+
+    def least(self, new: Mapping[str, Sequence[int]]) -> float:
+        """The lowest reciprocal rank inside once each channel also proposes passages of these ranks, in order.
+
+        They push what stands behind them back, so that the last that a channel proposed may fall out of it.
+        """
+        pushed = (
+            [rank + bisect_right(new.get(channel, ()), rank) for channel, rank in ranks.items()] for ranks in self.ranks
+        )
+        return min((_worth(rank for rank in ranks if rank <= self.query.k) for ranks in pushed), default=0.0)
 
 
 def inside(hits: Sequence[Hit], size: int) -> list[Hit]:
@@ -61,7 +70,7 @@ def pool_of(query: Query, hits: Sequence[Hit], size: int) -> Pool:
         stored={hit.record.id: _stored(hit) for hit in hits},
         scores={channel: sorted(scores) for channel, scores in ranked.items()},
         edges=edges,
-        least=min((_worth(hit.ranks.values()) for hit in inside(hits, size)), default=0.0),
+        ranks=[hit.ranks for hit in inside(hits, size)],
         full=len(hits) >= size,
     )
 
@@ -98,10 +107,9 @@ class Lasting:
         found = {hit.record.id for hit in hits}
         if any(id_ in pool.stored and id_ not in found for id_ in new.ids):
             return False
-        return not any(
-            pool.stored[hit.record.id] != _stored(hit) if hit.record.id in pool.stored else self._enters(pool, hit)
-            for hit in hits
-        )
+        if any(pool.stored.get(hit.record.id, _stored(hit)) != _stored(hit) for hit in hits):
+            return False
+        return not self._enter(pool, [hit for hit in hits if hit.record.id not in pool.stored], new.passages)
 
     async def _written(self, scope: Scope, pool: Pool, new: Changes) -> Sequence[Hit]:
         """What was written, as far as the question's filter and the scope let it be found, with its scores now."""
@@ -109,22 +117,29 @@ class Lasting:
         where = only if pool.query.where is None else And((pool.query.where, only))
         return await self._index.search(scope, replace(pool.query, where=where, pool=None))
 
-    def _enters(self, pool: Pool, hit: Hit) -> bool:
-        """Whether a passage might be in the answer, were it computed now.
+    def _enter(self, pool: Pool, new: Sequence[Hit], passages: int) -> bool:
+        """Whether one of these passages might be in the answer, were it computed now."""
+        drift = _drift(new, passages)
+        proposed = [(hit, ranks) for hit in new if (ranks := self._ranks(pool, hit, drift))]
+        if not pool.full:
+            return any(bool(hit.record.session) or self._matches(hit) for hit, _ in proposed)
+        channels = {channel for _, ranks in proposed for channel in ranks}
+        least = pool.least({each: sorted(ranks[each] for _, ranks in proposed if each in ranks) for each in channels})
+        return any(_worth(ranks.values()) >= least for _, ranks in proposed)
 
-        A channel that left a better passage out does not propose it. Its rank in the others is at least one behind the
-        better ones of the pool, which may not be all there are: its reciprocal rank is at most the one computed here.
+    def _ranks(self, pool: Pool, hit: Hit, drift: float) -> dict[str, int]:
+        """By channel that may propose a passage, the best rank that it may have there.
+
+        A channel that left a better passage out does not propose it. In the others it stands behind the better ones of
+        the pool, which may not be all there are.
         """
-        scores = {channel: score * _DRIFT if channel == BM25 else score for channel, score in hit.scores.items()}
-        ranks = [
-            self._rank(pool, channel, score)
+        scores = {channel: score * drift if channel == BM25 else score for channel, score in hit.scores.items()}
+        ranks = {
+            channel: self._rank(pool, channel, score)
             for channel, score in scores.items()
             if channel in hit.ranks and score >= pool.edges.get(channel, score)
-        ]
-        worth = _worth(rank for rank in ranks if rank <= pool.query.k)
-        if pool.full:
-            return worth >= pool.least
-        return worth > 0 and (bool(hit.record.session) or self._matches(hit))
+        }
+        return {channel: rank for channel, rank in ranks.items() if rank <= pool.query.k}
 
     @staticmethod
     def _rank(pool: Pool, channel: str, score: float) -> int:
@@ -138,6 +153,20 @@ class Lasting:
 
 def _stored(hit: Hit) -> Stored:
     return (hit.record, hit.hash, hit.rules)
+
+
+def _drift(hits: Sequence[Hit], passages: int) -> float:
+    """How much higher the pool's BM25 scores may be for being older than what was written.
+
+    Each written passage with a term of the question makes that term lighter, most of all one that was rare before.
+    """
+    sharing = sum(hit.scores.get(BM25, 0.0) > 0 for hit in hits)
+    return _weight(1, passages) / _weight(1 + sharing, passages)
+
+
+def _weight(frequency: int, passages: int) -> float:
+    """BM25's weight of a term that so many passages have."""
+    return math.log(1 + (max(passages - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
 def _worth(ranks: Iterable[int]) -> float:
