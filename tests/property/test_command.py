@@ -109,10 +109,19 @@ def engine(runner, lasting_folder):
     runner.run(opened.__aexit__(None, None, None))
 
 
-def answered(runner, build, raw):
+def answered(runner, build, raws):
+    """The codes of the errors, and whether there was none; asked in one go, because starting a loop costs as much."""
+
+    async def codes():
+        return {await answer(build, raw) for raw in raws}
+
+    return runner.run(codes())
+
+
+async def answer(build, raw):
     """The code of the error, or that there was none."""
     try:
-        runner.run(build(raw))
+        await build(raw)
     except CommandError as failure:
         return failure.to_dict()["error"]["code"]
     return "BUILT"
@@ -131,10 +140,12 @@ def test_ten_thousand_lines_are_answered_as_documented(runner, engine, command, 
 
     One line in twenty climbs the whole ladder, as all would; for the others the first search is enough.
     """
-    for at, args in enumerate(composed(seed, pieces)):
-        raw = {"raw_command": command, "args": args, "user_lang": "ru", "env": {"feature_flags": NONE if at else ALL}}
+    raws = [
+        {"raw_command": command, "args": args, "user_lang": "ru", "env": {"feature_flags": NONE if at else ALL}}
+        for at, args in enumerate(composed(seed, pieces))
+    ]
 
-        assert answered(runner, engine.commands.build_context, raw) in {*FORESEEN, "BUILT"}
+    assert answered(runner, engine.commands.build_context, raws) <= {*FORESEEN, "BUILT"}
 
 
 def _json():
@@ -154,7 +165,7 @@ def _json():
 @settings(max_examples=300)
 def test_malformed_requests_are_refused(runner, raw):
     """Whatever is sent instead of a request is named as what it is not."""
-    assert answered(runner, CommandBench().builder().build_context, raw) in FORESEEN
+    assert answered(runner, CommandBench().builder().build_context, [raw]) <= FORESEEN
 
 
 def test_hostile_strings_are_answered_as_documented(eval_data, runner, engine):
@@ -169,10 +180,9 @@ def test_hostile_strings_are_answered_as_documented(eval_data, runner, engine):
             {"raw_command": "/graph", "args": f"topic={text} window=6h", "env": {"feature_flags": NONE}},
         )
     ]
-    codes = {answered(runner, engine.commands.build_context, raw) for raw in raws}
 
     assert len(raws) > 1_000
-    assert {*FORESEEN, "BUILT"} == codes
+    assert {*FORESEEN, "BUILT"} == answered(runner, engine.commands.build_context, raws)
 
 
 @given(st.text(max_size=600), st.text(max_size=30))
@@ -224,4 +234,4 @@ def test_long_runs_of_signs_are_answered(runner, args):
     """Text made of signs alone is refused or understood, not pondered."""
     raw = {"raw_command": "/ask", "args": args}
 
-    assert answered(runner, CommandBench().builder().build_context, raw) in FORESEEN
+    assert answered(runner, CommandBench().builder().build_context, [raw]) <= FORESEEN
