@@ -88,7 +88,7 @@ class Contexture:
         self.sessions: SessionStore = self._sessions
         self._graph_cache = wiring.graph_cache(settings)
         self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
-        self._summarizer = wiring.chat_model(settings.summary_model) if settings.summary_model else None
+        self._summarizer = wiring.summarizer(settings)
         self._blocks = wiring.block_store(settings)
         self.blocks: BlockStore = self._blocks
         self.workspace = wiring.block_writer(self._blocks, store, self._preparer)

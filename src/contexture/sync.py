@@ -28,7 +28,7 @@ from contexture.capsule import Capsule
 from contexture.config import Settings
 from contexture.engine import Contexture, SearchResult, open_store
 from contexture.ledger import Ledger
-from contexture.types import Collection, Filter, Record, Scope
+from contexture.types import Candidate, Collection, Filter, Record, Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -68,6 +68,10 @@ class SyncContexture:
     ) -> SearchResult:
         """Passages that match, best first."""
         return self._wait(self._engine.search(question, collection=collection, scope=scope, where=where, pool=pool))
+
+    def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
+        """One record from beginning to end."""
+        return self._wait(self._engine.read(record_id, collection=collection, scope=scope))
 
     def build(
         self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None

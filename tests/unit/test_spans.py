@@ -18,7 +18,7 @@ from contexture.adapters.spans.silent import SilentSpans
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
-from contexture.wiring import chat_route, command_writer, spans, traced
+from contexture.wiring import chat_route, command_writer, spans, summarizer, traced
 
 MESSAGES = [{"role": "user", "content": "Where is the secret pump?"}]
 
@@ -138,16 +138,18 @@ async def test_a_build_that_is_refused_is_told_too(told, exporter, new_folder):
 def test_nothing_is_told_unless_it_is_switched_on():
     """By default neither builds nor models are watched."""
     assert isinstance(spans(Settings()), SilentSpans)
+    assert summarizer(Settings()) is None
     assert isinstance(chat_route(Settings()).starting_with(None)[0], ExtractiveModel)
 
 
 def test_every_model_is_watched_when_it_is_switched_on():
     """The models of chats and of commands tell of their calls, by the vendor's name."""
-    switched = Settings(otel=True, command_llms={"gpt-5": "extractive"})
+    switched = Settings(otel=True, command_llms={"gpt-5": "extractive"}, summary_model="extractive")
 
     assert isinstance(spans(switched), OtelSpans)
     assert isinstance(chat_route(switched).starting_with(None)[0], TracedModel)
     assert isinstance(command_writer(switched).models["gpt-5"], TracedModel)
+    assert isinstance(summarizer(switched), TracedModel)
     assert traced("litellm:openai/gpt-5", Slow(), switched)._provider == "openai"
     assert traced("extractive", Slow(), switched)._provider == "extractive"
 

@@ -2,7 +2,7 @@
 
 from contexture.wiring.access import close_policy, policy, secrets
 from contexture.wiring.blocks import block_store, block_writer
-from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions
+from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions, summarizer
 from contexture.wiring.command import command_builder
 from contexture.wiring.core import (
     SystemClock,
@@ -63,6 +63,7 @@ __all__ = [
     "secrets",
     "sessions",
     "spans",
+    "summarizer",
     "traced",
     "turn_builder",
     "visual_pages",

@@ -38,6 +38,12 @@ def chat_route(settings: Settings) -> Route:
     return Route({name: traced(name, chat_model(name), settings) for name in names})
 
 
+def summarizer(settings: Settings) -> ChatModel | None:
+    """The model that summarises what a prompt has no room for; None leaves that to extracts."""
+    name = settings.summary_model
+    return traced(name, chat_model(name), settings) if name else None
+
+
 def chat_recipe(settings: Settings) -> ChatRecipe:
     """How messages are answered."""
     return ChatRecipe(
