@@ -100,8 +100,10 @@ class Contexture:
             secrets=self.secrets,
             clock=self._clock,
             speaker=self.scope,
+            registry=self.registry,
             summarizer=self._summarizer,
         )
+        wiring.cache_metrics(self.registry, self.searcher)
         self.news = wiring.news_store(
             settings,
             store,
@@ -378,6 +380,7 @@ class Contexture:
             await self.turns.settle()
             await self.outbox.stop()
         finally:
+            await wiring.close_policy(self.policy)
             self._graph_cache.close()
             self._sessions.close()
             self._blocks.close()

@@ -22,7 +22,7 @@ from contexture.wiring.research import alike, ask_recipe, research_builder
 from contexture.wiring.spans import spans, traced
 from contexture.wiring.turn import TurnParts, turn_builder
 from contexture.wiring.visual import page_encoder, placed, visual_pages
-from contexture.wiring.workspace import workspace_builder
+from contexture.wiring.workspace import cache_metrics, workspace_builder
 
 __all__ = [
     "SystemClock",
@@ -31,6 +31,7 @@ __all__ = [
     "ask_recipe",
     "block_store",
     "block_writer",
+    "cache_metrics",
     "chat_model",
     "chat_recipe",
     "chat_route",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from prometheus_client import CollectorRegistry
+
+from contexture.adapters.metrics.workspace import CacheMetrics, WorkspaceMetrics
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.workspace.build import WorkspaceContextBuilder
 from contexture.builders.workspace.config import ContextConfig, config_of
@@ -13,7 +16,7 @@ from contexture.wiring.core import operator
 from contexture.workspace import BlockStore
 
 
-def workspace_builder(
+def workspace_builder(  # noqa: PLR0913 - every part it works with, by name
     settings: Settings,
     blocks: BlockStore,
     finder: HybridSearch,
@@ -22,6 +25,7 @@ def workspace_builder(
     secrets: Secrets,
     clock: Clock,
     speaker: Scope,
+    registry: CollectorRegistry,
     summarizer: ChatModel | None = None,
 ) -> WorkspaceContextBuilder:
     """The builder for workspaces, collected and cut as the settings say."""
@@ -38,7 +42,18 @@ def workspace_builder(
         deadline=settings.timeout_seconds,
         model=settings.model,
         speaker=speaker,
+        metrics=WorkspaceMetrics(registry),
     )
+
+
+def cache_metrics(registry: CollectorRegistry, finder: HybridSearch) -> CacheMetrics:
+    """Says how often a search was answered from memory."""
+
+    def read() -> tuple[int, int]:
+        stats = finder.cache_stats()
+        return stats.hits, stats.misses
+
+    return CacheMetrics(registry, read)
 
 
 def workspace_config(settings: Settings) -> ContextConfig:

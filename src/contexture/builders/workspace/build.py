@@ -19,6 +19,7 @@ from contexture.builders.workspace.config import ContextConfig
 from contexture.builders.workspace.desk import Desk, Place, place_of
 from contexture.builders.workspace.dress import dressed
 from contexture.builders.workspace.intent import intent_of
+from contexture.builders.workspace.metrics import Metrics, NoMetrics
 from contexture.builders.workspace.plan import Plan, caps_of, floors_of, total_of
 from contexture.builders.workspace.render import instructions
 from contexture.builders.workspace.request import ContextRequest, request_of
@@ -27,7 +28,7 @@ from contexture.builders.workspace.summaries import summaries
 from contexture.builders.workspace.validate import validated
 from contexture.builders.workspace.values import COLLECTED, ContextPayload, ContextValidationResult, SectionType
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
-from contexture.ledger import Trace
+from contexture.ledger import State, Trace
 from contexture.pipeline.collect import Source, collect
 from contexture.pipeline.fence import DATA_NOTICE
 from contexture.pipeline.known import KnownSecrets
@@ -70,7 +71,9 @@ class WorkspaceContextBuilder:
         deadline: float = 10.0,
         model: str = "",
         speaker: Scope | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics: Metrics = metrics or NoMetrics()
         self._store = store
         self._semantic = SemanticCollector(search)
         self._counter = token_counter
@@ -109,6 +112,7 @@ class WorkspaceContextBuilder:
         read = perf_counter()
         payload = self._payload(desk, made)
         payload.timings.update(collect=collected - started, dress=read - collected, compose=perf_counter() - read)
+        self._record(payload)
         return payload
 
     def estimate_tokens(self, payload: ContextPayload) -> int:
@@ -118,6 +122,15 @@ class WorkspaceContextBuilder:
     def validate(self, payload: ContextPayload) -> ContextValidationResult:
         """Whether a context keeps its promises, and what is worth knowing about it."""
         return validated(payload, self._counter)
+
+    def _record(self, payload: ContextPayload) -> None:
+        self._metrics.record(
+            seconds=payload.timings,
+            tokens=payload.metadata.total_tokens,
+            budget=payload.budget,
+            blocks={str(state): payload.ledger.count(state) for state in State},
+            lost=[each.source for each in payload.degradations],
+        )
 
     async def _desk(self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: Cleaner, trace: Trace) -> Desk:
         question = cleaner.masked(asked.query)
