@@ -24,6 +24,9 @@ ROWS = [
     {"id": "valve", "text": "The pump has a valve that anna mends.", "acl": ["user:anna"]},
     {"id": "old", "text": "An old pump stands in the yard.", "timestamp": "2020-01-01", "date": "2019-05-05T10:00:00Z"},
 ]
+PATIENCE = 60
+"""Seconds for an answer: a process that has just begun loads its models first."""
+
 NOW = ("--now", "2026-06-01T12:00:00Z")
 
 
@@ -111,7 +114,7 @@ def shown(result):
 
 def forgotten(home):
     """Remove what the script loads, so that it can be run again."""
-    with httpx.Client() as client:
+    with httpx.Client(timeout=PATIENCE) as client:
         found = json.loads((home / "serve.json").read_text())
         headers = {
             "Authorization": f"Bearer {found['token']}",
@@ -150,7 +153,7 @@ def test_a_signal_ends_it_gracefully(home):
     with serving(home) as (process, said):
         announced = json.loads((home / "serve.json").read_text())
         mode = stat.S_IMODE((home / "serve.json").stat().st_mode)
-        health = httpx.get(f"{said['url']}/health")
+        health = httpx.get(f"{said['url']}/health", timeout=PATIENCE)
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
 
@@ -180,9 +183,9 @@ def test_keys_are_needed_from_the_first_one_on_and_can_be_revoked(tmp_path, home
     run("ingest", home.parent / "rows.jsonl", "--home", own, *ANNA)
     with serving(own) as (_, said):
         asked = {"json": {"query": "pump"}, "headers": {"X-Contexture-Tenant": "acme"}}
-        before = httpx.post(f"{said['url']}/v1/search", **asked).status_code
+        before = httpx.post(f"{said['url']}/v1/search", **asked, timeout=PATIENCE).status_code
         made = json.loads(run("keys", "add", "laptop", "--expires", "30d", "--home", own, *ANNA, "--json").stdout)
-        after = httpx.post(f"{said['url']}/v1/search", **asked).status_code
+        after = httpx.post(f"{said['url']}/v1/search", **asked, timeout=PATIENCE).status_code
         env = {"CONTEXTURE_URL": said["url"], "CONTEXTURE_API_KEY": made["key"]}
         mine = run("search", "pump", "--json", env=env)
         memories = run("ingest", home.parent / "rows.jsonl", "--as", "memories", env=env)
@@ -215,6 +218,7 @@ def test_the_demonstration_is_served_without_keys(demonstration):
                 f"{said['url']}/v1/search",
                 json={"query": "money card payment budget", "limit": 100},
                 headers={"X-Contexture-User": user},
+                timeout=PATIENCE,
             )
             found[user] = {row["citation"]["record_id"].split("-")[0] for row in answer.json()["results"]}
 
@@ -234,7 +238,7 @@ def test_the_demonstration_goes_on_to_serve(demonstration):
         while not (lines and lines[-1].startswith("serving ")) and process.poll() is None:
             lines.append(process.stdout.readline())
         url = lines[-1].split()[-1]
-        health = httpx.get(f"{url}/health")
+        health = httpx.get(f"{url}/health", timeout=PATIENCE)
         process.send_signal(signal.SIGINT)
         code = process.wait(60)
 
