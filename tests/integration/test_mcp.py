@@ -7,16 +7,13 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from functools import cache
 
-import httpx
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from typer.testing import CliRunner
 
-from contexture.adapters.embedders import registry
 from contexture.cli.main import app
 
 pytestmark = pytest.mark.integration
@@ -62,17 +59,10 @@ async def found(client):
     return {each["id"] for each in result.structured_content["results"]}
 
 
-async def posted(url, **headers):
-    """The answer to a request that lists the tools."""
-    async with httpx.AsyncClient(trust_env=False) as http:
-        return await http.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=headers)
-
-
-@pytest.fixture
-def home(new_folder, monkeypatch):
+@pytest.fixture(scope="module")
+def home(lasting_folder):
     """A store with two records."""
-    monkeypatch.setattr(registry, "load", cache(registry.load))
-    folder = new_folder()
+    folder = lasting_folder()
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     run("ingest", folder / "rows.jsonl", "--home", folder / "home", *ANNA)
     return folder / "home"
@@ -89,48 +79,28 @@ async def test_over_standard_input_the_settings_say_who_asks(home):
     assert "Mail <EMAIL_1> about it." in page.contents[0].text
 
 
-async def test_a_running_service_is_asked_where_it_holds_the_store(home):
-    """Two servers over one store do not stand in each other's way."""
-    with started("serve", "--home", home) as (_, _url):
+async def test_behind_a_running_service_both_doors_are_open(home):
+    """A started server and one over HTTP ask the service that holds the store; over HTTP a key says who asks."""
+    key = json.loads(run("keys", "add", "boris", "--home", home, *BORIS, "--json"))["key"]
+    with started("serve", "--home", home), started("mcp", "--http", "--home", home, *ANNA) as (process, url):
         async with Client(spawned("--home", home, *ANNA)) as client:
             assert await found(client) == {"pump#00000", "valve#00000"}
-        async with Client(spawned("--home", home, *BORIS)) as client:
-            assert await found(client) == {"pump#00000"}
-
-
-async def test_over_http_a_key_says_who_asks(home):
-    """Without a key nothing is answered; with one, what its owner may see; and a signal ends it cleanly."""
-    key = json.loads(run("keys", "add", "boris", "--home", home, *BORIS, "--json"))["key"]
-    with started("mcp", "--http", "--home", home, *ANNA) as (process, url):
-        refused = await posted(url)
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, trust_env=False) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             assert await found(client) == {"pump#00000"}
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            refused = await http.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 
     assert refused.status_code == 401
-    assert refused.json()["error"]["code"] == "UNAUTHORIZED"
 
 
-async def test_over_http_without_keys_this_machine_is_answered(home):
-    """Before the first key is made the settings say who asks, and pages under other names are refused."""
-    with started("mcp", "--http", "--home", home, *ANNA) as (_, url):
-        async with (
-            httpx2.AsyncClient(trust_env=False) as http,
-            Client(streamable_http_client(url, http_client=http)) as client,
-        ):
-            assert await found(client) == {"pump#00000", "valve#00000"}
-        foreign = await posted(url, Host="evil.example")
-
-    assert foreign.status_code == 403
-
-
-def test_a_network_is_not_let_in_without_a_key(home):
+def test_a_network_is_not_let_in_without_a_key(tmp_path):
     """Listening beyond this machine needs a key first."""
-    result = CliRunner().invoke(app, ["mcp", "--http", "--host", "0.0.0.0", "--home", str(home)])  # noqa: S104 - refused
+    result = CliRunner().invoke(app, ["mcp", "--http", "--host", "0.0.0.0", "--home", str(tmp_path)])  # noqa: S104 - refused
 
     assert result.exit_code == 2
     assert "make a key first" in result.output

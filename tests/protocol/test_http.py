@@ -97,6 +97,19 @@ async def test_a_caller_without_a_key_gets_no_answer_at_all(engine, keys):
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
 
 
+async def test_pages_under_other_names_are_refused(engine, keys):
+    """A web page cannot reach a server on this machine through a name of its own, nor from its own origin."""
+    callers = Callers(keys=keys, settings=engine.settings, clock=FixedClock())
+    async with outside(lambda: None) as link:
+        app = http_app(create_server(link, keyless={}), settings=engine.settings, callers=callers)
+        with TestClient(app, base_url="http://127.0.0.1:8421") as http:
+            asked = {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}
+            named = http.post("/mcp", headers={"Host": "evil.example"}, **asked)
+            foreign = http.post("/mcp", headers={"Origin": "https://evil.example"}, **asked)
+
+    assert [named.status_code, foreign.status_code] == [403, 403]
+
+
 async def test_a_service_that_is_gone_is_the_result_of_the_tool():
     """A model is told that the service cannot be reached, and the server goes on."""
 
