@@ -91,6 +91,34 @@ def test_running_heads_and_numbers_are_furniture(tmp_path):
         assert "Ask the keeper." in page.text
 
 
+def test_pages_of_one_line_keep_it(tmp_path):
+    """Cards that say nearly the same at the same place are not emptied; only their numbers go."""
+
+    def draw(pdf: FPDF) -> None:
+        for number in range(1, 6):
+            pdf.add_page()
+            pdf.text(20, 12, f"Gauge {number} reads {number * 7} millimetres.")
+            pdf.text(100, 285, f"Page {number} of 5")
+
+    pages = pages_of(tmp_path, draw).pages
+
+    assert [f"Gauge {n} reads {n * 7} millimetres." for n in range(1, 6)] == [page.text for page in pages]
+    assert "Page 3 of 5" == pages[2].furniture
+
+
+def test_an_empty_page_among_others_has_no_text(tmp_path):
+    """Its running head stays furniture."""
+
+    def draw(pdf: FPDF) -> None:
+        for number in range(1, 6):
+            pdf.add_page()
+            pdf.text(20, 12, "Harbour handbook")
+            if number != 3:
+                pdf.text(20, 60, f"Chapter words of page {'abcde'[number - 1]}.")
+
+    assert "" == pages_of(tmp_path, draw).pages[2].text
+
+
 def test_larger_lines_are_headings_and_give_the_section(tmp_path):
     """Levels follow size; a page belongs to the headings that are open for most of it."""
 

@@ -37,6 +37,11 @@ def furniture(pages: Sequence[tuple[float, Sequence[Line]]]) -> list[set[int]]:
     return [{at for rows in page for at in _furniture(rows, times, bands, enough)} for page in edges]
 
 
+def is_page_number(line: Line) -> bool:
+    """Whether a line says nothing but the number of its page."""
+    return _ALONE.fullmatch(_same(line.text)) is not None
+
+
 Row = list[tuple[int, Mark, str]]
 """Lines side by side: the number of each, its mark, and its words without numbers."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contexture.adapters.documents.pdf.columns import reading_order
-from contexture.adapters.documents.pdf.furniture import furniture
+from contexture.adapters.documents.pdf.furniture import furniture, is_page_number
 from contexture.adapters.documents.pdf.headings import Sizes, numbered_level, sizes_of
 from contexture.adapters.documents.pdf.lines import lines_of
 from contexture.adapters.documents.pdf.paragraphs import Piece, pieces_of, table_piece
@@ -32,13 +32,28 @@ class _Laid:
 def pages_of(sheets: Sequence[Sheet]) -> list[Page]:
     """The pages of a document."""
     laid = [_laid(sheet) for sheet in sheets]
-    marked = furniture([(each.sheet.height, each.lines) for each in laid])
+    marked = _framing(laid, furniture([(each.sheet.height, each.lines) for each in laid]))
     sizes = sizes_of(line for each in laid for line in each.lines)
     outline = Outline()
     front = _front(laid)
     return [
         _page(each, taken, sizes, Outline() if at < front else outline)
         for at, (each, taken) in enumerate(zip(laid, marked, strict=True))
+    ]
+
+
+def _framing(laid: Sequence[_Laid], marked: Sequence[set[int]]) -> Sequence[set[int]]:
+    """The furniture of pages that have something in it.
+
+    Where most pages would be left empty, as those of tickets and cards, what repeats is what they say; a few empty
+    pages among others have a running head and no text.
+    """
+    bare = [not each.tables and 0 < len(each.lines) == len(taken) for each, taken in zip(laid, marked, strict=True)]
+    if 2 * sum(bare) <= sum(bool(each.lines or each.tables) for each in laid):
+        return marked
+    return [
+        {at for at, line in enumerate(each.lines) if is_page_number(line)} if empty else taken
+        for each, taken, empty in zip(laid, marked, bare, strict=True)
     ]
 
 
