@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
 from contexture.cli.main import app
 
+ASKED = {"query": "What about the pump?", "tokenBudget": {"total": 700}}
+NOW = "2026-11-20T12:00:00+00:00"
 
-@pytest.fixture
-def service(tmp_path):
-    """The folder of a store that a service holds."""
+
+@contextmanager
+def serving(home):
+    """A service that holds this store."""
     code = "from contexture.cli.main import app; app()"
-    words = ["serve", "--home", str(tmp_path / "home"), "--port", "0", "--json"]
+    words = ["serve", "--home", str(home), "--port", "0", "--json"]
     with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert json.loads(process.stdout.readline())["url"]
-            yield tmp_path / "home"
+            yield home
         finally:
             process.terminate()
             process.wait()
@@ -44,13 +49,30 @@ def notes(tmp_path):
     return folder
 
 
-def test_notes_go_through_the_door(service, notes):
-    """What is read here is written there, once; what is removed here goes there too."""
-    first = run(service, "ingest", "--as", "blocks", notes, "--readers", "user:anna")
-    again = run(service, "ingest", "--as", "blocks", notes, "--readers", "user:anna")
-    built = run(service, "build", "workspace", "What about the pump?")
-    (notes / "Pump.md").unlink()
-    removed = run(service, "ingest", "--as", "blocks", notes, "--readers", "user:anna")
+def built_by(home):
+    """What `build workspace --json` prints for the request on standard input."""
+    words = ["build", "workspace", "--json", "--now", NOW, "--home", str(home), "--user", "anna"]
+    return CliRunner().invoke(app, words, input=json.dumps(ASKED)).stdout_bytes
+
+
+def answered(home):
+    """What the service that holds the store answers to the same request."""
+    found = json.loads((home / "serve.json").read_text())
+    headers = {"X-Contexture-User": "anna", "X-Contexture-Now": NOW, "Authorization": f"Bearer {found['token']}"}
+    return httpx.post(f"{found['url']}/v1/context/workspace", json=ASKED, headers=headers).content
+
+
+def test_notes_go_through_the_door(tmp_path, notes):
+    """What is read here is written there, once; builds have the same bytes; what is removed here goes there too."""
+    with serving(tmp_path / "home") as home:
+        first = run(home, "ingest", "--as", "blocks", notes, "--readers", "user:anna")
+        again = run(home, "ingest", "--as", "blocks", notes, "--readers", "user:anna")
+        built = json.loads(answered(home))
+        (notes / "Pump.md").unlink()
+        removed = run(home, "ingest", "--as", "blocks", notes, "--readers", "user:anna")
+        over_http, through = answered(home), built_by(home)
+
+    assert over_http + b"\n" == through == built_by(home)
 
     assert (first["pages"], first["blocks"], first["added"], first["resolved"]) == (2, 3, 5, 1)
     assert [each["name"] for each in first["unresolved"]] == ["Nobody"]
