@@ -199,6 +199,22 @@ def test_a_request_that_is_refused_is_told_in_the_services_words(open_page):
     open_page.problems.clear()
 
 
+def test_a_service_that_is_gone_is_named_and_asked_again(open_page):
+    """Without an answer there is an error card; its button builds as soon as there is one."""
+    page = open_page("turn")
+    page.route("**/*", lambda route: route.abort())
+    page.get_by_role("button", name="Build").first.click()
+    expect(page.locator("#panel-turn .failure")).to_contain_text("No answer")
+    expect(page.locator(".pill")).to_have_attribute("data-state", "down")
+    page.unroute_all()
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector("#panel-turn .stats")
+    expect(page.locator(".pill")).to_have_attribute("data-state", re.compile("normal|degraded"))
+
+    assert all("ERR_FAILED" in each for each in open_page.problems)
+    open_page.problems.clear()
+
+
 def test_where_a_key_is_wanted_the_page_asks_for_it_and_forgets_it_with_the_tab(open_page):
     """A refused page shows a dialog; the key goes into the header of what follows, and into no lasting store."""
     page = open_page("turn")

@@ -9,9 +9,13 @@ from datetime import UTC, datetime
 import pytest
 
 from contexture.adapters.keys import ApiKeys
+from contexture.builders.workspace.values import SectionType
+from contexture.conversation import HealthState
 from contexture.documents import Page, Region, RegionKind
 from contexture.engine import replay
+from contexture.ledger import Reason, State
 from contexture.pages.values import Document
+from contexture.service.problems import STATUS
 from contexture.service.routes.playground import FOLDER, KINDS, PAGE
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client
@@ -71,20 +75,29 @@ def test_the_files_ask_nothing_of_other_hosts_and_parse_no_html():
             assert (path.parent / name).is_file(), (path, name)
 
 
-def test_both_languages_say_the_same_things():
-    """Every key of one dictionary is in the other, and every key that the page uses is in both."""
-    keys = {
-        name: set(re.findall(r'^  "?([\w.]+)"?:', (FOLDER / "words" / f"{name}.js").read_text(), re.MULTILINE))
-        for name in ("en", "ru")
-    }
-    used = {
-        key
-        for path in FOLDER.rglob("*.js")
-        for key in re.findall(r'(?:\bt\(|word: |label: )"([\w.]+)"', path.read_text())
-    }
+def words(name):
+    """The keys of one dictionary."""
+    return set(re.findall(r'^  "?([\w.]+)"?:', (FOLDER / "words" / f"{name}.js").read_text("utf-8"), re.MULTILINE))
 
-    assert keys["en"] == keys["ru"]
-    assert used <= keys["en"]
+
+def test_both_languages_say_the_same_things():
+    """Every key of one dictionary is in the other, and every key that the page names is in both."""
+    pattern = r'(?:\bt\(|word: |label: )"([\w.]+)"'
+    used = {key for path in FOLDER.rglob("*.js") for key in re.findall(pattern, path.read_text("utf-8"))}
+
+    assert words("en") == words("ru")
+    assert used <= words("en")
+
+
+def test_everything_the_service_may_answer_has_a_word():
+    """States, reasons, sections, healths and error codes are shown translated, new ones too."""
+    told = [f"state.{each}" for each in State]
+    told += [f"reason.{each}{more}" for each in Reason for more in ("", ".long")]
+    told += [f"section.{each}" for each in SectionType]
+    told += [f"health.{each}" for each in HealthState]
+    told += [f"error.{each}" for each in STATUS]
+
+    assert set() == set(told) - words("en")
 
 
 async def test_the_page_needs_no_key_and_names_users_only_in_a_demonstration(engine, settings):

@@ -37,7 +37,7 @@ export function ledgerTable(entries, found, options) {
       .filter((entry) => chosen.state === "all" || entry.state === chosen.state)
       .sort((one, other) => order(column.value(one), column.value(other)) * (chosen.down ? -1 : 1) || other.score - one.score);
     const shown = all ? rows : rows.slice(0, FIRST);
-    fill(body, shown.length ? shown.map((entry) => row(entry, scale, found, options)) : nothing());
+    fill(body, shown.length ? shown.map((entry) => row(entry, scale, found, options)) : nothing(entries));
     rest.hidden = shown.length === rows.length;
     rest.textContent = t("ledger.rest", { n: rows.length - shown.length });
     heads.forEach((node, at) => mark(node, COLUMNS[at].name));
@@ -127,8 +127,9 @@ function scales(entries) {
   return found;
 }
 
-function nothing() {
-  return el("tr", {}, el("td", { colspan: COLUMNS.length + 2, class: "empty", text: t("ledger.none") }));
+function nothing(entries) {
+  const text = t(entries.length ? "ledger.none" : "ledger.empty");
+  return el("tr", {}, el("td", { colspan: COLUMNS.length + 2, class: "empty", text }));
 }
 
 function order(one, other) {

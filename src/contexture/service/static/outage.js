@@ -1,6 +1,6 @@
 // The switch that breaks the memory service of a demonstration.
 import { ask } from "./api.js";
-import { el } from "./dom.js";
+import { el, say } from "./dom.js";
 import { onLanguage, t } from "./i18n.js";
 
 /** The switch and what the health monitor says; `changed` is called when the service is broken or mended. */
@@ -16,12 +16,21 @@ export function outage(changed) {
 
   async function flip() {
     const broken = button.getAttribute("aria-checked") !== "true";
-    show((await ask("POST", "/v1/demo/memory", { broken })).json);
-    changed();
+    if (await heard("POST", { broken })) changed();
   }
 
-  async function look() {
-    show((await ask("GET", "/v1/demo/memory")).json);
+  function look() {
+    return heard("GET");
+  }
+
+  async function heard(method, body) {
+    try {
+      show((await ask(method, "/v1/demo/memory", body)).json);
+      return true;
+    } catch (failure) {
+      say(failure.message);
+      return false;
+    }
   }
 
   function show(found) {

@@ -62,7 +62,7 @@ export function panel(kind, { built }) {
     node.setAttribute("aria-busy", "false");
     last = outcome;
     redraw();
-    breaker?.look();
+    if (!outcome.failure) breaker?.look();
     built();
   }
 
@@ -94,6 +94,7 @@ export function panel(kind, { built }) {
       { class: "card failure", role: "alert" },
       el("h3", { text: known ? t(`error.${failure.code}`) : t("error.gone") }),
       el("p", { text: known ? failure.message : t("error.gone.why") }),
+      failure.code === "NO_DATA" && el("p", { class: "hint", text: t("error.NO_DATA.hint") }),
       known && failure.correlation && el("p", { class: "hint", text: failure.correlation }),
       el("button", { type: "button", class: "quiet", word: "again", on: { click: build } }),
     );

@@ -77,6 +77,7 @@ export const en = {
   "ledger.filter": "Show candidates that were",
   "ledger.all": "all",
   "ledger.none": "No candidate ended like this.",
+  "ledger.empty": "There was nothing to choose from: load some data, or ask as another user.",
   "ledger.rest": "Show {n} more",
   "column.id": "Candidate",
   "column.section": "Section",
@@ -217,6 +218,7 @@ export const en = {
 
   "error.VALIDATION_FAILED": "This request does not work",
   "error.NO_DATA": "Nothing found",
+  "error.NO_DATA.hint": "Load data of your own, or widen the question.",
   "error.FORBIDDEN": "Not permitted",
   "error.UNAUTHORIZED": "A key is needed",
   "error.LIMITED": "Too many requests",

@@ -77,6 +77,7 @@ export const ru = {
   "ledger.filter": "Показать кандидатов",
   "ledger.all": "все",
   "ledger.none": "Таких кандидатов нет.",
+  "ledger.empty": "Выбирать было не из чего: загрузите данные или спросите от имени другого пользователя.",
   "ledger.rest": "Показать ещё {n}",
   "column.id": "Кандидат",
   "column.section": "Раздел",
@@ -217,6 +218,7 @@ export const ru = {
 
   "error.VALIDATION_FAILED": "Такой запрос не годится",
   "error.NO_DATA": "Ничего не нашлось",
+  "error.NO_DATA.hint": "Загрузите свои данные или спросите шире.",
   "error.FORBIDDEN": "Нельзя",
   "error.UNAUTHORIZED": "Нужен ключ",
   "error.LIMITED": "Слишком много запросов",
