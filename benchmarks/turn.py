@@ -41,7 +41,7 @@ _HISTORY = 20
 async def turns(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
     """Turns over a store of `size` memories: unseen questions, embedded and not, and with memory down."""
     index = await opened(folder, models, exact_limit=EXACT)
-    await _filled(index, models, size, progress)
+    await filled_with_memories(index, models, size, progress)
     await index.optimize()
     numbers: Numbers = {}
     for pay in Pay:
@@ -101,7 +101,8 @@ def _texts(count: int, sentences: int, *, seed: int = 8) -> list[str]:
     return [" ".join(text.split(". ")[:sentences]) for text in found]
 
 
-async def _filled(index: EmbeddedIndex, models: Models, size: int, progress: Progress) -> None:
+async def filled_with_memories(index: EmbeddedIndex, models: Models, size: int, progress: Progress) -> None:
+    """Write `size` memories of every tenant and reader."""
     memory, done = _memory(index, models, Pay.NOTHING), 0
     for block in records(size):
         for scope in dict.fromkeys(owned.scope for owned in block):

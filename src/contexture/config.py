@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     max_requests: int = Field(default=8, ge=1, description="Requests worked on at once, answers and loads aside.")
     max_answers: int = Field(default=64, ge=1, description="Requests at once that wait for a model.")
     max_loads: int = Field(default=2, ge=1, description="Requests at once that load data.")
-    max_waiting: int = Field(default=16, ge=0, description="Requests of each of these kinds that wait for their turn.")
+    max_waiting: int = Field(default=8, ge=0, description="Requests of each of these kinds that wait for their turn.")
     max_per_caller: int = Field(default=64, ge=1, description="Requests of one user under way at once, waiting too.")
     request_timeout_seconds: float = Field(default=60.0, gt=0, description="Time a request may take.")
     answer_timeout_seconds: float = Field(default=300.0, gt=0, description="Time a request with a model may take.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +16,12 @@ UNEXPECTED = "Something went wrong on our side. Please try again, and give the c
 def encoded(answer: object) -> bytes:
     """One JSON document; equal answers give equal bytes."""
     return msgspec.json.encode(answer, enc_hook=str)
+
+
+@cache
+def own_version() -> str:
+    """The version of this package; looked up once, because that reads and parses a file."""
+    return version("contexture")
 
 
 def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
@@ -33,5 +40,5 @@ def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
             "tech_message": f"{type(error).__name__}: {error}" if known else type(error).__name__,
             "retryable": error.retryable if isinstance(error, ContextError) else not known,
         },
-        "meta": {"version": version("contexture"), "correlation_id": correlation_id},
+        "meta": {"version": own_version(), "correlation_id": correlation_id},
     }
