@@ -192,3 +192,15 @@ async def test_a_caller_who_gives_up_after_waiting_has_seen_a_failure(waited, st
 
     assert task.cancelled()
     assert health.state() is state
+
+
+async def test_a_service_that_is_broken_on_purpose_is_not_called_and_counts_as_failing():
+    """Breaker and monitor see it as they see any outage; mended, the service is called again."""
+    watch = Watch()
+    watch.memory.broken = True
+    told = await watch.recall()
+    watch.memory.broken = False
+
+    assert "on purpose" in told
+    assert (0, HealthState.DEGRADED) == (watch.inner.calls, watch.health.state())
+    assert ["m"] == await watch.recall()
