@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import sys
 import threading
 
 import pytest
@@ -121,6 +123,29 @@ def test_no_passages_at_all_cannot_be_asked_for(engine):
     """`k` is at least 1."""
     with pytest.raises(InvalidRequest, match="`k` must be at least 1, not 0"):
         Lookup(engine=engine, k=0)
+
+
+async def test_an_engine_without_an_event_loop_can_be_awaited_too(waiting):
+    """Asynchronous code may use the engine that another thread runs."""
+    assert len(await langchain.ContextureRetriever(engine=waiting, k=1).ainvoke("pump")) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [
+        ("contexture.integrations.langchain", "langchain_core.callbacks", "langchain"),
+        ("contexture.integrations.llamaindex", "llama_index.core.bridge.pydantic", "llamaindex"),
+        ("contexture.integrations.haystack", "haystack", "haystack"),
+        ("contexture.adapters.spans.otel", "opentelemetry", "otel"),
+        ("contexture.mcp.server", "mcp_types", "mcp"),
+    ],
+)
+def test_a_missing_library_is_named_with_what_to_type(module, library, extra, monkeypatch):
+    """Without its extra, a part says in one sentence how to get it."""
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(ImportError, match=rf'pip install "contexture\[{extra}\]"'):
+        importlib.import_module(module)
 
 
 def test_nothing_is_reported_to_anyone():

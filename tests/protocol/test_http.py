@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
+import httpx
 import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
 from starlette.testclient import TestClient
 
 from contexture.adapters.keys import ApiKeys
-from contexture.errors import SourceUnavailable
-from contexture.mcp.link import inside, outside
+from contexture.errors import SourceTimeout, SourceUnavailable
+from contexture.mcp.link import Link, Place, inside, outside
 from contexture.mcp.running import http_app
 from contexture.mcp.server import create_server
 from contexture.service.app import create_app
@@ -119,6 +122,43 @@ async def test_a_service_that_is_gone_is_the_result_of_the_tool():
     async with outside(gone) as link, Client(create_server(link, keyless={})) as client:
         assert await found(client) == "UNAVAILABLE: the service is gone; start it: contexture serve"
         assert len((await client.list_tools()).tools) == 9
+
+
+async def test_a_resource_of_a_service_that_is_gone_cannot_be_read():
+    """Resources fail with an error of the protocol, which says why."""
+
+    def gone():
+        raise SourceUnavailable("the service is gone")
+
+    async with outside(gone) as link, Client(create_server(link, keyless={})) as client:
+        with pytest.raises(MCPError, match="the service is gone") as refused:
+            await client.read_resource("contexture://records/documents/pump")
+
+    assert refused.value.code == INTERNAL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (httpx.ConnectError("refused"), (SourceUnavailable, "cannot be reached: refused")),
+        (httpx.ReadTimeout("late"), (SourceTimeout, "did not answer in time")),
+        (httpx.Response(200, text="<html>"), (SourceUnavailable, "not one of a Contexture service")),
+        (httpx.Response(200, json=[1]), (SourceUnavailable, "not one of a Contexture service")),
+    ],
+    ids=["refused", "late", "html", "list"],
+)
+async def test_other_services_and_dead_ones_are_told_apart(answer, told):
+    """A link says whether nobody answers, or somebody else."""
+
+    def answered(_):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answered)) as client:
+        link = Link(client, lambda: Place(url="http://127.0.0.1:1", headers={}))
+        with pytest.raises(told[0], match=told[1]):
+            await link.ask("GET", "/health")
 
 
 async def test_older_clients_are_answered_over_streams(engine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import sqlite3
@@ -23,7 +24,7 @@ from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.keys import ApiKeys
 from contexture.cli.main import app
 from contexture.conversation import Memory
-from contexture.errors import InvalidRequest, NotFound, StoreLocked
+from contexture.errors import InvalidRequest, NotFound, StoreLocked, StoreUnwritable
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record, Scope
 from contexture.workspace import Block, BlockType
@@ -174,6 +175,38 @@ def test_a_damaged_backup_is_refused_before_anything_is_touched(saved, home, nam
     assert (home / "truth.sqlite").is_file()
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ({"rows": {"records": 7}}, "'truth.sqlite' does not have the rows it had"),
+        ({"content": b"no database"}, "the database 'truth.sqlite' cannot be read"),
+    ],
+    ids=["rows", "content"],
+)
+def test_a_database_that_is_not_what_it_says_is_refused(tmp_path, new_folder, file, told):
+    """Right hashes are not enough: each database is opened and its rows are counted, and the folder stays empty."""
+    content = file.get("content") or _database(tmp_path)
+    digest = hashlib.sha256(content).hexdigest()
+    filed = {"size": len(content), "sha256": digest, "rows": file.get("rows", {})}
+    told_by = {"format": 1, "version": "0", "created": NOW.isoformat(), "files": {"truth.sqlite": filed}}
+    with tarfile.open(tmp_path / "odd.tar", "w") as archive:
+        for name, data in (("truth.sqlite", content), (MANIFEST, json.dumps(told_by).encode())):
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+    home = new_folder()
+    with pytest.raises(InvalidRequest, match=told):
+        restore(tmp_path / "odd.tar", home, force=False)
+
+    assert ["lock"] == [path.name for path in home.iterdir()]
+
+
+def _database(folder):
+    with closing(sqlite3.connect(folder / "small.db")) as file:
+        file.execute("CREATE TABLE records (n)")
+    return (folder / "small.db").read_bytes()
+
+
 @pytest.mark.parametrize("content", [b"", b"no tar at all" * 100], ids=["empty", "text"])
 def test_other_files_are_no_backups(tmp_path, content):
     """A file of another kind is refused."""
@@ -223,6 +256,22 @@ def test_nothing_is_left_behind_by_a_backup_that_fails(home, tmp_path):
         back_up(home, tmp_path / "new.tar", now=NOW)
 
     assert ["taken.tar"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_files_that_cannot_be_read_or_written_are_named(home, tmp_path):
+    """A folder that is not there is an answer, not a crash."""
+    with pytest.raises(StoreUnwritable, match=r"cannot write .*No such file or directory"):
+        back_up(home, tmp_path / "nowhere" / "a.tar", now=NOW)
+    with pytest.raises(InvalidRequest, match=r"cannot read .*No such file or directory"):
+        restore(tmp_path / "none.tar", home, force=True)
+
+
+def test_pages_that_live_elsewhere_are_mentioned(home, tmp_path):
+    """Whoever keeps pages in ChromaDB is told that they are not in the backup."""
+    env = {"CONTEXTURE_PAGES_INDEX": "chroma:elsewhere"}
+    result = CliRunner().invoke(app, ["backup", str(tmp_path / "a.tar"), "--home", str(home)], env=env)
+
+    assert "pages live in 'chroma:elsewhere', which is not part of it" in result.stderr
 
 
 def test_the_commands_say_what_they_did(home, tmp_path):
