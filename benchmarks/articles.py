@@ -72,7 +72,7 @@ def news(index: EmbeddedIndex, encoders: Encoders) -> NewsStore:
         preparer=_preparer(encoders),
         search=searcher(index, encoders),
         rules=default_redactor().rules,
-        vectors=encoders.vectors,
+        vectors=encoders.general,
     )
 
 

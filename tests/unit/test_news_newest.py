@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from contexture.config import Settings
 from contexture.ledger import Trace
 from contexture.news.articles import NewsQuestion
-from contexture.news.newest import RECENCY, asks_for_anything
+from contexture.news.newest import RECENCY, asks_for_anything, last_part
 from contexture.testing.commands import article
 from contexture.testing.doubles import NOON, FailingEmbedder
 from contexture.testing.news import STRIKE, news_over
@@ -74,6 +74,8 @@ QUESTIONS = (
     NewsQuestion(text="latest news", since=NOON - timedelta(hours=30)),
     NewsQuestion(text="latest news", since=NOON - timedelta(days=90), before=NOON - timedelta(days=20)),
     NewsQuestion(text="latest news", before=NOON - timedelta(hours=50), sources=("b.example",)),
+    NewsQuestion(text="latest news", since=NOON - timedelta(days=400), before=NOON + timedelta(days=1)),
+    NewsQuestion(text="latest news", since=NOON - timedelta(days=400), before=NOON + timedelta(days=300)),
     NewsQuestion(text="latest news", langs=("ru",)),
 )
 
@@ -102,6 +104,25 @@ async def test_the_newest_articles_come_first_whatever_is_hidden(new_folder, age
                 if admits(question, NOON - timedelta(hours=hours), source[name])]  # fmt: skip
         assert [name for _, name in sorted(fits)[:10]] == [each.article.article_id for each in found]
         assert all(passage.signals == {RECENCY: each.score} for each in found for passage in each.candidates)
+
+
+@pytest.mark.parametrize(
+    ("since", "before", "days"),
+    [
+        (timedelta(days=64), timedelta(), 2),
+        (timedelta(days=320), timedelta(), 10),
+        (None, timedelta(), 2),
+        (timedelta(days=2), timedelta(), None),
+        (timedelta(days=9), None, None),
+        (None, NOON - datetime.min.replace(tzinfo=UTC), None),
+    ],
+)
+def test_the_end_of_a_window_is_looked_at_first(since, before, days):
+    """A long one is cut to its last part, a short or open one is left as it is, whatever the calendar allows."""
+    ends = [None if back is None else NOON - back for back in (since, before)]
+    part = last_part(NewsQuestion(text="latest news", since=ends[0], before=ends[1]))
+
+    assert days == (None if part is None else (part.before - part.since).days)
 
 
 async def test_copies_are_one_article_among_the_newest(new_folder):

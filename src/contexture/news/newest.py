@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from contexture.news.records import aware, undated
+from contexture.news.articles import NewsQuestion
+from contexture.news.records import aware, moved, undated
 from contexture.retrieval.search import Found
 from contexture.text.terms import stem, words
 from contexture.types import Hit, Vector
@@ -21,6 +23,8 @@ It is 1 for the newest, less for each day behind that, and 0 where nobody knows 
 
 _DAYS = 30.0
 _SECONDS = 86_400.0
+_SHORT = timedelta(days=2)  # commands look a day ahead, for clocks that are wrong
+_PARTS = 32
 
 _NEWS = frozenset(
     map(
@@ -67,6 +71,20 @@ def published_since(hits: Sequence[Hit], enough: int) -> datetime | None:
     """A time since which at least `enough` articles were published, or None where there are fewer."""
     times = sorted({hit.record.id: _seconds(hit.record.time) for hit in hits}.values(), reverse=True)
     return datetime.fromtimestamp(times[enough - 1], UTC) if len(times) >= enough else None
+
+
+def last_part(question: NewsQuestion) -> NewsQuestion | None:
+    """The question for the end of its window alone, or None where it has no end or is short already.
+
+    How much that is depends on the question and on nothing else, so that what is hidden changes nothing.
+    """
+    if question.before is None:
+        return None
+    before = aware(question.before)
+    span = _SHORT if question.since is None else max(_SHORT, (before - aware(question.since)) / _PARTS)
+    since = moved(before, -span)
+    whole = since is None or (question.since is not None and since <= aware(question.since))
+    return None if whole else replace(question, since=since)
 
 
 def _aged(hit: Hit, behind: float) -> Found:

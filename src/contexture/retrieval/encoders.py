@@ -43,6 +43,11 @@ class Encoders:
         """Names and lengths of every vector a passage may carry."""
         return {name: embedder.dimensions for name, embedder in self._speakers.items()}
 
+    @property
+    def general(self) -> dict[str, int]:
+        """Names and lengths of the generalist's vectors; every passage carries exactly one of them."""
+        return {self._name(lang): self._generalist.dimensions for lang in (*self._specialists, FOREIGN)}
+
     async def passages(self, texts: Sequence[str], langs: Sequence[str]) -> list[dict[str, Vector]]:
         """The vectors of each passage by name."""
         found: list[dict[str, Vector]] = [{} for _ in texts]

@@ -26,7 +26,7 @@ def news_over(bench: Workbench, parts: Parts, *, index: Index | None = None) -> 
         preparer=bench.preparer,
         search=search,
         rules=parts.redactor.rules,
-        vectors=parts.encoders.vectors,
+        vectors=parts.encoders.general,
     )
 
 

@@ -34,7 +34,7 @@ def news_store(
         search=searcher,
         plain=plain,
         rules=scanner.rules,
-        vectors=speakers.vectors,
+        vectors=speakers.general,
         on_removed=on_removed,
     )
 
