@@ -4,7 +4,7 @@ SERVE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test lint format bench lock clean
+.PHONY: help setup run test lint format bench docs lock clean
 
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,9 +38,12 @@ format: $(READY)  ## let ruff rewrite what it can
 bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
 	$(BIN)/python -m benchmarks
 
+docs: $(READY)  ## build the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lock: $(READY)  ## pin every dependency again, without index addresses
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
 		--no-emit-find-links --allow-unsafe --upgrade --output-file requirements.lock pyproject.toml
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .contexture .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage bench-results.json
+	rm -rf .venv .contexture .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage bench-results.json site

@@ -16,6 +16,7 @@ from contexture.adapters.llm.traced import TracedModel
 from contexture.adapters.spans.otel import OtelSpans
 from contexture.adapters.spans.silent import SilentSpans
 from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.testing.models import ChatModelConformance
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
 from contexture.wiring import chat_route, command_writer, spans, summarizer, traced
@@ -152,6 +153,15 @@ def test_every_model_is_watched_when_it_is_switched_on():
     assert isinstance(summarizer(switched), TracedModel)
     assert traced("litellm:openai/gpt-5", Slow(), switched)._provider == "openai"
     assert traced("extractive", Slow(), switched)._provider == "extractive"
+
+
+class TestTracedModel(ChatModelConformance):
+    """A watched model keeps every promise of the port."""
+
+    @pytest.fixture
+    def model(self, told):
+        """The extractive model, watched."""
+        return TracedModel(ExtractiveModel(), told, provider="extractive")
 
 
 async def test_silence_takes_notes_and_keeps_none():
