@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from contexture.documents import Page
@@ -124,6 +127,14 @@ async def test_the_forms_of_addresses_are_told(client):
 def test_a_page_is_a_record_of_its_document():
     """The address of a page names the record under which it is stored."""
     assert call_of("contexture://documents/a%2Fb/pages/07").path == "/v1/records/pages/a%2Fb%3A7"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers(0, 10**9 - 1))
+def test_every_id_has_an_address_that_leads_back_to_it(doc_id, page):
+    """Whatever characters an id has, its address asks for it and nothing else."""
+    whole, single = call_of(document_uri(doc_id)).path, call_of(page_uri(doc_id, page)).path
+
+    assert [doc_id, f"{doc_id}:{page}"] == [unquote(path.rpartition("/")[2]) for path in (whole, single)]
 
 
 def test_an_address_of_no_known_form_names_those_that_are():
