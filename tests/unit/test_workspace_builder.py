@@ -597,3 +597,10 @@ async def test_fifty_levels_and_many_children(bench: WorkspaceBench) -> None:
 
     assert found.metadata.total_tokens <= 4000
     assert len(item(found, "d49").metadata.path) == 49
+
+
+@pytest.mark.parametrize("year", [1, 999, 9_001, 9_999])
+async def test_a_clock_at_the_end_of_the_calendar_is_refused(bench: WorkspaceBench, year: int) -> None:
+    """Weeks and zones cannot be counted from there."""
+    with pytest.raises(InvalidRequest, match="the clock says"):
+        await bench.builder.build({"query": "tasks due next week"}, scope=ANNA, now=NOON.replace(year=year))

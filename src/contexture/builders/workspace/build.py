@@ -39,6 +39,8 @@ from contexture.retrieval.search import HybridSearch
 from contexture.types import Candidate, Scope
 from contexture.workspace import BlockStore
 
+_FIRST_YEAR, _LAST_YEAR = 1_000, 9_000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Made:
@@ -102,7 +104,7 @@ class WorkspaceContextBuilder:
         started = perf_counter()
         asked, who, trace = request_of(request), scope or self._speaker, Trace()
         _check_user(asked, who)
-        moment = now or self._clock.now()
+        moment = _counted(now or self._clock.now())
         cleaner = Cleaner(self._redactor, self._operator(), self._known.mask(), trace)
         desk = await self._desk(asked, who, moment, cleaner, trace)
         found = await self._collected(desk)
@@ -236,6 +238,13 @@ class WorkspaceContextBuilder:
         return payload_of(
             made.plan, composed, considered=made.raw, ledger=ledger, capsule=capsule, counter=self._counter
         )
+
+
+def _counted(now: datetime) -> datetime:
+    """The clock, if days, weeks and zones can be counted from it without leaving the calendar."""
+    if not _FIRST_YEAR <= now.year <= _LAST_YEAR:
+        raise InvalidRequest(f"the clock says {now.isoformat()}; it must be from {_FIRST_YEAR} to {_LAST_YEAR}")
+    return now
 
 
 def _check_user(asked: ContextRequest, scope: Scope) -> None:
