@@ -12,7 +12,7 @@ from contexture.adapters.tokens.models import counter_for
 from contexture.builders.command.documents import TITLE_CHARS
 from contexture.builders.command.experiments import Arm
 from contexture.builders.command.explain import rebuild
-from contexture.builders.command.request import CommandRequest
+from contexture.builders.command.request import OURS, CommandRequest
 from contexture.builders.command.routing import routing
 from contexture.capsule import pack_capsule
 from contexture.config import Settings
@@ -300,6 +300,9 @@ async def test_a_request_may_be_an_object_of_its_own():
 
     assert 6 == made.retrieval.k_final
     assert "v9" == refusal.value.to_dict()["meta"]["version"]
+    with pytest.raises(CommandRefused, match="length") as refusal:
+        await built({"env": {"version": "v" * 201}})
+    assert OURS == refusal.value.to_dict()["meta"]["version"]
 
 
 async def test_an_address_that_cannot_be_redacted_is_left_out():

@@ -8,6 +8,7 @@ import pytest
 
 from contexture import Contexture
 from contexture.answer.commands.values import CommandAnswer, Mode
+from contexture.answer.commands.words import said
 from contexture.conversation import Decision, MemoryKind, Recall
 from contexture.errors import CommandUnavailable, InvalidRequest, NothingFound, NotPermitted, SourceUnavailable
 from contexture.news.articles import Article
@@ -126,6 +127,16 @@ async def test_one_name_in_two_scripts_is_one_entity(engine):
 
     assert ("Мария Тамм",) == maria.aliases
     assert "stop" in maria.articles
+
+
+async def test_a_graph_of_nothing_does_not_claim_to_show_anything(new_folder):
+    """Where articles name nobody there are no relations, and the note does not speak of any."""
+    nameless = replace(told("strike"), article_id="n", text="the pump leaks and nobody mends it.", title="")
+    async with news_engine(new_folder(), (nameless,)) as engine:
+        answer = await run(engine, "/graph query=pump window=3d")
+
+    assert ((), ()) == (answer.statements, answer.details.relations)
+    assert [said("no_entity", "en")] == list(answer.notes)
 
 
 async def test_a_cached_graph_reads_nothing_anew(engine):

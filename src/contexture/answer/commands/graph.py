@@ -149,11 +149,11 @@ class _Drawing:
         )
         shown = [self._told(route) for route in routes]
         told = self.job.section("paths", shown) if shown else self.job.section("relations", self._strongest(edges))
-        return Findings(sections=(told,), details=details, notes=self._notes(focus, routes))
+        return Findings(sections=(told,), details=details, notes=self._notes(focus, routes, edges))
 
-    def _notes(self, focus: Sequence[str], routes: Sequence[Route]) -> tuple[str, ...]:
+    def _notes(self, focus: Sequence[str], routes: Sequence[Route], edges: Sequence[Edge]) -> tuple[str, ...]:
         if not focus:
-            return (self.job.say("unknown_entity"),)
+            return (self.job.say("unknown_entity" if edges else "no_entity"),)
         return () if routes else (self.job.say("no_path", {"hops": self.job.plan.hops}),)
 
     def _edge(self, relation: Relation) -> Edge | None:

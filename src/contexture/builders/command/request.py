@@ -18,7 +18,8 @@ Lang = Literal["ru", "en", "auto"]
 OURS = version("contexture")
 """The version to answer with where the surroundings have none."""
 
-_NAME = Annotated[str, Meta(max_length=200)]
+_NAME_CHARS = 200
+_NAME = Annotated[str, Meta(max_length=_NAME_CHARS)]
 _LANGS: tuple[Lang, ...] = ("ru", "en")
 
 
@@ -113,7 +114,7 @@ def request_of(given: CommandRequest | Mapping[str, Any]) -> CommandRequest:
 def version_of(given: object) -> str:
     """The version to answer with where the request itself cannot be read."""
     said = _part(_part(given, "env"), "version")
-    return mended(said) if isinstance(said, str) and said else OURS
+    return mended(said) if isinstance(said, str) and 0 < len(said) <= _NAME_CHARS else OURS
 
 
 def _part(whole: object, name: str) -> object:
