@@ -79,7 +79,8 @@ BAD = [
     ("broken.png", lambda: b"\x89PNG\r\n\x1a\n" + bytes(50), "picture cannot be read"),
     ("binary.txt", lambda: b"text\0with\0zeros" * 10, "binary"),
     ("blank.md", lambda: b" \n\n ", "no text"),
-    ("strange.exe", lambda: b"MZ", "not read"),
+    ("strange.exe", lambda: b"MZ", "end in .\\.exe. are not read"),
+    ("lying.md", lambda: b"BM" + bytes(60), "called .md but is a picture"),
 ]
 
 
@@ -88,6 +89,19 @@ def test_a_bad_file_is_refused_with_a_sentence(tmp_path, name, made, said):
     """Whatever is wrong with a file, one error says what, and nothing else is raised."""
     with pytest.raises(InvalidRequest, match=said):
         reading(tmp_path, name, made())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cars.txt", "BMW builds engines in the north."),
+        ("formats.md", "# Formats\n\nA file that begins with %PDF-1.7 is a PDF."),
+        ("formats.html", "<p>It begins with %PDF-1.7.</p>"),
+    ],
+)
+def test_a_text_may_look_like_another_kind(tmp_path, name, text):
+    """The first letters of a bitmap and the mark of a PDF are words too."""
+    assert text.removeprefix("<p>").removesuffix("</p>") == reading(tmp_path, name, text.encode()).pages[0].text
 
 
 def test_limits_are_held_before_a_file_is_opened(tmp_path):

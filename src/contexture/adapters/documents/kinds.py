@@ -23,17 +23,19 @@ _KINDS = {
     "md": "text", "markdown": "text", "txt": "text", "text": "text", "rst": "text",
     "png": "image", "jpg": "image", "jpeg": "image", "tif": "image", "tiff": "image", "webp": "image", "bmp": "image",
 }  # fmt: skip
+_BITMAP = b"BM"
 _MAGIC = (
     (b"%PDF-", "pdf"),
     (b"\x89PNG\r\n\x1a\n", "image"),
     (b"\xff\xd8\xff", "image"),
     (b"II*\0", "image"),
     (b"MM\0*", "image"),
-    (b"BM", "image"),
+    (_BITMAP, "image"),
     (b"PK\x03\x04", "zip"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old or protected office file"),
 )
 _HEAD = 1_024
+_PLAIN = frozenset({"text", "html"})
 
 EXTENSIONS = frozenset(_KINDS)
 """The endings of files that can be read, lower case, without the dot."""
@@ -63,10 +65,10 @@ def read(path: Path, name: str, limits: ReadLimits, progress: Callable[[int, int
 def _kind(path: Path, name: str) -> str:
     said = _KINDS.get(extension_of(name))
     if said is None:
-        raise InvalidRequest(f"files of kind {Path(name).suffix or name!r} are not read")
+        raise InvalidRequest(f"files that end in {Path(name).suffix!r} are not read")
     with path.open("rb") as file:
         head = file.read(_HEAD)
-    found = _sniffed(head, path)
+    found = _sniffed(head, path, said)
     if found not in {"", said}:
         raise InvalidRequest(f"it is called {Path(name).suffix} but is {_named(found)}")
     if not found and said in {"pdf", "docx", "pptx", "image"}:
@@ -74,13 +76,15 @@ def _kind(path: Path, name: str) -> str:
     return said
 
 
-def _sniffed(head: bytes, path: Path) -> str:
-    """What the first bytes say; empty where they say nothing."""
+def _sniffed(head: bytes, path: Path, said: str) -> str:
+    """What the first bytes say; empty where they say nothing. A text may begin with `BM` and speak of `%PDF-`."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image"
     found = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
     if found == "zip":
         return _package(path)
+    if said in _PLAIN:
+        return "" if head.startswith(_BITMAP) and b"\0" not in head else found
     return found or ("pdf" if b"%PDF-" in head else "")
 
 
