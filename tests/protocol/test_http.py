@@ -70,15 +70,15 @@ async def test_a_key_decides_who_asks(engine, keys, mode):
         assert await found(client) == {"pump#00000"}
 
 
-async def test_without_keys_the_settings_say_who_asks(engine, keys):
-    """On this machine nobody needs a key before the first is made."""
-    async with speaking(engine, keys) as client:
+async def test_behind_no_gate_a_demonstration_is_asked_as_the_settings_say(engine):
+    """A service that answers without keys is told whom the server acts for."""
+    async with speaking(engine, None, gated=False) as client:
         assert await found(client) == {"pump#00000", "a/valve?#00000"}
 
 
-async def test_without_keys_a_caller_may_say_who_asks(engine, keys):
+async def test_behind_no_gate_a_caller_may_say_who_asks(engine):
     """The headers of the service work here too, whatever their case."""
-    async with speaking(engine, keys, **{"x-contexture-user": "boris"}) as client:
+    async with speaking(engine, None, gated=False, **{"x-contexture-user": "boris"}) as client:
         assert await found(client) == {"pump#00000"}
 
 
@@ -100,17 +100,16 @@ async def test_a_caller_without_a_key_gets_no_answer_at_all(engine, keys):
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
 
 
-async def test_pages_under_other_names_are_refused(engine, keys):
+async def test_pages_under_other_names_are_refused(engine):
     """A web page cannot reach a server on this machine through a name of its own, nor from its own origin."""
-    callers = Callers(keys=keys, settings=engine.settings, clock=FixedClock())
     async with outside(lambda: None) as link:
-        app = http_app(create_server(link, keyless={}), settings=engine.settings, callers=callers)
+        app = http_app(create_server(link, keyless={}), settings=engine.settings, callers=None)
         with TestClient(app, base_url="http://127.0.0.1:8421") as http:
             asked = {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}
             named = http.post("/mcp", headers={"Host": "evil.example"}, **asked)
             foreign = http.post("/mcp", headers={"Origin": "https://evil.example"}, **asked)
 
-    assert [named.status_code, foreign.status_code] == [403, 403]
+    assert [named.status_code, foreign.status_code] == [421, 403]
 
 
 async def test_a_service_that_is_gone_is_the_result_of_the_tool():

@@ -12,7 +12,7 @@ import typer
 
 from contexture.cli.common import Common, command
 from contexture.cli.keys import FILE
-from contexture.cli.output import emit, say
+from contexture.cli.output import emit, note, say
 from contexture.cli.remote import claims, remote
 from contexture.errors import SourceUnavailable
 
@@ -81,6 +81,8 @@ def _http(settings: Settings, *, as_json: bool) -> None:
             emit({"url": url})
         else:
             say(f"MCP at {url}")
+        if keys is not None and keys.empty():
+            note("no key was made yet, so nobody is answered; make one: contexture keys add NAME")
 
     async def work() -> None:
         async with _linked(settings, keys) as link:
