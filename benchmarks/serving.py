@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import psutil
@@ -26,6 +27,8 @@ from benchmarks.corpus import SCOPE, questions
 from benchmarks.store import EXACT, Models, opened
 from benchmarks.timing import Numbers, percentile
 from benchmarks.turn import filled_with_memories
+
+Door: TypeAlias = tuple[str, str]
 
 MOST = 400  # connections of a flood
 _SERVED = 200
@@ -62,8 +65,9 @@ class Tally:
 class Client:
     """One connection that asks for turns; as little of HTTP as that takes, so that asking costs next to nothing."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
+        self._token = token
         self._place = parts.hostname or "", parts.port or 80
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -76,6 +80,7 @@ class Client:
         try:
             reader, writer = self._streams = self._streams or await asyncio.open_connection(*self._place)
             head = f"POST /v1/context/turn HTTP/1.1\r\nHost: {self._place[0]}\r\nContent-Type: application/json\r\n"
+            head += f"Authorization: Bearer {self._token}\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             told = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             await reader.readexactly(int(told.partition("content-length: ")[2].partition("\r\n")[0]))
@@ -97,12 +102,12 @@ def bodies(number: int, seed: int) -> list[bytes]:
     return [json.dumps({"user_message": text, "history": history}).encode() for text in questions(number, seed=seed)]
 
 
-async def steady(url: str, clients: int, seconds: float, asked: Sequence[bytes]) -> Tally:
+async def steady(door: Door, clients: int, seconds: float, asked: Sequence[bytes]) -> Tally:
     """Clients that each ask again as soon as they are answered."""
     tally, numbers, end = Tally(), count(), perf_counter() + seconds
 
     async def client() -> None:
-        line = Client(url)
+        line = Client(*door)
         while perf_counter() < end:
             started = perf_counter()
             status = await line.ask(asked[next(numbers) % len(asked)])
@@ -113,9 +118,9 @@ async def steady(url: str, clients: int, seconds: float, asked: Sequence[bytes])
     return tally
 
 
-async def flood(url: str, rate: float, seconds: float, asked: Sequence[bytes]) -> Tally:
+async def flood(door: Door, rate: float, seconds: float, asked: Sequence[bytes]) -> Tally:
     """Requests at a rate, whatever becomes of them."""
-    tally, free, busy = Tally(), [Client(url) for _ in range(MOST)], set[asyncio.Task[None]]()
+    tally, free, busy = Tally(), [Client(*door) for _ in range(MOST)], set[asyncio.Task[None]]()
 
     async def one(line: Client, body: bytes) -> None:
         started = perf_counter()
@@ -150,8 +155,8 @@ async def fill(folder: Path, memories: int) -> None:
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncGenerator[tuple[str, psutil.Process]]:
-    """The address of a service over the store, and its process."""
+async def served(folder: Path) -> AsyncGenerator[tuple[Door, psutil.Process]]:
+    """The address of a service over the store and what it takes to be answered, and its process."""
     words = ["serve", "--home", str(folder), "--port", "0", "--json", "--tenant", SCOPE.tenant, "--user", SCOPE.user]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -165,7 +170,8 @@ async def served(folder: Path) -> AsyncGenerator[tuple[str, psutil.Process]]:
         if process.stdout is None:
             raise OSError("the service has no standard output")
         url: str = json.loads(await process.stdout.readline())["url"]
-        yield url, psutil.Process(process.pid)
+        token: str = json.loads((folder / "serve.json").read_text(encoding="utf-8"))["token"]
+        yield (url, token), psutil.Process(process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         await process.wait()
@@ -174,14 +180,14 @@ async def served(folder: Path) -> AsyncGenerator[tuple[str, psutil.Process]]:
 async def measured(given: argparse.Namespace, folder: Path) -> Numbers:
     """Every figure of one run."""
     await fill(folder, given.memories)
-    async with served(folder) as (url, process):
-        await steady(url, given.clients, 3, bodies(200, seed=91))
+    async with served(folder) as (door, process):
+        await steady(door, given.clients, 3, bodies(200, seed=91))
         weights = [process.memory_info().rss / 1e6]
-        calm = await steady(url, given.clients, given.seconds, bodies(5_000, seed=92))
+        calm = await steady(door, given.clients, given.seconds, bodies(5_000, seed=92))
         weights.append(process.memory_info().rss / 1e6)
         numbers = calm.numbers("serve_turns", given.seconds)
         rate = numbers["serve_turns_per_s"] * given.overload
-        storm = await flood(url, rate, given.seconds, bodies(5_000, seed=93))
+        storm = await flood(door, rate, given.seconds, bodies(5_000, seed=93))
         numbers |= storm.numbers("serve_overload", given.seconds)
         weights.append(process.memory_info().rss / 1e6)
     return {**numbers, **{f"serve_rss_{at}_mb": weight for at, weight in enumerate(weights)}}

@@ -26,7 +26,14 @@ def test_a_store_is_saved_under_a_running_service(new_folder, tmp_path):
         try:
             url = json.loads(process.stdout.readline())["url"]
             rows = [{"id": f"r{n}", "text": f"Pump {n} leaks."} for n in range(5)]
-            written = httpx.post(f"{url}/v1/ingest/documents", json={"records": rows}, trust_env=False, timeout=60)
+            token = json.loads((home / "serve.json").read_text())["token"]
+            written = httpx.post(
+                f"{url}/v1/ingest/documents",
+                json={"records": rows},
+                headers={"Authorization": f"Bearer {token}"},
+                trust_env=False,
+                timeout=60,
+            )
             saved = runner.invoke(app, ["backup", str(tmp_path / "live.tar"), "--home", str(home)])
             refused = runner.invoke(app, ["restore", str(tmp_path / "live.tar"), "--home", str(home), "--force"])
         finally:

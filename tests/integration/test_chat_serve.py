@@ -46,7 +46,8 @@ def test_a_conversation_goes_on_with_and_without_a_service(new_folder: Callable[
         told = chat(home, "--session", "trip", "The ferry to Bergen leaves at 9:40.")
         here = json.loads(chat(home, "--session", "trip", "--json", "When does the ferry leave?").stdout)
         unknown = chat(home, "--model", "litellm:gpt-9", "Hello")
-        with httpx.Client(base_url=url) as client:
+        token = json.loads((home / "serve.json").read_text())["token"]
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
             listed = client.get("/v1/sessions").json()
             streamed = client.post("/v1/chat", json={"message": "When does the ferry leave?", "stream": True}).text
         process.send_signal(signal.SIGTERM)

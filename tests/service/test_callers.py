@@ -102,15 +102,23 @@ async def test_two_authorizations_are_none(engine, keys, anna):
         assert 401 == await status(client, httpx.Headers(twice[::-1]))
 
 
-async def test_the_first_key_closes_the_door(engine, keys):
-    """Without keys anyone on this machine is answered; from the first key on nobody without one is."""
-    async with service_client(engine, keys=keys) as client:
+async def test_the_first_key_closes_the_door_of_a_demonstration(engine, keys):
+    """Without keys anyone on this machine is answered there; from the first key on nobody without one is."""
+    async with service_client(engine, keys=keys, members={}) as client:
         before = await status(client, {})
         made, _ = keys.add("first", Scope(tenant="acme", user="anna"), now=NOON)
         after = await status(client, {})
         keys.revoke(made.id, now=NOON)
 
         assert (200, 401, 401) == (before, after, await status(client, {}))
+
+
+async def test_without_a_demonstration_nobody_is_answered_without_a_key(engine, keys):
+    """A service that has no key yet answers the owner's command line, and nobody else."""
+    async with service_client(engine, keys=keys, token="local-token") as client:  # noqa: S106 - the case
+        told = [await status(client, each) for each in ({}, {"Authorization": "Bearer local-token"})]
+
+    assert [401, 200] == told
 
 
 async def test_a_name_that_only_leads_here_is_refused_without_keys(engine):

@@ -32,8 +32,9 @@ def serve(
 ) -> None:
     """Serve the store over HTTP until interrupted.
 
-    Callers present a key made by `contexture keys add`. Before the first key is made, anyone on this machine is
-    answered and nobody else: then --tenant, --user and --group say as whom those act who do not say so themselves.
+    Callers present a key made by `contexture keys add`; the command line of this store's owner needs none. With --demo,
+    and before the first key is made, anyone on this machine is answered: then --tenant, --user and --group say as whom
+    those act who do not say so themselves.
     """
     settings = common.settings()
     given = {"host": host, "port": port}
@@ -65,7 +66,7 @@ def run(
     bound = serving.listening(settings.host, settings.port)
 
     def started(url: str) -> None:
-        _say(settings, url, keyless=keys.empty(), as_json=as_json)
+        _say(settings, url, keyless=keys.empty(), demo=members is not None, as_json=as_json)
 
     async def work() -> None:
         async with open_store(settings) as engine:
@@ -80,11 +81,12 @@ def run(
         keys.close()
 
 
-def _say(settings: Settings, url: str, *, keyless: bool, as_json: bool) -> None:
+def _say(settings: Settings, url: str, *, keyless: bool, demo: bool, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {"url": url, "home": settings.home, "keys": not keyless}
         emit(answer)
         return
     say(f"serving {settings.home} at {url}")
     if keyless:
-        note("no key was made yet, so anyone on this machine is answered; make one: contexture keys add NAME")
+        who = "anyone on this machine is answered" if demo else "only your own command line is answered"
+        note(f"no key was made yet, so {who}; make one: contexture keys add NAME")

@@ -85,10 +85,11 @@ def create_app(
 ) -> FastAPI:
     """The application over an open engine, which it does not close.
 
-    `keys` say who may call; with None, or before the first key is added, anyone on this machine may, as long as
-    `settings.host` is a loopback address. `token` is what the local command line presents, and `members` are the
-    groups of users who name none: with them, this is a demonstration, whose users the playground offers and whose
-    memory service it can break. The warm-up starts with the application and goes on while it listens.
+    `keys` say who may call; with None anyone on this machine may, as long as `settings.host` is a loopback address.
+    `token` is what the local command line presents, and `members` are the groups of users who name none: with them,
+    this is a demonstration, whose users the playground offers and whose memory service it can break, and which
+    answers anyone on this machine before the first key is added. The warm-up starts with the application and goes on
+    while it listens.
     """
     app = FastAPI(title="Contexture", version=version("contexture"), lifespan=_lifespan, redoc_url=None)
     callers = Callers(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)

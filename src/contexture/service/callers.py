@@ -42,8 +42,9 @@ class Identity:
 class Callers:
     """Decides who asks.
 
-    Headers say it with the command line's own `token`, and for everyone while the service listens on loopback and
-    no key was ever added. `members` are the groups of users who name none there.
+    Headers say it with the command line's own `token`. They say it for everyone on loopback where there are no keys
+    to check, and in a demonstration, which has `members`, until the first key is added; those are the groups of users
+    who name none there.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Callers:
         self._clock = clock
         self._token = token
         self._members = members or {}
+        self._demo = members is not None
 
     def identify(self, headers: Headers) -> Identity:
         """What the request proves; raises `Unauthorized` when that is nothing."""
@@ -91,7 +93,8 @@ class Callers:
         return Scope(tenant=tenant, user=user, groups=groups)
 
     def _is_open(self) -> bool:
-        return is_loopback(self._settings.host) and (self._keys is None or self._keys.empty())
+        keyless = self._keys is None or (self._demo and self._keys.empty())
+        return is_loopback(self._settings.host) and keyless
 
 
 class Gate:
