@@ -256,7 +256,7 @@ async def test_without_sources_no_model_is_asked():
     pages = ScriptedPages(PAGES, text=SCORES, fail=["text", "visual"])
     found = await asker(model, pages=pages).run(ResearchQuestion(query=QUESTION), scope=SCOPE)
 
-    assert "The documents do not answer this." == found.answer
+    assert "The documents could not be searched." == found.answer
     assert [] == model.asked
     assert {"pages", "pages_visual"} == {each.source for each in found.degradations}
 

@@ -30,6 +30,12 @@ NOTHING: Mapping[str, str] = MappingProxyType(
 )
 """What is said, by language, where the documents say nothing."""
 
+UNREAD: Mapping[str, str] = MappingProxyType(
+    {"en": "The documents could not be searched.", "ru": "Поиск по документам не удался."}
+)
+"""What is said where nothing was found because a search failed: the documents may well answer."""
+
+_SEARCHES = frozenset({"pages", "pages_visual"})
 _HEADER = 40  # tokens kept for the line above a picture
 
 
@@ -65,7 +71,7 @@ class AskRecipe:
     """How questions are answered: `quoting` names the model whose answers are the sources' own sentences.
 
     What it says when none of them matches (`silence`) is not repeated: NOTHING is said instead, as it is where no
-    source was found and no model is asked.
+    source was found and no model is asked. Where no source was found because a search failed, UNREAD is said.
     """
 
     context_tokens: int = 10_000
@@ -108,7 +114,9 @@ class AskResearch:
         context, seen = await self._context(asked, models, scope, now, trace)
         said = await self._said(models, context, seen, trace) if context.sources else route.Piece("", "")
         if not context.sources or said.text.strip() in self.recipe.silence:
-            said = route.Piece(NOTHING.get(detect(asked.query), NOTHING["en"]), said.model)
+            failed = any(each.source in _SEARCHES for each in context.degradations)
+            words = UNREAD if failed and not context.sources else NOTHING
+            said = route.Piece(words.get(detect(asked.query), words["en"]), said.model)
         return await self._checked(asked, context, said, seen, trace)
 
     async def _permit(self, asked: ResearchQuestion, scope: Scope) -> None:
