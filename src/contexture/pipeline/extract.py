@@ -64,10 +64,16 @@ def sentence_scores(pieces: Sequence[str], query: str) -> list[float]:
     asked = _asked(query)
     if not asked:
         return [_LEAD / (1 + at) for at in range(len(pieces))]
+    return list(_scored(tuple(pieces), asked))
+
+
+@lru_cache(maxsize=32)
+def _scored(pieces: tuple[str, ...], asked: tuple[int, ...]) -> tuple[float, ...]:
+    """The scores of pieces against terms; kept, because a text is tried at several lengths."""
     counts = [Counter(terms(piece)) for piece in pieces]
     wanted = {term: _rarity(term, counts) for term in asked}
     average = sum(count.total() for count in counts) / len(counts) if counts else 0.0
-    return [_bm25(count, wanted, average) + _LEAD / (1 + at) for at, count in enumerate(counts)]
+    return tuple(_bm25(count, wanted, average) + _LEAD / (1 + at) for at, count in enumerate(counts))
 
 
 @lru_cache(maxsize=64)
