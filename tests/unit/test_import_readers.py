@@ -476,6 +476,16 @@ def test_bad_json_is_a_problem(tmp_path: Path, text: str) -> None:
     assert documents(found) == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "named"), [('[{"due_days":"x"}]', "due_days"), ('[{"in_days":{"R":"x"}}]', "in_days.R")]
+)
+def test_a_bad_offset_is_named_as_it_was_written(tmp_path: Path, text: str, named: str) -> None:
+    """Not as the property that it would have made."""
+    (told,) = problems(tree(tmp_path, text)).values()
+
+    assert f"field {named!r} must be a number" in told
+
+
 # --- folders -------------------------------------------------------------------------------
 
 

@@ -97,9 +97,9 @@ def _properties(row: Mapping[str, Any], now: datetime) -> dict[str, Json]:
     given, offsets = row.get("properties", {}), row.get("in_days", {})
     if not isinstance(given, dict) or not isinstance(offsets, dict):
         raise InvalidRequest("fields 'properties' and 'in_days' must be objects")
-    days = {**cast("dict[str, object]", offsets), **({"due": row["due_days"]} if "due_days" in row else {})}
-    dates = {name: _day(name, value, now) for name, value in days.items()}
-    return {**cast("dict[str, Json]", given), **dates}
+    dates = {name: _day(f"in_days.{name}", value, now) for name, value in cast("dict[str, object]", offsets).items()}
+    due = {"due": _day("due_days", row["due_days"], now)} if "due_days" in row else {}
+    return {**cast("dict[str, Json]", given), **dates, **due}
 
 
 def _day(name: str, value: object, now: datetime) -> str:
