@@ -70,6 +70,7 @@ ARGUMENTS = {
     "rerank=FALSE": {"rerank": False},
     "rerank off": {"rerank": False},
     "no-rerank": {"rerank": False},
+    "no_rerank": {"rerank": False},
     "--no-rerank": {"rerank": False},
     # clamps
     "k=100": {"k": 10},

@@ -90,3 +90,10 @@ def test_mentions_stand_where_they_say():
 def test_models_give_dictionary_forms(text, lang, names):
     """Russian names come in the nominative, and each has a kind."""
     assert names == {(each.name, each.kind) for each in NameModels().find(text, lang)}
+
+
+def test_a_word_without_end_is_passed_over():
+    """Names behind twenty thousand signs are found where they stand, and in time: peeled one by one it took minutes."""
+    text = "\U0001f600" * 20_000 + " Maria Tamm spoke in Norvik."
+
+    assert "Maria Tamm" in {text[each.start : each.end] for each in NameModels().find(text, "en")}

@@ -38,6 +38,8 @@ _EDGES = re.compile(r"^(?:the|a|an)\s+|['\u2019]s$", re.IGNORECASE)
 _PLACED = re.compile(r"\b(?:in|near|outside|across|port of|city of|town of)\s$", re.IGNORECASE)
 _REACH = 16
 _NAMED = re.compile(r"[^\W\d_]{2}")
+# No name is in such a word, and a tokenizer that peels sign after sign off it would not come to an end.
+_ENDLESS = re.compile(r"\S{200,}")
 
 Reader = Callable[[str], Iterable[Mention]]
 
@@ -56,8 +58,9 @@ class NameModels:
     def find(self, text: str, lang: str) -> Sequence[Mention]:
         """Mentions in order; a model that breaks is a `SourceUnavailable`."""
         reader = self._russian if _is_russian(text, lang) else self._latin
+        words = _ENDLESS.sub(lambda run: " " * len(run[0]), text)
         try:
-            found = [mention for mention in reader(text) if _NAMED.search(mention.name)]
+            found = [mention for mention in reader(words) if _NAMED.search(mention.name)]
         except (ValueError, IndexError, KeyError, MemoryError, RuntimeError, OSError, ImportError) as failure:
             raise SourceUnavailable(f"a name model failed with {type(failure).__name__}") from failure
         return sorted(found, key=lambda mention: (mention.start, mention.end))

@@ -110,7 +110,9 @@ BOUNDS: Mapping[Key, tuple[int, int]] = MappingProxyType({Key.K: (5, 10), Key.HO
 """Keys whose value is a number, and what it is clamped to."""
 
 LISTS = (Key.SOURCES, Key.DOMAINS)
-FLAGS: Mapping[str, str] = MappingProxyType({"rerank": "true", "no-rerank": "false", "norerank": "false"})
+FLAGS: Mapping[str, str] = MappingProxyType(
+    {"rerank": "true", **dict.fromkeys(("no-rerank", "no_rerank", "norerank"), "false")}
+)
 
 EXAMPLES: Mapping[Key, str] = MappingProxyType(
     {
