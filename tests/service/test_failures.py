@@ -1,0 +1,94 @@
+"""Failures in the log: of what kind and where, and nothing of what callers sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from structlog.testing import capture_logs
+
+from contexture.service import serving
+from contexture.service.app import create_app
+from contexture.service.failures import ServerLog, hear_server, places_of
+
+
+@pytest.fixture
+def server_log():
+    """The server's logger as `serve` leaves it, put back afterwards."""
+    logger = logging.getLogger("uvicorn.error")
+    before = logger.handlers[:], logger.propagate
+    hear_server()
+    hear_server()
+    yield logger
+    logger.handlers, logger.propagate = before
+
+
+def failing():
+    """A failure that knows too much."""
+    raise ValueError("hunter2")
+
+
+def test_a_place_is_a_file_a_line_and_a_function():
+    """Neither the message nor a value is in it."""
+    with pytest.raises(ValueError, match="hunter2") as told:
+        failing()
+    places = places_of(told.value)
+
+    assert places[-1].endswith(" failing")
+    assert not any("hunter2" in place for place in places)
+
+
+def test_the_servers_log_is_part_of_ours(server_log):
+    """Once, in our shape, without messages of failures; those of the application were logged already."""
+    with capture_logs() as logged:
+        server_log.error("cannot bind")
+        try:
+            failing()
+        except ValueError as failure:
+            server_log.error("Exception in ASGI application\n", exc_info=failure)
+            server_log.error("Traceback of the lifespan", exc_info=failure)
+
+    assert [("server", "cannot bind"), ("server failed", None)] == [
+        (each["event"], each.get("said")) for each in logged
+    ]
+    assert "hunter2" not in str(logged)
+    assert 1 == sum(isinstance(each, ServerLog) for each in server_log.handlers)
+
+
+async def test_a_request_under_way_is_finished_when_the_service_is_told_to_stop(
+    engine, settings, monkeypatch, server_log
+):
+    """Its answer comes whole, and only then does the service end."""
+    begun, go = asyncio.Event(), asyncio.Event()
+    search = engine.search
+
+    async def slow(*words, **named):
+        begun.set()
+        await go.wait()
+        return await search(*words, **named)
+
+    monkeypatch.setattr(engine, "search", slow)
+    bound = serving.listening("127.0.0.1", 0)
+    app = create_app(engine, keys=None, settings=settings)
+    server = serving._Server(serving._config(app, 30))
+    running = asyncio.create_task(server.serve(sockets=[bound]))
+    body = b'{"query": "pump"}'
+    head = (
+        b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n"
+    )
+    reader, writer = await asyncio.open_connection(*bound.getsockname())
+    writer.write(head + body)
+    await begun.wait()
+    server.should_exit = True
+    while server.servers[0].is_serving():  # noqa: ASYNC110 - the server has no event for it
+        await asyncio.sleep(0)
+    still = not running.done()
+    go.set()
+    answer = await reader.read()
+    writer.close()
+    await running
+
+    assert still
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b'"results"' in answer
