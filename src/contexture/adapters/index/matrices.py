@@ -25,4 +25,4 @@ def unpack_matrix(data: bytes) -> Matrix:
     height, width = _SHAPE.unpack_from(data)
     scales = np.frombuffer(data, "<f4", height, _SHAPE.size)
     codes = np.frombuffer(data, np.int8, height * width, _SHAPE.size + 4 * height)
-    return codes.reshape(height, width) * scales[:, None]
+    return codes.reshape(height, width).astype(np.float32) * scales[:, None]
