@@ -31,9 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests."""
+    """One browser for the tests of a file; while it is open, no other test could run an event loop."""
     found = shutil.which("chromium")
     if found is None:
         pytest.skip("no Chromium was found: `apt-get install chromium` lets the playground be tested in it")
