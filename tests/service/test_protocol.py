@@ -85,37 +85,6 @@ async def test_a_length_and_chunks_together_are_one_request(engine):
     assert 1 == len(STATUS.findall(answer))
 
 
-async def test_a_request_under_way_is_finished_before_the_end(engine, monkeypatch):
-    """SIGTERM waits for the answer, takes no further connection, and takes back the announcement."""
-    begun, go, search = asyncio.Event(), asyncio.Event(), engine.search
-
-    async def slow(*words, **options):
-        begun.set()
-        await go.wait()
-        return await search(*words, **options)
-
-    monkeypatch.setattr(engine, "search", slow)
-    async with served(engine) as (port, running):
-        asked = asyncio.create_task(said(port, HEAD + b"Content-Length: %d\r\n\r\n" % len(SEARCH) + SEARCH))
-        await begun.wait()
-        announced = (engine.settings.home / "serve.json").exists()
-        os.kill(os.getpid(), signal.SIGTERM)
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except ConnectionError:
-                break
-            writer.close()
-        waiting = not running.done()
-        go.set()
-        answer = await asked
-        await running
-
-    assert (True, True) == (announced, waiting)
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert not (engine.settings.home / "serve.json").exists()
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_addresses_can_be_typed(host):
     """The address that is shown leads to the socket."""
