@@ -13,6 +13,7 @@ import pytest
 
 from contexture.adapters.keys import ApiKeys
 from contexture.service.serving import listening, serve, url_of
+from contexture.testing.doubles import NOON
 
 SEARCH = b'{"query": "pump"}'
 HEAD = b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -36,15 +37,16 @@ BROKEN = {
 
 @asynccontextmanager
 async def served(engine):
-    """A service in this process; gives its port, and the task that ends when it has stopped."""
+    """A service in this process; gives its port, a header that opens it, and the task that ends when it has stopped."""
     keys = ApiKeys(engine.settings.home / "keys.sqlite")
+    key = f"Authorization: Bearer {keys.add('x', engine.scope, now=NOON)[1]}\r\n".encode()
     bound, up = listening("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(
         serve(engine, settings=engine.settings, keys=keys, bound=bound, started=lambda _: up.set())
     )
     await up.wait()
     try:
-        yield int(url_of(bound).rpartition(":")[2]), running
+        yield int(url_of(bound).rpartition(":")[2]), key, running
     finally:
         if not running.done():
             os.kill(os.getpid(), signal.SIGTERM)
@@ -63,7 +65,7 @@ async def said(port, sent):
 
 async def test_what_cannot_be_read_is_refused_in_our_shape(engine):
     """One answer, one closed connection, and the service goes on."""
-    async with served(engine) as (port, _):
+    async with served(engine) as (port, _, _):
         answers = {name: await said(port, sent + SMUGGLED) for name, sent in BROKEN.items()}
         fine = await said(port, SMUGGLED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
 
@@ -78,11 +80,44 @@ async def test_what_cannot_be_read_is_refused_in_our_shape(engine):
 async def test_a_length_and_chunks_together_are_one_request(engine):
     """What follows the chunks is never taken for a request that some proxy has not seen."""
     chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(SEARCH), SEARCH)
-    both = HEAD + b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" % len(SEARCH)
-    async with served(engine) as (port, _):
-        answer = await said(port, both + chunked + SMUGGLED)
+    both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" % len(SEARCH)
+    async with served(engine) as (port, key, _):
+        answer = await said(port, HEAD + key + both + chunked + SMUGGLED)
 
-    assert 1 == len(STATUS.findall(answer))
+    assert [b"HTTP/1.1 200 "] == STATUS.findall(answer)
+
+
+async def test_a_request_under_way_is_finished_before_the_end(engine, monkeypatch):
+    """SIGTERM waits for the answer, takes no further connection, and takes back the announcement."""
+    begun, go, search = asyncio.Event(), asyncio.Event(), engine.search
+
+    async def slow(*words, **options):
+        begun.set()
+        await go.wait()
+        return await search(*words, **options)
+
+    monkeypatch.setattr(engine, "search", slow)
+    asking = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(SEARCH) + SEARCH
+    async with served(engine) as (port, key, running):
+        asked = asyncio.create_task(said(port, HEAD + key + asking))
+        await asyncio.wait({asked, asyncio.create_task(begun.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        assert begun.is_set(), asked.result()
+        announced = (engine.settings.home / "serve.json").exists()
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionError:
+                break
+            writer.close()
+        waiting = not running.done()
+        go.set()
+        answer = await asked
+        await running
+
+    assert (True, True) == (announced, waiting)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert not (engine.settings.home / "serve.json").exists()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
