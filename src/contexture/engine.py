@@ -21,6 +21,7 @@ from contexture.answer.cited import Verified, claims_of
 from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.process import ProcessMessage
 from contexture.answer.research.ask import AskResearch
+from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation, explained, model_of
@@ -28,6 +29,7 @@ from contexture.builders.kinds import rebuild_of
 from contexture.builders.observed import observed
 from contexture.builders.query.build import QueryContext, QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.values import ResearchContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
@@ -116,25 +118,33 @@ class Contexture:
         self.pages = wiring.page_store(
             settings, self._placed, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
         )
-        self.research = wiring.research_builder(
-            settings,
+        self._builder = self._builder_for(settings.model)
+        self.turns = wiring.turn_builder(settings, self._turn_parts())
+        self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
+
+    @cached_property
+    def research(self) -> ResearchContextBuilder:
+        """What builds contexts of research questions over documents."""
+        return wiring.research_builder(
+            self.settings,
             self.pages,
             scanner=self._redactor,
             secrets=self.secrets,
             clock=self._clock,
             speaker=self.scope,
         )
-        self.commands = wiring.command_builder(
-            settings,
+
+    @cached_property
+    def commands(self) -> CommandContextBuilder:
+        """What builds contexts of slash commands over news."""
+        return wiring.command_builder(
+            self.settings,
             self.news,
             scanner=self._redactor,
             secrets=self.secrets,
             clock=self._clock,
             speaker=self.scope,
         )
-        self._builder = self._builder_for(settings.model)
-        self.turns = wiring.turn_builder(settings, self._turn_parts())
-        self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
 
     @cached_property
     def chat(self) -> ProcessMessage:
