@@ -74,11 +74,7 @@ def ingest(
     from contexture.ingestion.load import GROUP
 
     fields = {**GROUP, **dict(_field(each) for each in field or ())}
-    paths = [Path(place) for place in places if not is_url(place)]
-    if len(paths) == len(places) and not any(path.exists() for path in paths):
-        raise InvalidRequest(f"there is no file or folder {places[0]!r}")
-    if len(paths) < len(places) and held is not Loaded.ARTICLES:
-        raise InvalidRequest("only feeds are fetched from addresses; add --as articles")
+    paths = _paths(places, held)
     if held is Loaded.BLOCKS:
         take_blocks(common, paths, readers=tuple(acl) if acl else None, source=source, again=again)
         return
@@ -98,6 +94,16 @@ def ingest(
     _answer(common, report, held)
     if report.failed and not report.added and not report.unchanged:
         raise typer.Exit(2)
+
+
+def _paths(places: Sequence[str], held: Loaded | None) -> list[Path]:
+    """Those of the places that are no addresses; only articles have those."""
+    paths = [Path(place) for place in places if not is_url(place)]
+    if len(paths) == len(places) and not any(path.exists() for path in paths):
+        raise InvalidRequest(f"there is no file or folder {places[0]!r}")
+    if len(paths) < len(places) and held is not Loaded.ARTICLES:
+        raise InvalidRequest("only feeds are fetched from addresses; add --as articles")
+    return paths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
