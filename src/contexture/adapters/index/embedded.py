@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 class EmbeddedIndex:
     """Implements the `Index` port in one folder.
 
-    index = await EmbeddedIndex.open(Path(".contexture"), EmbeddedOptions(vectors={"minilm-en-1": 384}))
+    index = await EmbeddedIndex.open(Path(".contexture"), EmbeddedOptions(vectors={"minilm-en-2": 384}))
     """
 
     def __init__(self, folder: Path, options: EmbeddedOptions) -> None:

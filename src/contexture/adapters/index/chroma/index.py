@@ -41,7 +41,7 @@ class ChromaOptions:
 class ChromaIndex:
     """Implements the `Index` port on Chroma.
 
-    options = ChromaOptions(vectors={"minilm-en-1": 384})
+    options = ChromaOptions(vectors={"minilm-en-2": 384})
     index = await ChromaIndex.open("chroma:./pages", options)
     index = await ChromaIndex.open("chroma+http://localhost:8000", options)
     """
