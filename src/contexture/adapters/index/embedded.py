@@ -13,6 +13,7 @@ from typing import TypeVar
 from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
 from contexture.adapters.index.engine import Access
 from contexture.adapters.index.filters import check, field_types, holds
+from contexture.adapters.index.gate import Gate
 from contexture.adapters.index.hits import hits_of, pooled
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.lock import StoreLock
@@ -20,7 +21,7 @@ from contexture.adapters.index.part import Sight
 from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change, Truth, store_errors
-from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable, UnknownCollection
+from contexture.errors import InvalidRequest, StoreUnwritable, UnknownCollection
 from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
@@ -48,7 +49,7 @@ class EmbeddedIndex:
         self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._journal = WriteJournal()
-        self._closed = False
+        self._gate = Gate(f"the store in {str(folder)!r} is closed")
         with ExitStack() as undo:
             undo.callback(self._lock.release)
             self._truth = Truth(folder / "truth.sqlite")
@@ -72,7 +73,7 @@ class EmbeddedIndex:
 
     async def collections(self) -> Sequence[Collection]:
         """Every collection, by name."""
-        self._check_open()
+        self._gate.check()
         return [self._shelf.collections[name] for name in sorted(self._shelf.collections)]
 
     async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
@@ -145,7 +146,8 @@ class EmbeddedIndex:
         found = self._journal.since(scope, collection, since)
         if found is None or since < self._opened:
             return None
-        classes, access = self._classes(collection), self._access(scope, collection)
+        with self._gate.inside():
+            classes, access = self._classes(collection), self._access(scope, collection)
         return Changes(ids=tuple(found), passages=sum(classes[allowed][2] for allowed in access.allowed))
 
     async def close(self) -> None:
@@ -164,36 +166,36 @@ class EmbeddedIndex:
 
     def count(self, collection: str) -> int:
         """Passages in a collection, whoever may see them; for operators."""
-        return self._truth.count(collection)
+        with self._gate.inside():
+            return self._truth.count(collection)
 
     # --- inside ---
 
     async def _read(self, work: Callable[[], _T]) -> _T:
         def guarded() -> _T:
-            with store_errors(self._folder):
+            with self._gate.inside(), store_errors(self._folder):
                 return work()
 
         return await asyncio.to_thread(guarded)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SourceUnavailable(f"the store in {str(self._folder)!r} is closed")
-
     def _known(self, scope: Scope, name: str) -> Collection:
         """The collection; an unknown one is refused with those in which the tenant has something."""
-        self._check_open()
-        if name not in self._shelf.collections:
-            mine = [
-                known
-                for known in sorted(self._shelf.collections)
-                if any(tenant == scope.tenant for tenant, *_ in self._truth.classes(known).values())
-            ]
-            known = ", ".join(mine) or "none yet"
+        self._gate.check()
+        found = self._shelf.collections.get(name)
+        if found is None:
+            known = ", ".join(self._mine(scope)) or "none yet"
             raise UnknownCollection(f"unknown collection {name!r}; there are: {known}")
-        return self._shelf.collections[name]
+        return found
+
+    def _mine(self, scope: Scope) -> list[str]:
+        """The collections in which a tenant has something."""
+        with self._gate.inside():
+            held = {name: self._truth.classes(name).values() for name in sorted(self._shelf.collections)}
+        return [name for name, classes in held.items() if any(tenant == scope.tenant for tenant, *_ in classes)]
 
     def _create(self, collection: Collection) -> None:
         with self._writing:
+            self._gate.check()
             old = self._shelf.collections.get(collection.name)
             wanted = merged(old, collection)
             if wanted != old:
@@ -201,7 +203,7 @@ class EmbeddedIndex:
 
     def _write(self, scope: Scope, collection: str, change: Callable[[], Change]) -> int:
         with self._writing:
-            self._check_open()
+            self._gate.check()
             done = change()
             try:
                 self._shelf.follow(collection, done)
@@ -276,14 +278,14 @@ class EmbeddedIndex:
 
     def _optimize(self) -> None:
         with self._writing:
-            self._check_open()
+            self._gate.check()
             self._shelf.optimize()
 
     def _close(self) -> None:
+        # Before the lock, for which a reader may wait.
+        if not self._gate.shut():
+            return
         with self._writing:
-            if self._closed:
-                return
-            self._closed = True
             try:
                 self._shelf.flush()
             finally:
