@@ -168,6 +168,30 @@ class Settings(BaseSettings):
     cors_origins: tuple[str, ...] = Field(
         default=(), description="Web origins whose pages may call the service, as a JSON list."
     )
+    bus: str = Field(
+        default="", description="Bus of messages: `nats://HOST:4222`, `kafka://HOST:9092,HOST:9092`; empty for none."
+    )
+    bus_options: dict[str, str | int | bool] = Field(
+        default={}, description='Options of librdkafka, as JSON such as `{"security.protocol": "ssl"}`.'
+    )
+    bus_inbound: str = Field(default="conversation.inbound", description="Topic of messages to answer.")
+    bus_outbound: str = Field(default="conversation.outbound", description="Topic of answers.")
+    bus_dead: str = Field(default="conversation.dead", description="Topic of messages that got no answer, and why.")
+    bus_group: str = Field(default="contexture", description="Group of the workers that share the messages.")
+    bus_partitions: int = Field(
+        default=16, ge=1, le=1_024, description="Parts of a topic; the sessions of one part are answered in order."
+    )
+    bus_redeliver_seconds: float = Field(
+        default=30.0, ge=1, description="Silence after which a worker counts as gone and its messages go to others."
+    )
+    worker_concurrency: int = Field(default=8, ge=1, description="Messages a worker answers at once.")
+    worker_retries: int = Field(default=5, ge=0, description="Further tries before a message is given up.")
+    worker_retry_seconds: float = Field(
+        default=0.5, ge=0, description="Wait before the first of them; each next one waits twice as long."
+    )
+    reply_days: float = Field(
+        default=7.0, gt=0, description="Days for which the answer to a message with an id is kept."
+    )
     url: str = Field(default="", description="Running service that the command line talks to.")
     api_key: str = Field(default="", description="Key that the command line presents to it.")
     otel: bool = Field(

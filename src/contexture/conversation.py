@@ -1,4 +1,4 @@
-"""Frozen values of conversations: memories and what recall finds, session events, health, policy."""
+"""Frozen values of conversations: memories and what recall finds, session events, replies, health, policy."""
 
 from __future__ import annotations
 
@@ -138,6 +138,36 @@ class Event:
     time: datetime
     position: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ReplyState(StrEnum):
+    """What became of a message so far."""
+
+    ACCEPTED = "accepted"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredReply:
+    """What became of a message, kept under the id that its sender gave it.
+
+    `body` is JSON: the answer of a complete one, the error of one that failed.
+    """
+
+    message_id: str
+    session_id: str
+    state: ReplyState
+    time: datetime
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivery:
+    """A message as a bus delivers it; `place` says where on the bus it lies, and is the same when it comes again."""
+
+    body: bytes
+    place: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,6 +19,7 @@ from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.tokens.models import counter_for
 from contexture.answer.cited import Verified, claims_of
 from contexture.answer.commands.execute import ExecuteCommand
+from contexture.answer.once import AnswerOnce
 from contexture.answer.process import ProcessMessage
 from contexture.answer.research.ask import AskResearch
 from contexture.builders.command.build import CommandContextBuilder
@@ -88,6 +89,7 @@ class Contexture:
         self.outbox = wiring.outbox(settings, self.memory, self._clock)
         self._sessions = wiring.sessions(settings)
         self.sessions: SessionStore = self._sessions
+        self._replies = wiring.replies(settings)
         self._graph_cache = wiring.graph_cache(settings)
         self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
         self._summarizer = wiring.summarizer(settings)
@@ -161,6 +163,11 @@ class Contexture:
             settle=self.turns.settle,
             recipe=wiring.chat_recipe(self.settings),
         )
+
+    @cached_property
+    def once(self) -> AnswerOnce:
+        """What processes messages that carry an id, each once."""
+        return AnswerOnce(process=self.chat, replies=self._replies)
 
     @cached_property
     def execute(self) -> ExecuteCommand:
@@ -393,6 +400,7 @@ class Contexture:
             await wiring.close_policy(self.policy)
             self._graph_cache.close()
             self._sessions.close()
+            self._replies.close()
             self._blocks.close()
             await self._memory.close()
             await self._placed.close()

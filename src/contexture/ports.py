@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from contexture.conversation import Decision, Event, Feedback, HealthState, Memory, Recall, Recalled
+from contexture.conversation import (
+    Decision,
+    Delivery,
+    Event,
+    Feedback,
+    HealthState,
+    Memory,
+    Recall,
+    Recalled,
+    StoredReply,
+)
 from contexture.types import (
     Changes,
     Collection,
@@ -278,6 +288,43 @@ class SessionStore(Protocol):
 
     async def sessions(self, scope: Scope, *, limit: int = 50) -> Sequence[str]:
         """The scope's sessions, the one last written to first."""
+        ...
+
+
+class ReplyStore(Protocol):
+    """What became of messages, by the id they came with; another tenant's or user's are unknown ones."""
+
+    async def get(self, scope: Scope, message_id: str) -> StoredReply | None:
+        """What became of a message; None when it is not known."""
+        ...
+
+    async def put(self, scope: Scope, reply: StoredReply) -> StoredReply:
+        """Keep this instead of what is known of the message, unless that is complete; says what stands."""
+        ...
+
+
+Handle: TypeAlias = Callable[[Delivery], Awaitable[None]]
+"""Takes one message of a bus."""
+
+
+class Bus(Protocol):
+    """Carries messages between processes, by topic. Failures of the broker surface as `SourceError`."""
+
+    async def publish(self, topic: str, key: str, body: bytes) -> None:
+        """Hand a message over; it survives once this returns. Those of one key keep their order."""
+        ...
+
+    def delivering(self, topic: str, handle: Handle) -> AbstractAsyncContextManager[None]:
+        """Give the messages of a topic to `handle` while the context lasts.
+
+        A message is acknowledged when `handle` returns. One whose handling fails or is cut off comes again, here or
+        in another process of the same group, and until then no later one of its key. Several are handled at once;
+        those of one key start in order. Leaving takes no more and waits for those under way, but not for ever.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of the broker."""
         ...
 
 

@@ -29,10 +29,12 @@ class ChatRequest:
 
     ChatRequest(message="When does the ferry leave?")                          # a new session
     ChatRequest(message="And back?", session_id="s-1", model="litellm:gpt-5")  # a configured model, by name
+    ChatRequest(message="And back?", session_id="s-1", message_id="m-7")       # sent twice, it is one turn
     """
 
     message: str
     session_id: str = ""
+    message_id: str = ""
     persona_id: str = ""
     model: str | None = None
     system_prompt: str | None = None
@@ -44,7 +46,7 @@ class ChatRequest:
             raise InvalidRequest("the message is empty")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be 1 or more, not {self.max_tokens}")
-        for name in ("session_id", "persona_id"):
+        for name in ("session_id", "message_id", "persona_id"):
             if len(getattr(self, name)) > LONGEST_NAME:
                 raise InvalidRequest(f"{name} has more than {LONGEST_NAME} characters")
             if not valid(getattr(self, name)):

@@ -20,10 +20,13 @@ from contexture.answer.record import (
     OpenTurn,
     Outcome,
     Reply,
+    Said,
     asked_event,
     citations_of,
+    injected,
     memories_of,
     told_event,
+    turn_id,
 )
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import Turn
@@ -134,13 +137,14 @@ class ProcessMessage:
     async def _opened(self, request: ChatRequest, scope: Scope, now: datetime | None) -> AsyncGenerator[OpenTurn]:
         """The message with its context, appended; its session waits until the block is left."""
         session_id = request.session_id or uuid4().hex
-        await self._permit(request, scope, session_id)
+        await self.permit(request, scope, session_id)
         async with self.ordering.of((scope.tenant, scope.user, session_id)):
             turn = await self._with_context(request, scope, session_id, now or self.clock.now())
             position = await _to_the_end(self._append(turn, asked_event(turn)))
             yield replace(turn, position=position)
 
-    async def _permit(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
+    async def permit(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
+        """Raise `NotPermitted`, with the policy's reason, unless the policy lets this message be processed."""
         resource = {"session_id": session_id, "persona_id": request.persona_id, "length": len(request.message)}
         decision = await self.policy.decide(scope, ACTION, {**resource, "model": request.model})
         if not decision.allowed:
@@ -149,8 +153,11 @@ class ProcessMessage:
     async def _with_context(self, request: ChatRequest, scope: Scope, session_id: str, now: datetime) -> OpenTurn:
         text = Mask(self.secrets.known()).mask(mended(request.message))
         analysis = analyse(text)
+        turn_name = turn_id(scope, session_id, request.message_id)
         most = self.recipe.history_events
-        events = window(await self.sessions.list_events(scope, session_id, limit=max(1, reach(most))), most)
+        recent = await self.sessions.list_events(scope, session_id, limit=max(1, reach(most)))
+        # What an earlier try at the same message has left is no history of it.
+        events = [event for event in window(recent, most) if not event.id.startswith(turn_name)]
         lang = session_language(_language(events), analysis)
         base = self.recipe.system if request.system_prompt is None else request.system_prompt
         turn = Turn(
@@ -162,7 +169,7 @@ class ProcessMessage:
         )
         built = await self.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
         return OpenTurn(
-            id=uuid4().hex,
+            id=turn_name,
             scope=scope,
             request=request,
             session_id=session_id,
@@ -211,10 +218,17 @@ class ProcessMessage:
         """Append the answer, hand the memories on, and say what was done."""
         told = self._told(turn, reply, trace, Status.COMPLETE)
         position = await self._append(turn, told)
-        # What only quotes is stored already, so the message alone is new.
-        new = "" if reply.model == self.recipe.quoting else reply.text
+        said = Said(
+            turn=turn.id,
+            session_id=turn.session_id,
+            persona_id=turn.request.persona_id,
+            time=turn.now,
+            asked=turn.text,
+            told=reply.text,
+            injected=injected(turn.context),
+        )
         try:
-            await self.memories.put(turn.scope, *memories_of(turn, new, self.recipe.namespace, self.recipe.universe))
+            await self.remember(turn.scope, said, reply.model)
             await self.settle()
         except SourceError as failure:  # the answer is given and its events are kept
             trace.degraded("memory", failure)
@@ -228,6 +242,12 @@ class ProcessMessage:
             events=(replace(asked_event(turn), position=turn.position), replace(told, position=position)),
             usage=told.metadata["usage"],
         )
+
+    async def remember(self, scope: Scope, said: Said, model: str) -> None:
+        """Hand on what a turn leaves to remember; twice the same is once."""
+        # What only quotes is stored already, so the message alone is new.
+        new = replace(said, told="") if model == self.recipe.quoting else said
+        await self.memories.put(scope, *memories_of(new, self.recipe.namespace, self.recipe.universe))
 
     async def _append(self, turn: OpenTurn, event: Event) -> int:
         """Where the event now stands in its session."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from contexture.answer.analyse import Analysis
 from contexture.answer.exchange import ChatRequest, MemoryCitation, Status
@@ -14,11 +15,12 @@ from contexture.builders.turn.build import TurnContext
 from contexture.conversation import Event, Memory, MemoryKind
 from contexture.errors import ContextError
 from contexture.ledger import Degradation
-from contexture.types import Scope
+from contexture.types import Scope, content_hash
 
 LANGUAGE = "session_lang"
 """The key of an event's metadata under which a session hands its language on."""
 
+CITATIONS = "citations"
 TYPE = "message"
 SOURCE = "conversation"
 _MARK = re.compile(r"\[(\d{1,6})\]")
@@ -83,12 +85,39 @@ def told_event(turn: OpenTurn, reply: Reply, outcome: Outcome) -> Event:
     }
     if outcome.failure is not None:
         told["error"] = {"code": outcome.failure.code, "message": str(outcome.failure)}
-    return _event(turn, "assistant", reply.text, told)
+    if turn.request.message_id:  # it may be asked for again
+        told[CITATIONS] = [asdict(citation) for citation in citations_of(turn.context, reply.text)]
+    return _event(turn, ended(outcome.status), reply.text, told)
 
 
-def memories_of(turn: OpenTurn, reply: str, namespace: str, universe: str) -> list[Memory]:
+def ended(status: Status) -> str:
+    """How the event of an answer is called behind the id of its turn; one that may be tried again has a name apart."""
+    return "assistant" if status is Status.COMPLETE else f"assistant-{status.value}"
+
+
+def turn_id(scope: Scope, session_id: str, message_id: str) -> str:
+    """The id of a turn: always the same for a message that has one, otherwise a new one."""
+    if not message_id:
+        return uuid4().hex
+    return content_hash(repr((scope.tenant, scope.user, session_id, message_id)))[:32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What a turn leaves to remember."""
+
+    turn: str
+    session_id: str
+    persona_id: str
+    time: datetime
+    asked: str
+    told: str
+    injected: tuple[str, ...]
+
+
+def memories_of(said: Said, namespace: str, universe: str) -> list[Memory]:
     """The message and its answer, each known again by its key, with the memories that stood in the prompt."""
-    said = [(role, text) for role, text in (("user", turn.text), ("assistant", reply)) if text.strip()]
+    texts = [(role, text) for role, text in (("user", said.asked), ("assistant", said.told)) if text.strip()]
     return [
         Memory(
             text=text,
@@ -96,15 +125,15 @@ def memories_of(turn: OpenTurn, reply: str, namespace: str, universe: str) -> li
             type=TYPE,
             namespace=namespace,
             universe=universe,
-            session_id=turn.session_id,
-            persona_id=turn.request.persona_id,
+            session_id=said.session_id,
+            persona_id=said.persona_id,
             tags=(role,),
-            time=turn.now,
-            idempotency_key=f"{turn.id}-{role}",
-            injected=injected(turn.context),
-            metadata={"role": role, "source": SOURCE, "timestamp": turn.now.isoformat()},
+            time=said.time,
+            idempotency_key=f"{said.turn}-{role}",
+            injected=said.injected,
+            metadata={"role": role, "source": SOURCE, "timestamp": said.time.isoformat()},
         )
-        for role, text in said
+        for role, text in texts
     ]
 
 
@@ -124,9 +153,9 @@ def citations_of(context: TurnContext, reply: str) -> tuple[MemoryCitation, ...]
     )
 
 
-def _event(turn: OpenTurn, role: str, content: str, metadata: dict[str, Any]) -> Event:
-    message = {"role": role, "content": content}
-    return Event(id=f"{turn.id}-{role}", message=message, time=turn.now, metadata=metadata)
+def _event(turn: OpenTurn, name: str, content: str, metadata: dict[str, Any]) -> Event:
+    message = {"role": name.partition("-")[0], "content": content}
+    return Event(id=f"{turn.id}-{name}", message=message, time=turn.now, metadata=metadata)
 
 
 def _plain(analysis: Analysis) -> dict[str, Any]:

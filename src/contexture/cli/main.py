@@ -27,6 +27,7 @@ from contexture.cli import (
     serve,
     settings,
     tokens,
+    worker,
 )
 from contexture.cli.common import Home
 from contexture.cli.output import exit_code, fail
@@ -95,6 +96,7 @@ def main(
 for group in (
     demo,
     serve,
+    worker,
     mcp,
     keys,
     ingest,

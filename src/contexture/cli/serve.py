@@ -29,6 +29,7 @@ def serve(
         int | None, typer.Option("--port", metavar="N", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve the sample corpus, from a store of its own.")] = False,
+    worker: Annotated[bool, typer.Option("--worker", help="Answer the messages of the bus too.")] = False,
 ) -> None:
     """Serve the store over HTTP until interrupted.
 
@@ -42,9 +43,9 @@ def serve(
     if demo:
         from contexture.cli.demo import GROUPS, filled, settings_of
 
-        run(settings_of(chosen), as_json=common.as_json, members=GROUPS, first=filled)
+        run(settings_of(chosen), as_json=common.as_json, members=GROUPS, first=filled, worker=worker)
     else:
-        run(chosen, as_json=common.as_json)
+        run(chosen, as_json=common.as_json, worker=worker)
 
 
 def run(
@@ -53,14 +54,17 @@ def run(
     as_json: bool,
     members: Mapping[str, tuple[str, ...]] | None = None,
     first: Callable[[Contexture], Awaitable[object]] | None = None,
+    worker: bool = False,
 ) -> None:
-    """Do what comes `first` with the open store, then serve it until told to stop."""
+    """Do what comes `first` with the open store, then serve it until told to stop, and the bus with a `worker`."""
     from contexture.adapters.keys import ApiKeys
     from contexture.cli.logs import to_stderr
+    from contexture.cli.worker import bus_of, working
     from contexture.engine import open_store
     from contexture.service import serving
 
     to_stderr()
+    bus_of(settings, needed=worker)  # what the settings get wrong is told before anything is opened
     keys = ApiKeys(settings.home / FILE)
     serving.check_exposure(settings, keys)
     bound = serving.listening(settings.host, settings.port)
@@ -72,7 +76,10 @@ def run(
         async with open_store(settings) as engine:
             if first is not None:
                 await first(engine)
-            await serving.serve(engine, settings=settings, keys=keys, bound=bound, members=members, started=started)
+            async with working(engine, worker=worker) as bus:
+                await serving.serve(
+                    engine, settings=settings, keys=keys, bound=bound, members=members, started=started, bus=bus
+                )
 
     try:
         asyncio.run(work())

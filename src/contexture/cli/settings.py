@@ -47,13 +47,19 @@ def _rows(common: Common) -> list[dict[str, Any]]:
         {
             "name": name,
             "env": env,
-            "value": _HIDDEN if name.endswith(("api_key", "token")) and values[name] else values[name],
+            "value": _HIDDEN if _secret(name, values[name]) else values[name],
             "default": Settings.model_construct().model_dump(mode="json")[name],
             "source": "option" if typed.get(name) else "environment" if name in set_somewhere else "default",
             "description": fields[name].description,
         }
         for name, env in zip(fields, Settings.env_names(), strict=True)
     ]
+
+
+def _secret(name: str, value: object) -> bool:
+    """Whether a value must not be shown; a bus and its options may hold a password."""
+    said = name.endswith(("api_key", "token")) or name == "bus_options" or (name == "bus" and "@" in str(value))
+    return said and bool(value)
 
 
 def _shown(value: object) -> str:

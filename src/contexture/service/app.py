@@ -15,11 +15,12 @@ from contexture.adapters.keys import ApiKeys
 from contexture.adapters.policy.open import OpenPolicy
 from contexture.config import Settings
 from contexture.engine import Contexture
-from contexture.ports import Clock
+from contexture.ports import Bus, Clock
 from contexture.service import problems
 from contexture.service.callers import Callers, Gate
 from contexture.service.correlation import Correlation
 from contexture.service.crowd import Crowd
+from contexture.service.gateway import Gateway
 from contexture.service.limits import BodyLimit
 from contexture.service.measured import Measured
 from contexture.service.origins import install as install_origins
@@ -42,6 +43,7 @@ from contexture.service.routes import (
     playground,
     query,
     records,
+    replies,
     research,
     search,
     status,
@@ -60,6 +62,7 @@ ROUTES = (
     workspace,
     commands,
     chat,
+    replies,
     completions,
     builds,
     documents,
@@ -82,20 +85,22 @@ def create_app(
     token: str = "",
     members: Mapping[str, tuple[str, ...]] | None = None,
     clock: Clock | None = None,
+    bus: Bus | None = None,
 ) -> FastAPI:
     """The application over an open engine, which it does not close.
 
     `keys` say who may call; with None anyone on this machine may, as long as `settings.host` is a loopback address.
     `token` is what the local command line presents, and `members` are the groups of users who name none: with them,
     this is a demonstration, whose users the playground offers and whose memory service it can break, and which
-    answers anyone on this machine before the first key is added. The warm-up starts with the application and goes on
-    while it listens.
+    answers anyone on this machine before the first key is added. On `bus` messages are handed over to workers. The
+    warm-up starts with the application and goes on while it listens.
     """
     app = FastAPI(title="Contexture", version=version("contexture"), lifespan=_lifespan, redoc_url=None)
     callers = Callers(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
     registry = CollectorRegistry()
     app.state.engine = engine
     app.state.callers = callers
+    app.state.gateway = Gateway(bus, settings.bus_inbound)
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
     problems.install(app)

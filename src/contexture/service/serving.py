@@ -19,6 +19,7 @@ from contexture.adapters.keys import ApiKeys
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.errors import NotPermitted, SourceUnavailable
+from contexture.ports import Bus
 from contexture.service.app import create_app
 from contexture.service.callers import is_loopback
 from contexture.service.failures import hear_server
@@ -74,14 +75,16 @@ async def serve(
     bound: socket.socket,
     members: Mapping[str, tuple[str, ...]] | None = None,
     started: Callable[[str], None] = lambda _: None,
+    bus: Bus | None = None,
 ) -> None:
     """Answer requests on `bound` until SIGTERM or SIGINT; those under way are finished first.
 
-    While it runs, `serve.json` beside the store says where. `started` is told the address once it can be reached.
+    While it runs, `serve.json` beside the store says where. `started` is told the address once it can be reached. On
+    `bus` messages are handed over to workers.
     """
     _ = engine.chat  # a model that cannot be loaded is told now, not to the first who asks it
     token = secrets.token_urlsafe(32)
-    app = create_app(engine, keys=keys, settings=settings, token=token, members=members)
+    app = create_app(engine, keys=keys, settings=settings, token=token, members=members, bus=bus)
     with announced(settings.home, Announcement(pid=os.getpid(), url=url_of(bound), token=token)):
         await answering(app, bound, started, grace=settings.shutdown_seconds)
 

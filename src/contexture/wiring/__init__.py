@@ -2,7 +2,8 @@
 
 from contexture.wiring.access import close_policy, policy, secrets
 from contexture.wiring.blocks import block_store, block_writer
-from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, sessions, summarizer
+from contexture.wiring.bus import bus, worker_retries
+from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, replies, sessions, summarizer
 from contexture.wiring.command import command_builder
 from contexture.wiring.core import (
     SystemClock,
@@ -31,6 +32,7 @@ __all__ = [
     "ask_recipe",
     "block_store",
     "block_writer",
+    "bus",
     "cache_metrics",
     "chat_model",
     "chat_recipe",
@@ -59,6 +61,7 @@ __all__ = [
     "preparer",
     "query_builder",
     "redactor",
+    "replies",
     "research_builder",
     "search",
     "secrets",
@@ -68,5 +71,6 @@ __all__ = [
     "traced",
     "turn_builder",
     "visual_pages",
+    "worker_retries",
     "workspace_builder",
 ]

@@ -8,6 +8,7 @@ from contexture.adapters.llm import registry as models
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.outbox.outbox import Outbox
 from contexture.adapters.outbox.rows import Item
+from contexture.adapters.replies.sqlite import SqliteReplies
 from contexture.adapters.sessions.sqlite import SqliteSessions
 from contexture.answer.process import ChatRecipe
 from contexture.answer.route import Route
@@ -19,6 +20,11 @@ from contexture.wiring.spans import traced
 def sessions(settings: Settings) -> SqliteSessions:
     """The sessions, in the store's folder."""
     return SqliteSessions(settings.home / "sessions.sqlite")
+
+
+def replies(settings: Settings) -> SqliteReplies:
+    """What became of messages that carry an id, in the store's folder."""
+    return SqliteReplies(settings.home / "replies.sqlite", days=settings.reply_days)
 
 
 def outbox(settings: Settings, memory: MemoryService, clock: Clock) -> Outbox:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from contexture.conversation import HealthState
+from contexture.conversation import HealthState, ReplyState
 from contexture.service.wire.contexts import CommandShape, SourceShape
 from contexture.service.wire.parts import Answered, CitationShape, DegradationShape, EventShape, Object
 
@@ -59,6 +59,33 @@ class ChatShape(Answered):
     degradations: list[DegradationShape]
     usage: dict[str, int]
     events: list[EventShape]
+
+
+class HandedOverShape(Answered):
+    """A message that was taken, and where to read what becomes of it."""
+
+    id: str
+    session_id: str
+    status: ReplyState
+    reply_url: str
+
+
+class ReplyFaultShape(Answered):
+    """Why a message got no answer."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+class ReplyShape(Answered):
+    """What became of a message that was handed over."""
+
+    id: str
+    session_id: str
+    status: ReplyState
+    reply: ChatShape | None
+    error: ReplyFaultShape | None
 
 
 class SessionsShape(Answered):

@@ -20,6 +20,7 @@ class ChatBody(BaseModel):
 
     message: Annotated[str, Field(description="What the user says.")]
     session_id: Annotated[str, Field(description="The session; empty for a new one.")] = ""
+    message_id: Annotated[str, Field(description="Names this message: sent twice, it is answered once.")] = ""
     persona_id: Annotated[str, Field(description="Whom the assistant plays.")] = ""
     tenant_id: Annotated[str | None, Field(description="Must be the caller's own.")] = None
     user_id: Annotated[str | None, Field(description="Must be the caller's own.")] = None
@@ -28,12 +29,14 @@ class ChatBody(BaseModel):
     max_prompt_tokens: Annotated[int | None, Field(ge=1, description="Token limit of the prompt.")] = None
     max_tokens: Annotated[int | None, Field(ge=1, le=MOST, description="Length of the answer in tokens.")] = None
     stream: Annotated[bool, Field(description="Answer with server-sent events.")] = False
+    background: Annotated[bool, Field(description="Hand over to the bus, and answer at once where to read it.")] = False
 
     def request(self) -> ChatRequest:
         """The same, as the engine takes it."""
         return ChatRequest(
             message=self.message,
             session_id=self.session_id,
+            message_id=self.message_id,
             persona_id=self.persona_id,
             model=self.model,
             system_prompt=self.system_prompt,

@@ -1,0 +1,170 @@
+"""A bus inside one process, and the contract that every bus keeps."""
+# ruff: noqa: S101, PLR2004 - a conformance suite asserts
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+from contexture.conversation import Delivery
+from contexture.ports import Bus, Handle
+
+PATIENCE = 30.0
+"""Seconds after which a message that does not come is a failure."""
+
+
+class LocalBus:
+    """Keeps messages in memory; each key is delivered in order, keys beside each other."""
+
+    def __init__(self) -> None:
+        self.published: dict[str, list[bytes]] = defaultdict(list)
+        self._waiting: dict[tuple[str, str], asyncio.Queue[Delivery]] = {}
+        self._arrived = asyncio.Condition()
+
+    async def publish(self, topic: str, key: str, body: bytes) -> None:
+        """Keep a message."""
+        place = f"{topic}/{len(self.published[topic])}"
+        self.published[topic].append(body)
+        self._waiting.setdefault((topic, key), asyncio.Queue()).put_nowait(Delivery(body=body, place=place))
+        async with self._arrived:
+            self._arrived.notify_all()
+
+    async def until(self, topic: str, count: int) -> list[bytes]:
+        """The messages of a topic, once there are so many."""
+        async with asyncio.timeout(PATIENCE), self._arrived:
+            await self._arrived.wait_for(lambda: len(self.published[topic]) >= count)
+        return self.published[topic]
+
+    @asynccontextmanager
+    async def delivering(self, topic: str, handle: Handle) -> AsyncGenerator[None]:
+        """Give the messages of a topic to `handle` while the context lasts."""
+        stopping = asyncio.Event()
+        looking = asyncio.create_task(self._look(topic, handle, stopping))
+        try:
+            yield
+        finally:
+            stopping.set()
+            async with self._arrived:
+                self._arrived.notify_all()
+            await looking
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def _look(self, topic: str, handle: Handle, stopping: asyncio.Event) -> None:
+        """Start a reader for each key that turns up; ends when all of them have."""
+        readers: dict[str, asyncio.Task[None]] = {}
+        while not stopping.is_set():
+            for at, key in list(self._waiting):
+                if at == topic and (key not in readers or readers[key].done()):
+                    readers[key] = asyncio.create_task(self._read(self._waiting[at, key], handle, stopping))
+            async with self._arrived:
+                await self._arrived.wait()
+        await asyncio.gather(*readers.values())
+
+    async def _read(self, queue: asyncio.Queue[Delivery], handle: Handle, stopping: asyncio.Event) -> None:
+        while not queue.empty() and not stopping.is_set():
+            delivery, failed = queue.get_nowait(), True
+            while failed and not stopping.is_set():  # it comes again
+                ended = await asyncio.gather(handle(delivery), return_exceptions=True)
+                failed = any(ended)
+
+
+class Inbox:
+    """Collects what is delivered."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.places: list[str] = []
+        self._changed = asyncio.Condition()
+
+    async def take(self, delivery: Delivery) -> None:
+        """One more."""
+        self.bodies.append(delivery.body)
+        self.places.append(delivery.place)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, count: int) -> list[bytes]:
+        """What came, once it is so many."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: len(self.bodies) >= count)
+        return self.bodies
+
+
+class BusConformance:
+    """Subclass it, give fixtures `bus` and `topic`, which no other test uses, and inherit the contract."""
+
+    async def test_messages_of_a_key_come_in_order(self, bus: Bus, topic: str) -> None:
+        """What was published before anyone listened comes too, and bytes are not changed."""
+        inbox, said = Inbox(), [f"{number} ж\0".encode() for number in range(20)]
+        await bus.publish(topic, "one", said[0])
+        async with bus.delivering(topic, inbox.take):
+            for body in said[1:]:
+                await bus.publish(topic, "one", body)
+            found = await inbox.until(20)
+
+        assert found == said
+        assert len(set(inbox.places)) == 20
+
+    async def test_a_failure_is_delivered_again_before_what_follows(self, bus: Bus, topic: str) -> None:
+        """The same message comes a second time, from the same place, and the next one of its key after it."""
+        inbox = Inbox()
+
+        async def fail_once(delivery: Delivery) -> None:
+            await inbox.take(delivery)
+            if len(inbox.bodies) == 1:
+                raise RuntimeError("the first try fails")
+
+        async with bus.delivering(topic, fail_once):
+            await bus.publish(topic, "one", b"first")
+            await bus.publish(topic, "one", b"second")
+            found = await inbox.until(3)
+
+        assert found == [b"first", b"first", b"second"]
+        assert inbox.places[0] == inbox.places[1]
+
+    async def test_leaving_waits_for_what_is_under_way(self, bus: Bus, topic: str) -> None:
+        """Work that has begun is finished and acknowledged; what was not begun comes to whoever listens next."""
+        begun, go_on, ended, later = asyncio.Event(), asyncio.Event(), Inbox(), Inbox()
+
+        async def slow(delivery: Delivery) -> None:
+            begun.set()
+            await go_on.wait()
+            await ended.take(delivery)
+
+        async with bus.delivering(topic, slow):
+            await bus.publish(topic, "one", b"first")
+            async with asyncio.timeout(PATIENCE):
+                await begun.wait()
+            asyncio.get_running_loop().call_later(0.1, go_on.set)
+        await bus.publish(topic, "one", b"second")
+        async with bus.delivering(topic, later.take):
+            found = await later.until(1)
+
+        assert (ended.bodies, found) == ([b"first"], [b"second"])
+
+    async def test_keys_do_not_wait_for_each_other(self, bus: Bus, topic: str) -> None:
+        """While one message is being handled, one of another key is too; both end."""
+        both = asyncio.Barrier(2)
+        inbox = Inbox()
+
+        async def together(delivery: Delivery) -> None:
+            async with asyncio.timeout(PATIENCE):
+                await both.wait()
+            await inbox.take(delivery)
+
+        await bus.publish(topic, "one", b"first")
+        await bus.publish(topic, "two", b"second")
+        async with bus.delivering(topic, together):
+            found = await inbox.until(2)
+
+        assert sorted(found) == [b"first", b"second"]
+
+
+def new_topic() -> str:
+    """A topic that nobody has used."""
+    return f"test.{uuid4().hex}"

@@ -1,0 +1,75 @@
+"""Real brokers: a NATS server from a wheel, and the Kafka brokers that librdkafka has inside."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PRODUCER = 0
+
+
+@contextmanager
+def nats_server(folder: Path) -> Iterator[str]:
+    """A NATS server with JetStream in a folder, and its address; it logs its first line once it has written where."""
+    program = Path(sys.executable).with_name("nats-server")
+    words = [program, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            for line in server.stderr:
+                if "Server is ready" in line:
+                    break
+            ports = folder / f"nats-server_{server.pid}.ports"
+            yield json.loads(ports.read_text())["nats"][0]
+        finally:
+            server.kill()
+
+
+class KafkaBroker:
+    """A broker that speaks Kafka's protocol inside this process; librdkafka has it for tests."""
+
+    def __init__(self) -> None:
+        import confluent_kafka
+
+        (library,) = Path(confluent_kafka.__file__).parent.with_suffix(".libs").glob("librdkafka*.so*")
+        self._kafka = kafka = ctypes.CDLL(str(library))
+        for name in ("conf_new", "new", "mock_cluster_new", "mock_cluster_bootstraps"):
+            getattr(kafka, f"rd_kafka_{name}").restype = ctypes.c_void_p
+        conf = ctypes.c_void_p(kafka.rd_kafka_conf_new())
+        self._client = ctypes.c_void_p(kafka.rd_kafka_new(PRODUCER, conf, None, 0))
+        self._cluster = ctypes.c_void_p(kafka.rd_kafka_mock_cluster_new(self._client, 1))
+        # Members of a group would be given some seconds to turn up.
+        kafka.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
+        self.address = ctypes.string_at(kafka.rd_kafka_mock_cluster_bootstraps(self._cluster)).decode()
+
+    def make(self, *topics: str, partitions: int = 4) -> None:
+        """Make topics: this broker does not take the request that clients make for it."""
+        for topic in topics:
+            self._kafka.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._kafka.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._kafka.rd_kafka_destroy(self._client)
+
+
+@pytest.fixture(scope="session")
+def nats_address(lasting_folder) -> Iterator[str]:
+    """A NATS server that tests share."""
+    with nats_server(lasting_folder()) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A Kafka broker that tests share."""
+    broker = KafkaBroker()
+    yield broker
+    broker.close()
