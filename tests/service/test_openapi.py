@@ -55,6 +55,8 @@ ASKED = [
     ("POST", "/v1/commands", {"raw_command": "/ask pump strike window=1y"}),
     ("POST", "/v1/chat", {"message": "pump leaks", "session_id": "s"}),
     ("POST", "/v1/chat", {"message": "pump leaks", "stream": True}),
+    ("POST", "/v1/chat", {"message": "pump leaks", "message_id": "m-1"}),
+    ("GET", "/v1/chat/replies/m-1", None),
     ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "pump leaks"}]}),
     ("GET", "/v1/models", None),
     ("POST", "/api/research/ask", {"query": "pumps"}),

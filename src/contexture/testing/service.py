@@ -11,6 +11,7 @@ from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.keys import ApiKeys
 from contexture.config import Settings
 from contexture.engine import Contexture
+from contexture.ports import Bus
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
 from contexture.testing.workbench import Parts
@@ -36,13 +37,16 @@ async def service_client(
     token: str = "",
     members: Mapping[str, tuple[str, ...]] | None = None,
     url: str = "http://127.0.0.1",
+    bus: Bus | None = None,
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """A client of a service over the engine; an error that nobody foresaw is answered, as a server would answer it.
 
     async with service_client(engine) as client:
         answer = await client.post("/v1/search", json={"query": "pump"})
     """
-    app = create_app(engine, keys=keys, settings=engine.settings, token=token, members=members, clock=FixedClock())
+    app = create_app(
+        engine, keys=keys, settings=engine.settings, token=token, members=members, clock=FixedClock(), bus=bus
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=url) as client:
         yield client
