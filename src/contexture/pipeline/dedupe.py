@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from contexture.types import Candidate
 
 _BITS = 64
 _SPREADS = 3.0  # standard deviations of slack, so that chance hides hardly any true pair
+_ROUNDING = 1e-9
 _BLOCK = 512  # rows compared at once; bounds memory, not the result
 
 
@@ -89,16 +89,19 @@ class _Texts:
         self._sets: dict[int, frozenset[Shingle]] = {}
 
     def sharing(self, threshold: float) -> dict[int, list[int]]:
-        """For each place, the better places whose texts share so many shingles that they may be alike."""
+        """For each place, the better places whose texts may share so many shingles that they are alike.
+
+        In any one order of all shingles, the first shingle that two texts share stands near the front of both when
+        they share many: only those first few are compared.
+        """
         holders: dict[Shingle, list[int]] = {}
         found: dict[int, list[int]] = {}
         for at in range(len(self._order)):
-            own = self._shingles(at)
-            shared = Counter(other for shingle in own for other in holders.get(shingle, ()))
-            close = sorted(other for other, count in shared.items() if count >= threshold * len(own))
+            front = _front(self._shingles(at), threshold)
+            close = {other for shingle in front for other in holders.get(shingle, ())}
             if close:
-                found[at] = close
-            for shingle in own:
+                found[at] = sorted(close)
+            for shingle in front:
                 holders.setdefault(shingle, []).append(at)
         return found
 
@@ -117,6 +120,12 @@ class _Texts:
         if at not in self._sets:
             self._sets[at] = shingles_of(self._spoken(at))
         return self._sets[at]
+
+
+def _front(own: frozenset[Shingle], threshold: float) -> list[Shingle]:
+    """Shingles of which two texts have one in common whenever their similarity reaches the threshold."""
+    shared = math.ceil(threshold * len(own) - _ROUNDING)  # at least so many, or the similarity is less
+    return sorted(own)[: max(0, len(own) - max(0, shared) + 1)]
 
 
 def _match(at: int, better: Sequence[int], dropped: Container[int], texts: _Texts, threshold: float) -> int | None:
