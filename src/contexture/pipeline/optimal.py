@@ -14,7 +14,7 @@ import numpy as np
 
 from contexture.pipeline.core_search import CoreSearch
 from contexture.pipeline.every_capacity import is_small, solve
-from contexture.pipeline.pack import Item, Option, Packing, fill, packing
+from contexture.pipeline.pack import Item, Option, Packing, fill, most_valuable, packing
 from contexture.pipeline.relaxation import Floats, Ints, Table, relax, tabulate
 
 
@@ -27,11 +27,21 @@ def pack_optimal(items: Sequence[Item], capacity: int) -> Packing:
     """
     if capacity < 0 or not items:
         return packing(items, {}, 0.0)
+    whole = _everything(items, capacity)
+    if whole is not None:
+        return packing(items, whole, 0.0)
     columns, upper = _solved(tabulate(items, capacity))
     chosen = _chosen(items, columns, capacity)
     room = capacity - sum(items[at].options[option].tokens for at, option in chosen.items())
     fill(items, range(len(items)), chosen, room)
     return packing(items, _prefer_better_ranked(items, chosen, capacity), upper)
+
+
+def _everything(items: Sequence[Item], capacity: int) -> dict[int, int] | None:
+    """Every item in its best form, if that fits: nothing can be worth more."""
+    best = {at: most_valuable(item.options) for at, item in enumerate(items) if item.options}
+    spent = sum(items[at].options[option].tokens for at, option in best.items())
+    return best if spent <= capacity else None
 
 
 def _solved(table: Table) -> tuple[Ints, float]:

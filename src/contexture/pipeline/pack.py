@@ -72,6 +72,13 @@ def best_fitting(options: Sequence[Option], room: int) -> int | None:
     return min(fitting, key=lambda at: (-options[at].value, options[at].tokens, at))
 
 
+def most_valuable(options: Sequence[Option]) -> int:
+    """The most valuable option, the cheapest of equals."""
+    if len(options) == 1:
+        return 0
+    return min(range(len(options)), key=lambda at: (-options[at].value, options[at].tokens, at))
+
+
 def fill(items: Sequence[Item], order: Iterable[int], chosen: dict[int, int], room: int) -> None:
     """Add to `chosen` every item not in it that still fits in `room`, taken in this order."""
     for at in order:
