@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from contexture.types import Json, Scope
+from contexture.types import Json, Scope, Span
 
 
 class BlockType(StrEnum):
@@ -100,6 +100,32 @@ class Touch(Struct, frozen=True, kw_only=True):
     author: bool = False
 
 
+SUMMED, SUMMED_DEPTH = 8, 3
+"""How many blocks below a page its stored summary is made of, in document order, and how many levels down."""
+
+
+class PageSummary(Struct, frozen=True, kw_only=True):
+    """What a page says in at most `limit` tokens of an encoding, the same for everyone who may read the page."""
+
+    text: str
+    encoding: str
+    limit: int
+
+
+class BlockFacts(Struct, frozen=True, kw_only=True):
+    """What was computed about a block as it is shown, when it was written, so that no build computes it again.
+
+    It holds for the text that hashes to `hash`, and for no other. `redactions` are what `rules` found in that text;
+    `tokens`, by encoding, is what it costs once it is fenced. A page is shown by its `summary`.
+    """
+
+    hash: str
+    rules: str
+    redactions: tuple[Span, ...] = ()
+    tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    summary: PageSummary | None = None
+
+
 class BlockStore(Protocol):
     """Reads a workspace for one scope at a time.
 
@@ -150,6 +176,13 @@ class BlockStore(Protocol):
         """What the scope's own user has had to do with these blocks; blocks never touched are left out."""
         ...
 
+    async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
+        """What was computed about these blocks when they were last settled; those without facts are left out.
+
+        A page has none from the moment that it, or what its summary may be made of, is altered until it is settled.
+        """
+        ...
+
     async def tasks(
         self, scope: Scope, *, due_before: datetime | None = None, open_only: bool = True, limit: int
     ) -> Sequence[Block]:
@@ -186,6 +219,8 @@ class Stale(Struct, frozen=True, kw_only=True):
 
     `block` is None when it is gone. `ancestors` are all its parents upwards, whoever may read them. `readers` are all
     who may read the block now or could read what was last written to the index. `number` grows with every write.
+    `below` is what the summary of a page is made of; None for other blocks, and where not everyone who may read the
+    page may read that. `facts` are those kept with the block, which may speak of an older text of it.
     """
 
     number: int
@@ -194,13 +229,16 @@ class Stale(Struct, frozen=True, kw_only=True):
     readers: tuple[str, ...]
     block: Block | None = None
     ancestors: tuple[Block, ...] = ()
+    below: tuple[Block, ...] | None = None
+    facts: BlockFacts | None = None
 
 
 class WritableBlocks(BlockStore, Protocol):
     """Writes a workspace, each call whole or not at all.
 
     Whoever may read a block may write it and below it; what the scope may not read is answered as unknown, with
-    `NotFound`. Every block that a call alters is `stale` until it is settled, also across the end of the process.
+    `NotFound`. Every block that a call alters is `stale` until it is settled, also across the end of the process; so
+    is every page whose summary it may alter.
     """
 
     async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> Put:
@@ -244,7 +282,10 @@ class WritableBlocks(BlockStore, Protocol):
         ...
 
     async def settle(self, done: Sequence[Stale]) -> None:
-        """Say that the search records of these are as they were when they were given out."""
+        """Say that the search records of these are as they were when they were given out.
+
+        The facts they bear are kept, except of those that were altered since.
+        """
         ...
 
     def close(self) -> None:

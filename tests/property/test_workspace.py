@@ -25,7 +25,7 @@ from contexture.retrieval.citations import verify
 from contexture.retrieval.search import HybridSearch, SearchOptions
 from contexture.testing.doubles import NOON
 from contexture.testing.workbench import NAME, Parts, workbench
-from contexture.testing.workspaces import workspace_bench
+from contexture.testing.workspaces import WorkspaceParts, workspace_bench
 from contexture.types import Record, Scope
 from contexture.workspace import Activity, Block, BlockType, Deed, Link, LinkKind
 
@@ -129,9 +129,11 @@ def bytes_of(found: ContextPayload | str) -> bytes:
     return pack_capsule(found.capsule) + msgspec.json.encode((found.sections, found.metadata, found.ledger.entries))
 
 
-async def answers(folder: Path, made: Made, asked: list[dict[str, Any]]) -> tuple[list[bytes], object]:
+async def answers(
+    folder: Path, made: Made, asked: list[dict[str, Any]], *, facts: bool = True
+) -> tuple[list[bytes], object]:
     """What several requests give, each asked twice, and how often the cache answered."""
-    async with workspace_bench(folder) as bench:
+    async with workspace_bench(folder, WorkspaceParts(facts=facts)) as bench:
         builder = await bench.load(*made)
         found = [bytes_of(await built(builder, each)) for each in [*asked, *asked]]
         return found, bench.search.cache_stats()
@@ -145,6 +147,18 @@ def test_hidden_blocks_change_nothing(made: Made, asked: list[dict[str, Any]], n
     with_own = asyncio.run(answers(new_folder(), without(made, hidden(made)), asked))
 
     assert with_all == with_own
+
+
+@SLOW
+@given(made=workspaces(), asked=st.lists(requests(), min_size=1, max_size=2))
+def test_stored_facts_change_nothing_but_the_time(
+    made: Made, asked: list[dict[str, Any]], new_folder: Callable[[], Path]
+) -> None:
+    """Redactions, counts and summaries computed at writing or in the build: the same bytes."""
+    with_facts = asyncio.run(answers(new_folder(), made, asked))
+    without_facts = asyncio.run(answers(new_folder(), made, asked, facts=False))
+
+    assert with_facts == without_facts
 
 
 @SLOW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,6 +158,61 @@ async def test_reads_do_not_wait_for_each_other(store):
     found = await asyncio.gather(*(store.children(ANNA, "p", limit=20) for _ in range(40)))
 
     assert [ids(found[0])] * 40 == [ids(each) for each in found]
+
+
+async def test_reads_that_come_together_fail_alone(path):
+    """One thread does them all, and what one of them raises is for the one who asked."""
+    lent = Connections(path, MIGRATIONS)
+    await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]')"))
+
+    async def count() -> int:
+        return await lent.read(lambda db: db.execute("SELECT count(*) FROM classes").fetchone()[0])
+
+    async def fail() -> int:
+        return await lent.read(lambda db: db.execute("SELECT count(*) FROM nowhere").fetchone()[0])
+
+    await count()
+    found = await asyncio.gather(count(), fail(), count(), return_exceptions=True)
+    lent.close()
+
+    assert [1, 1] == [found[0], found[2]]
+    assert isinstance(found[1], SourceUnavailable)
+
+
+async def test_reads_that_come_together_share_a_thread(store):
+    """Changing threads costs more than most reads do."""
+    await store.get(ANNA, ["p"])
+    states = await asyncio.gather(*(store._file.read(lambda db: (threading.get_ident(), id(db))) for _ in range(20)))
+
+    assert 1 == len(set(states))
+
+
+async def test_blocks_of_before_there_were_facts_wait_for_them(path):
+    """A store of an older version is brought up to date by whoever settles what waits."""
+    old = Connections(path, MIGRATIONS[:1])
+    await old.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[\"public\"]')"))
+    await old.write(
+        lambda db: db.execute(
+            "INSERT INTO blocks (tenant, id, position, type, text, properties, class, author, created, modified, done)"
+            " VALUES ('acme', 'a', 0, 'paragraph', 'old', '{}', 1, 'anna', 0, 0, 0)"
+        )
+    )
+    old.close()
+    store = SqliteBlocks(path, names_in)
+    waiting = await store.stale(limit=9)
+    store.close()
+
+    assert [("a", "old")] == [(each.id, each.block and each.block.text) for each in waiting]
+
+
+async def test_damaged_facts_are_as_good_as_none(path, store):
+    """They can be computed again."""
+    await store.put(ANNA, [page("p")], now=NOON)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE blocks SET facts = x'00'")
+
+    assert {} == await store.facts(ANNA, ["p"])
+    assert [None] == [each.facts for each in await store.stale(limit=9)]
 
 
 async def test_times_beyond_the_calendar_stand_at_its_end(store):

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from msgspec.structs import replace
+
+from contexture.blocks.facts import Reader
 from contexture.blocks.records import BLOCKS, record_of
 from contexture.errors import RequestError
 from contexture.ports import Index
@@ -41,6 +44,7 @@ class Follower:
         self._store = store
         self._index = index
         self._preparer = preparer
+        self._reader = Reader(preparer.redactor, preparer.counters)
         self._turn = asyncio.Lock()
         self._made = False
 
@@ -57,7 +61,7 @@ class Follower:
                 await self._ready()
                 for of, some in groupby(sorted(found, key=_tenant), _tenant):
                     refused |= await self._tried(of, list(some))
-                await self._store.settle(found)
+                await self._store.settle([replace(each, facts=self._reader.facts(each)) for each in found])
                 done += len(found)
         if tenant in refused:
             raise refused[tenant]

@@ -14,6 +14,9 @@ from contexture.text.sentences import sentences
 from contexture.text.terms import terms
 from contexture.workspace import Block, BlockType
 
+SUMMARY_TOKENS = 160
+"""How long a summary is where nobody says."""
+
 _HEADS = (BlockType.PAGE, BlockType.HEADING)
 _NAMED = 3.0  # times that a word counts which a title or a heading has
 _LEAD = 0.3  # what being first is worth, beside about 1 for the words

@@ -47,6 +47,16 @@ class Preparer:
         self._redactor = redactor
         self._target = target
 
+    @property
+    def redactor(self) -> Redactor:
+        """What finds redactions."""
+        return self._redactor
+
+    @property
+    def counters(self) -> Sequence[TokenCounter]:
+        """What counts tokens, one for each encoding."""
+        return self._counters
+
     async def prepare(self, records: Sequence[Record]) -> list[Prepared]:
         """The records, ready to be written; vectors are computed in one go for all of them."""
         clean = [_cleaned(record) for record in records]

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from contexture.testing.blocks_facts import BlockFactsKept
 from contexture.testing.blocks_generated import GeneratedTrees
 from contexture.testing.blocks_links import BlockLinks
 from contexture.testing.blocks_removal import BlockRemoval
@@ -22,7 +23,7 @@ from contexture.testing.blocks_tree import BlockTree
 from contexture.types import Scope
 
 
-class BlockStoreConformance(BlockTree, BlockLinks, BlockRemoval, GeneratedTrees):
+class BlockStoreConformance(BlockTree, BlockLinks, BlockRemoval, BlockFactsKept, GeneratedTrees):
     """Everything a block store promises."""
 
     @pytest.fixture

@@ -19,7 +19,20 @@ from contexture.testing.blocks_memory import MemoryBlocks
 from contexture.testing.blocks_removal import drained
 from contexture.testing.doubles import NOON
 from contexture.types import Record, Scope
-from contexture.workspace import Block, BlockStore, BlockType, Deed, Link, LinkKind, Stale, WritableBlocks
+from contexture.workspace import (
+    SUMMED,
+    SUMMED_DEPTH,
+    Block,
+    BlockFacts,
+    BlockStore,
+    BlockType,
+    Deed,
+    Link,
+    LinkKind,
+    PageSummary,
+    Stale,
+    WritableBlocks,
+)
 
 _EXPECTED = (HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow)
 _SIZE = 9
@@ -113,6 +126,27 @@ class GeneratedTrees:
             name: _plain(each) for name, each in told.items()
         }
 
+    @given(blocks=trees(names=False), doings=steps())
+    @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
+    async def test_what_is_kept_of_a_page_is_what_its_readers_read(
+        self, store: WritableBlocks, blocks: list[Block], doings: list[Step]
+    ) -> None:
+        """Whatever was done since it was settled: nobody is shown a summary of what they may not read any more."""
+        anna, writer = _people(uuid4().hex)
+        await store.put(writer, blocks, now=NOON)
+        model = _Model(blocks)
+        for at, doing in enumerate(doings):
+            if at % 2 == 0:
+                await _settle(store)
+            await _do(store, writer, model, doing)
+
+        names = [_id(number) for number in range(_SIZE)]
+        for scope in (anna, writer):
+            pages = {each.id: each for each in await store.get(scope, names)}
+            for name, kept in (await store.facts(scope, names)).items():
+                below = await store.subtree(scope, name, depth=SUMMED_DEPTH, limit=SUMMED)
+                assert kept.summary == _summed(pages[name], below)
+
 
 class _Model:
     """The tree as a dictionary."""
@@ -149,6 +183,24 @@ class _Model:
             if word.startswith("((")
         ]
         return [link for link in found if link.target in self.live]
+
+
+async def _settle(store: WritableBlocks) -> None:
+    """Settle all that waits, pages with a summary."""
+    while found := await store.stale(limit=5):
+        await store.settle([replace(each, facts=_facts(each)) for each in found])
+
+
+def _facts(stale: Stale) -> BlockFacts | None:
+    if stale.block is None or stale.below is None:
+        return None
+    return BlockFacts(hash="", rules="", summary=_summed(stale.block, stale.below))
+
+
+def _summed(page: Block, below: Sequence[Block]) -> PageSummary:
+    """All that a summary could be made of."""
+    told = " ".join(f"{each.id}={each.type}={each.text}" for each in (page, *below))
+    return PageSummary(text=told, encoding="", limit=0)
 
 
 async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) -> None:

@@ -8,7 +8,21 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from contexture.types import PUBLIC, Scope
-from contexture.workspace import Activity, Block, Deed, Link, LinkKind, Stale, Touch, done_of, due_of
+from contexture.workspace import (
+    SUMMED,
+    SUMMED_DEPTH,
+    Activity,
+    Block,
+    BlockFacts,
+    BlockType,
+    Deed,
+    Link,
+    LinkKind,
+    Stale,
+    Touch,
+    done_of,
+    due_of,
+)
 
 _LEVELS = 1_000
 
@@ -26,12 +40,14 @@ class MemoryBlocks:
         activity: Iterable[Activity] = (),
         *,
         tenant: str = "local",
+        facts: Mapping[str, BlockFacts] | None = None,
     ) -> None:
         given = {block.id: block for block in blocks}
         self._tenant = tenant
         self._blocks = {id_: replace(block, acl=_acl(block, given)) for id_, block in given.items()}
         self._links = tuple(links)
         self._activity = tuple(activity)
+        self._facts = dict(facts or {})
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Block]:
         """Those that exist, in the order asked for."""
@@ -93,6 +109,11 @@ class MemoryBlocks:
         found = {block.id: self._touch(scope, block) for block in await self.get(scope, ids)}
         return {id_: touch for id_, touch in found.items() if touch != Touch()}
 
+    async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
+        """The facts that were given of these."""
+        found = [block.id for block in await self.get(scope, ids)]
+        return {id_: self._facts[id_] for id_ in found if id_ in self._facts}
+
     async def tasks(
         self, scope: Scope, *, due_before: datetime | None = None, open_only: bool = True, limit: int
     ) -> Sequence[Block]:
@@ -117,9 +138,15 @@ class MemoryBlocks:
                 readers=block.acl,
                 block=block,
                 ancestors=tuple(self._above(block)),
+                below=self._summed(block) if block.type is BlockType.PAGE else None,
             )
             for number, block in enumerate(self._blocks.values())
         ]
+
+    def _summed(self, page: Block) -> tuple[Block, ...] | None:
+        """What everyone reads who reads the page: the first few blocks below it, if all have its readers."""
+        found = list(self._walk(None, page.id, SUMMED_DEPTH))[:SUMMED]
+        return tuple(found) if all(set(each.acl) == set(page.acl) for each in found) else None
 
     def _above(self, block: Block) -> Iterator[Block]:
         for _ in range(_LEVELS):
@@ -138,7 +165,10 @@ class MemoryBlocks:
         above = self._blocks.get(block.parent) if block.parent is not None else None
         return block if above is None or self._may(scope, above) else replace(block, parent=None)
 
-    def _may(self, scope: Scope, block: Block) -> bool:
+    def _may(self, scope: Scope | None, block: Block) -> bool:
+        """Whether a scope may read a block; None stands for everyone there is."""
+        if scope is None:
+            return True
         return scope.tenant == self._tenant and not set(block.acl).isdisjoint(scope.principals)
 
     def _both(self, scope: Scope, link: Link) -> bool:
@@ -153,11 +183,11 @@ class MemoryBlocks:
             yield found
             above = found
 
-    def _below(self, scope: Scope, parent: str) -> list[Block]:
+    def _below(self, scope: Scope | None, parent: str) -> list[Block]:
         mine = (block for block in self._blocks.values() if block.parent == parent and self._may(scope, block))
         return sorted(mine, key=_place)
 
-    def _walk(self, scope: Scope, parent: str, depth: int) -> Iterator[Block]:
+    def _walk(self, scope: Scope | None, parent: str, depth: int) -> Iterator[Block]:
         for child in self._below(scope, parent) if depth > 0 else ():
             yield child
             yield from self._walk(scope, child.id, depth - 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.tokens.models import counter_for
+from contexture.blocks.facts import Reader
 from contexture.blocks.records import BLOCKS, record_of
 from contexture.builders.workspace.build import WorkspaceContextBuilder
 from contexture.builders.workspace.config import ContextConfig
@@ -28,7 +29,10 @@ HIDDEN = "swordfish"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkspaceParts:
-    """What a workspace bench is made of; every part has a small deterministic default."""
+    """What a workspace bench is made of; every part has a small deterministic default.
+
+    Without `facts` it is as if blocks had been written by other rules: everything is computed in builds.
+    """
 
     counter: TokenCounter = field(default_factory=lambda: counter_for("o200k_base"))
     redactor: Redactor = field(default_factory=lambda: WordRedactor((HIDDEN,)))
@@ -37,6 +41,7 @@ class WorkspaceParts:
     secrets: Secrets | None = None
     summarizer: ChatModel | None = None
     cache: int = 64
+    facts: bool = True
     tenant: str = "local"
     english: HashEmbedder = field(default_factory=lambda: HashEmbedder(48, "hash-en"))
 
@@ -76,8 +81,10 @@ class WorkspaceBench:
         self, blocks: Sequence[Block], links: Sequence[Link] = (), activity: Sequence[Activity] = ()
     ) -> WorkspaceContextBuilder:
         """Write the blocks to the store and to the index; returns the builder over them."""
-        self.blocks = MemoryBlocks(blocks, links, activity, tenant=self.parts.tenant)
-        stale = self.blocks.stale()
+        stale = MemoryBlocks(blocks, tenant=self.parts.tenant).stale()
+        reader = Reader(self.parts.redactor, [self.parts.counter])
+        facts = {each.id: told for each in stale if self.parts.facts and (told := reader.facts(each)) is not None}
+        self.blocks = MemoryBlocks(blocks, links, activity, tenant=self.parts.tenant, facts=facts)
         records = [record for each in stale if (record := record_of(each)) is not None]
         writer = Scope(tenant=self.parts.tenant, user="root")
         # The writer must be able to see what it overwrites.

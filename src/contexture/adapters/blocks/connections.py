@@ -5,19 +5,27 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from contexture.adapters.index.truth import store_errors
 from contexture.adapters.sessions.database import Database
 from contexture.errors import SourceUnavailable
 
 T = TypeVar("T")
+Work: TypeAlias = Callable[[sqlite3.Connection], Any]
 
 _MAPPED = 1 << 30
 _CACHED = 65_536  # KiB: a large load touches every index at random
+
+
+class _Batch(NamedTuple):
+    """Reads that are done together, and what they give, in their order."""
+
+    works: list[Work]
+    answers: asyncio.Task[list[Any]]
 
 
 class Connections:
@@ -28,6 +36,7 @@ class Connections:
         self._writer = Database(path, migrations)
         self._guard = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._waiting: dict[asyncio.AbstractEventLoop, _Batch] = {}
         self._made = False
         self._closed = False
 
@@ -46,11 +55,21 @@ class Connections:
         return await self._writer.write(roomy)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, over one state of the file."""
+        """What `work` returns, over one state of the file.
+
+        What is asked for before the event loop looks again is read by one thread, in one go: to change threads costs
+        more than most reads do.
+        """
         if not self._made:
             await self._writer.read(_nothing)  # makes the file and its tables
             self._made = True
-        return await asyncio.to_thread(self._reading, work)
+        batch = self._gathered()
+        at = len(batch.works)
+        batch.works.append(work)
+        await asyncio.wait([batch.answers])
+        if batch.answers.exception() is None:
+            return batch.answers.result()[at]
+        return await asyncio.to_thread(self._reading, work)  # by itself, so that only what fails fails
 
     def close(self) -> None:
         """Release the file; connections in use are closed by whoever uses them."""
@@ -60,6 +79,18 @@ class Connections:
         for connection in idle:
             connection.close()
         self._writer.close()
+
+    def _gathered(self) -> _Batch:
+        """The reads that wait for the next look of this event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._waiting:
+            works: list[Work] = []
+            self._waiting[loop] = _Batch(works, loop.create_task(self._answers(loop, works)))
+        return self._waiting[loop]
+
+    async def _answers(self, loop: asyncio.AbstractEventLoop, works: Sequence[Work]) -> list[Any]:
+        del self._waiting[loop]
+        return await asyncio.to_thread(self._reading, lambda db: [work(db) for work in works])
 
     def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with store_errors(self._path), self._lent() as connection:

@@ -17,12 +17,11 @@ from contexture.workspace import Block, Link, LinkKind, names_of, plain_name
 _LIVE = f"b.tenant = :tenant AND b.deletion IS NULL AND {readable()}"
 
 _LINKS = f"""
-SELECT l.id, l.kind, l.label, l.target, l.name
+SELECT l.id, l.kind, l.label, t.id, l.name
 FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value CROSS JOIN links l ON l.source = b.row
+LEFT JOIN blocks t ON t.tenant = :tenant AND t.id = l.target AND t.deletion IS NULL AND {readable("t")}
 WHERE {_LIVE} ORDER BY l.kind <> '{LinkKind.RELATION}', i.key, l.place
 """
-
-_BY_ID = f"SELECT b.id FROM blocks b WHERE b.id = :target AND {_LIVE}"
 
 _BY_NAME = f"""
 SELECT b.id FROM names n CROSS JOIN blocks b ON b.row = n.row
@@ -30,13 +29,15 @@ WHERE n.tenant = :tenant AND n.name = :name AND {_LIVE} ORDER BY n.rank, n.id LI
 """
 
 _TO_ID = f"""
-SELECT l.modified, l.id, l.kind, l.label, l.target FROM links l CROSS JOIN blocks b ON b.row = l.source
+SELECT l.modified, l.id, l.kind, l.label FROM links l CROSS JOIN blocks b ON b.row = l.source
 WHERE l.tenant = :tenant AND l.target = :target AND {_LIVE} ORDER BY l.modified DESC, l.id, l.source, l.place
 """
 
 _TO_NAME = f"""
-SELECT l.modified, l.id, l.kind, l.label, l.target FROM links l CROSS JOIN blocks b ON b.row = l.source
-WHERE l.tenant = :tenant AND l.name = :name AND {_LIVE} ORDER BY l.modified DESC, l.id, l.source, l.place
+SELECT l.modified, l.id, l.kind, l.label FROM links l CROSS JOIN blocks b ON b.row = l.source
+WHERE l.tenant = :tenant AND l.name = :name AND {_LIVE} AND NOT EXISTS (
+    SELECT 1 FROM blocks t WHERE t.tenant = :tenant AND t.id = l.target AND t.deletion IS NULL AND {readable("t")}
+) ORDER BY l.modified DESC, l.id, l.source, l.place
 """
 
 _PAGE = f"""
@@ -44,7 +45,13 @@ SELECT {columns()} FROM names n CROSS JOIN blocks b ON b.row = n.row
 WHERE n.tenant = :tenant AND n.name = :name AND {_LIVE} ORDER BY n.rank, n.id LIMIT 1
 """
 
-_BLOCK = f"SELECT {columns()} FROM blocks b WHERE b.id = :target AND {_LIVE}"
+# Most blocks are named nowhere; whether those who name one may be read is asked when their links are.
+_NAMED = f"""
+SELECT {columns()} FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value WHERE {_LIVE} AND (
+    EXISTS (SELECT 1 FROM links l WHERE l.tenant = :tenant AND l.target = b.id)
+    OR EXISTS (SELECT 1 FROM names n CROSS JOIN links l ON l.tenant = :tenant AND l.name = n.name WHERE n.row = b.row)
+)
+"""
 
 
 def links(db: sqlite3.Connection, scope: Scope, ids: Sequence[str], limit: int) -> Sequence[Link]:
@@ -54,7 +61,7 @@ def links(db: sqlite3.Connection, scope: Scope, ids: Sequence[str], limit: int) 
     led = (
         Link(source=source, target=led_to, kind=LinkKind(kind), name=label)
         for source, kind, label, target, name in found
-        if (led_to := _target(db, given, target, name)) is not None
+        if (led_to := target or _named(db, given, name)) is not None
     )
     return list(islice(_distinct(led), most(limit)))
 
@@ -63,11 +70,11 @@ def backlinks(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[st
     """What names these blocks, the last modified first."""
     given = asking(scope)
     streams: list[Iterator[tuple[int, str, Link]]] = []
-    for target in dict.fromkeys(filter(can_hold, ids)):
-        row = db.execute(_BLOCK, {**given, "target": target}).fetchone()
-        if row is not None:
-            streams.append(_towards(db.execute(_TO_ID, {**given, "target": target}), target))
-            streams += _by_names(db, given, rows.block(db, row))
+    targets = list(dict.fromkeys(filter(can_hold, ids)))
+    for row in db.execute(_NAMED, {**given, "ids": listed(targets)}).fetchall():
+        block = rows.block(db, row)
+        streams.append(_towards(db.execute(_TO_ID, {**given, "target": block.id}), block.id))
+        streams += _by_names(db, given, block)
     merged = merge(*streams, key=lambda each: each[:2])
     return list(islice(_distinct(link for _, _, link in merged), most(limit)))
 
@@ -83,24 +90,21 @@ def find_pages(db: sqlite3.Connection, rows: Rows, scope: Scope, names: Sequence
     return found
 
 
-def _target(db: sqlite3.Connection, given: Given, target: str | None, name: str | None) -> str | None:
-    """Where a link leads this scope: to the block of that id, else to the first one of that name."""
-    found = db.execute(_BY_ID, {**given, "target": target}).fetchone() if target is not None else None
-    if found is None and name is not None:
-        found = db.execute(_BY_NAME, {**given, "name": name}).fetchone()
+def _named(db: sqlite3.Connection, given: Given, name: str | None) -> str | None:
+    """Where a name leads this scope: to the first block that has it."""
+    found = db.execute(_BY_NAME, {**given, "name": name}).fetchone() if name is not None else None
     return None if found is None else found[0]
 
 
 def _by_names(db: sqlite3.Connection, given: Given, block: Block) -> Iterator[Iterator[tuple[int, str, Link]]]:
     """Links by each name under which this scope finds this very block, unless their id leads it elsewhere."""
     for name in names_of(block):
-        if _target(db, given, None, name) == block.id:
-            found = db.execute(_TO_NAME, {**given, "name": name})
-            yield _towards((row for row in found if _target(db, given, row[4], None) is None), block.id)
+        if _named(db, given, name) == block.id:
+            yield _towards(db.execute(_TO_NAME, {**given, "name": name}), block.id)
 
 
 def _towards(found: Iterator[Sequence[Any]], target: str) -> Iterator[tuple[int, str, Link]]:
-    for modified, source, kind, label, _ in found:
+    for modified, source, kind, label in found:
         yield -modified, source, Link(source=source, target=target, kind=LinkKind(kind), name=label)
 
 

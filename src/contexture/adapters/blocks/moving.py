@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 
+from contexture.adapters.blocks.facts import forget_summaries
 from contexture.adapters.blocks.noting import Noting
 from contexture.adapters.blocks.planning import check_depth
 from contexture.adapters.blocks.rows import asking, microseconds
@@ -22,7 +23,7 @@ from contexture.workspace import Block, BlockType, NamesIn
 
 _BACK = (
     "INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks WHERE deletion = ?",
-    "UPDATE blocks SET deletion = NULL WHERE deletion = ?",
+    "UPDATE blocks SET deletion = NULL, facts = NULL WHERE deletion = ?",
     "DELETE FROM deletions WHERE number = ?",
 )
 
@@ -46,10 +47,11 @@ def move(db: sqlite3.Connection, scope: Scope, names: NamesIn, block_id: str, pa
     inherited = classes.number((PUBLIC,)) if below is None else below.access
     access = inherited if block.readers is None else block.access
     db.execute(
-        "UPDATE blocks SET parent = ?, position = ?, class = ? WHERE row = ?",
+        "UPDATE blocks SET parent = ?, position = ?, class = ?, facts = NULL WHERE row = ?",
         (None if below is None else below.row, order, access, block.row),
     )
     check_depth(db, block.row, block.id)
+    forget_summaries(db, [block.parent, None if below is None else below.row])
     if access != block.access:
         db.execute(INHERIT, {"row": block.row, "class": access})
     if block.type == BlockType.DB_ROW:
@@ -72,6 +74,7 @@ def delete(db: sqlite3.Connection, scope: Scope, ids: Sequence[str], now: dateti
             f"{BELOW} UPDATE blocks SET deletion = :number WHERE deletion IS NULL AND row IN (SELECT row FROM below)",
             {"row": block.row, "number": number},
         )
+        forget_summaries(db, [block.parent])
         gone += _seen(db, scope, number)
     return gone
 
@@ -92,6 +95,7 @@ def restore(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> int:
         back += _seen(db, scope, block.deletion)
         for step in _BACK:
             db.execute(step, (block.deletion,))
+        forget_summaries(db, [None if first is None else first.parent])
     return back
 
 

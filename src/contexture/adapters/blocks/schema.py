@@ -48,6 +48,11 @@ MIGRATIONS = (
     );
     CREATE INDEX pending_block ON pending (tenant, id);
     """,
+    # Blocks written before there were facts wait to be settled again, which computes them.
+    """
+    ALTER TABLE blocks ADD COLUMN facts BLOB;
+    INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks WHERE deletion IS NULL;
+    """,
 )
 """A link keeps what its text says, an id or a name; what that leads to is looked up for whoever asks."""
 
@@ -73,10 +78,11 @@ def columns(block: str = "b") -> str:
     return ", ".join([*(f"{block}.{name}" for name in named), parent])
 
 
-def family(parent: str, *, beyond: str = "", backwards: bool = False) -> str:
+def family(parent: str, *, beyond: str = "", backwards: bool = False, readers: str = readable("k")) -> str:
     """The rows of the first `:limit` children, in document order, that the scope may read.
 
-    `parent` is an expression for the parent's row. `beyond` compares `(c.position, c.id)` with where to begin. Children
+    `parent` is an expression for the parent's row. `readers` is a condition on their access class `k.class`. `beyond`
+    compares `(c.position, c.id)` with where to begin. Children
     of one access class stand together in the index, so hidden ones are not even walked over: it jumps from class to
     class and takes the first few of each that may be read.
     """
@@ -93,5 +99,5 @@ def family(parent: str, *, beyond: str = "", backwards: bool = False) -> str:
         SELECT c.row FROM blocks c INDEXED BY blocks_order WHERE {among} AND c.class = k.class {beyond}
         ORDER BY c.position {way}, c.id {way} LIMIT :limit
     )
-    WHERE k.class IS NOT NULL AND {readable("k")} ORDER BY b.position {way}, b.id {way} LIMIT :limit
+    WHERE k.class IS NOT NULL AND {readers} ORDER BY b.position {way}, b.id {way} LIMIT :limit
     """  # noqa: S608 - fixed pieces

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from contexture.adapters.blocks import activity, linking, moving, pending, tree
+from contexture.adapters.blocks import activity, facts, linking, moving, pending, tree
 from contexture.adapters.blocks.connections import Connections
 from contexture.adapters.blocks.rows import Rows
 from contexture.adapters.blocks.schema import MIGRATIONS
 from contexture.adapters.blocks.writing import Writing
 from contexture.types import Scope
-from contexture.workspace import Activity, Block, Deed, Link, NamesIn, Put, Stale, Touch
+from contexture.workspace import Activity, Block, BlockFacts, Deed, Link, NamesIn, Put, Stale, Touch
 
 
 class SqliteBlocks:
@@ -77,6 +77,10 @@ class SqliteBlocks:
         """What the scope's own user has had to do with these blocks."""
         return await self._file.read(lambda db: activity.touches(db, scope, ids))
 
+    async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
+        """What was computed about these blocks when they were last settled."""
+        return await self._file.read(lambda db: facts.facts(db, scope, ids))
+
     async def tasks(
         self, scope: Scope, *, due_before: datetime | None = None, open_only: bool = True, limit: int
     ) -> Sequence[Block]:
@@ -126,7 +130,7 @@ class SqliteBlocks:
         return await self._file.write(lambda db: moving.purge(db, scope, before))
 
     async def settle(self, done: Sequence[Stale]) -> None:
-        """Say that the search records of these are as they were when they were given out."""
+        """Say that the search records of these are as they were when they were given out; keep their facts."""
         await self._file.write(lambda db: pending.settle(db, done))
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from contexture.adapters.blocks.activity import count
+from contexture.adapters.blocks.facts import forget_summaries
 from contexture.adapters.blocks.noting import Noting
 from contexture.adapters.blocks.planning import Plan, check_depth
 from contexture.adapters.blocks.rows import Given, microseconds, moment
@@ -26,7 +27,7 @@ VALUES (:tenant, :id, :parent, :position, :type, :text, :properties, :readers, :
     :due, :done)
 ON CONFLICT DO UPDATE SET parent = :parent, position = :position, type = :type, text = :text,
     properties = :properties, readers = :readers, class = :class, author = :author, created = :created,
-    modified = :modified, due = :due, done = :done, deletion = NULL
+    modified = :modified, due = :due, done = :done, deletion = NULL, facts = NULL
 RETURNING row
 """
 
@@ -36,7 +37,7 @@ WITH RECURSIVE heirs (row) AS (
     SELECT row FROM blocks WHERE parent = :row AND readers IS NULL
     UNION SELECT b.row FROM heirs CROSS JOIN blocks b ON b.parent = heirs.row WHERE b.readers IS NULL
 )
-UPDATE blocks SET class = :class WHERE row IN (SELECT row FROM heirs)
+UPDATE blocks SET class = :class, facts = NULL WHERE row IN (SELECT row FROM heirs)
 """
 
 
@@ -56,6 +57,7 @@ class Writing:
         self._noting = Noting(db, scope.tenant, names)
         self._parents: dict[str, _Parent] = {}
         self._passed_on = False
+        self._places: set[int | None] = set()
 
     def put(self, blocks: Sequence[Block]) -> Put:
         """Write them, parents before their children."""
@@ -72,6 +74,7 @@ class Writing:
             self._write(before, block)
             added, changed = (added + 1, changed) if _is_new(before) else (added, changed + 1)
         self._noting.finish()
+        forget_summaries(self._db, self._places)
         return Put(added=added, changed=changed, unchanged=len(blocks) - added - changed)
 
     def _check(self, before: Stored | None) -> None:
@@ -135,6 +138,7 @@ class Writing:
         if before is not None and before.parent != parent.row:
             check_depth(self._db, row, block.id)
         self._parents[block.id] = _Parent(row, access)
+        self._places |= {parent.row, None if before is None else before.parent}
         self._noting.wrote(row, block, before, modified=modified)
         edit = Activity(block_id=block.id, user=self._scope.user, deed=Deed.EDIT, time=moment(modified))
         count(self._db, self._scope.tenant, edit, row)

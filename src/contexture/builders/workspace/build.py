@@ -27,6 +27,7 @@ from contexture.builders.workspace.result import payload_of
 from contexture.builders.workspace.summaries import summaries
 from contexture.builders.workspace.validate import validated
 from contexture.builders.workspace.values import COLLECTED, ContextPayload, ContextValidationResult, SectionType
+from contexture.builders.workspace.variants import counted
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import State, Trace
 from contexture.pipeline.collect import Source, collect
@@ -157,6 +158,7 @@ class WorkspaceContextBuilder:
             question=question,
             place=place,
             trace=trace,
+            rules=self._redactor.rules,
         )
 
     async def _collected(self, desk: Desk) -> list[Candidate]:
@@ -193,7 +195,7 @@ class WorkspaceContextBuilder:
 
     async def _made(self, desk: Desk, raw: Sequence[Candidate], cleaner: Cleaner) -> _Made:
         plan = self._plan(desk, cleaner)
-        clean = cleaner.candidates(raw)
+        clean = counted(cleaner.candidates(raw), self._counter)
         shorter = await summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=desk.trace)
         return _Made(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from contexture.blocks.summary import SUMMARY_TOKENS
 from contexture.errors import InvalidRequest
 from contexture.pipeline.packers import Packer
 from contexture.pipeline.score import COMPOSITE_WEIGHTS
@@ -92,7 +93,7 @@ class Truncation:
     default_strategy: TruncationStrategy = TruncationStrategy.EXTRACTIVE
     min_content_length: int = MIN_CHARS
     min_tokens: int = MIN_TOKENS
-    summary_tokens: int = 160
+    summary_tokens: int = SUMMARY_TOKENS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeAlias
 
 from contexture.builders.workspace.config import ContextConfig
 from contexture.builders.workspace.intent import Intent
@@ -16,8 +18,14 @@ from contexture.types import Candidate, Scope
 from contexture.workspace import Block, BlockStore
 
 COLLECTION = "blocks"
+SHARED = 200
+"""Blocks below the focus that are read in one go, for whoever wants to see some of them."""
+
 COLLECTED = "collected"
 """The signal under which the ledger shows what a collector thought of a block."""
+
+Reading: TypeAlias = "asyncio.Future[Sequence[Block]]"
+"""Blocks that are being read, or were."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Desk:
-    """One build in the making; `blocks` are all that collectors have found, by id."""
+    """One build in the making; `blocks` are all that collectors have found, by id, `rules` those of redaction."""
 
     store: BlockStore
     scope: Scope
@@ -47,7 +55,18 @@ class Desk:
     question: str
     place: Place
     trace: Trace
+    rules: str = ""
     blocks: dict[str, Block] = field(default_factory=dict[str, Block])
+    reads: dict[tuple[str, int, int], Reading] = field(default_factory=dict[tuple[str, int, int], Reading])
+
+    async def inside(self, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
+        """Up to `limit` blocks below one in document order; what several collectors want to see is read once."""
+        most = max(limit, SHARED)
+        reading = self.reads.get((block_id, depth, most))
+        if reading is None:
+            reading = asyncio.ensure_future(self.store.subtree(self.scope, block_id, depth=depth, limit=most))
+            self.reads[block_id, depth, most] = reading
+        return (await asyncio.shield(reading))[:limit]  # one that gives up does not end it for the others
 
     def lay(self, section: SectionType, block: Block, relevance: float, *, source: str = "") -> Candidate:
         """A block as a candidate of a section; its text comes once all is collected."""

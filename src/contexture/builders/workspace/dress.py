@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from contexture.blocks.columns import schema_of
+from contexture.blocks.facts import holding
 from contexture.blocks.records import words_of
-from contexture.blocks.render import markdown
+from contexture.blocks.shown import shown
 from contexture.blocks.summary import summary
 from contexture.builders.workspace.desk import COLLECTION, Desk
 from contexture.builders.workspace.score import scored
@@ -19,14 +20,13 @@ from contexture.builders.workspace.values import SectionType
 from contexture.errors import SourceError
 from contexture.ports import TokenCounter
 from contexture.retrieval.prepare import mended
-from contexture.types import Candidate, Citation, Json, content_hash
-from contexture.workspace import Block, BlockType, plain_name
+from contexture.types import Candidate, Citation, content_hash
+from contexture.workspace import SUMMED, SUMMED_DEPTH, Block, BlockFacts, BlockType, plain_name
 
 T = TypeVar("T")
 
 _RELATIONS = 500
-_SUMMARY_DEPTH = 3
-_FOCUS_BLOCKS, _PAGE_BLOCKS = 20, 8  # of a page that a summary is made of; what is asked about is read further
+_FOCUS_BLOCKS = 20  # of the page in focus, which is read further than others are for their summaries
 
 Titles = Mapping[str, Mapping[str, str]]
 """By row, the titles of related rows that may be read, under their ids and under their own names."""
@@ -36,16 +36,17 @@ async def dressed(desk: Desk, found: Sequence[Candidate], counter: TokenCounter)
     """The candidates that hints do not rule out, with text, place and score."""
     ids = list(dict.fromkeys(candidate.key for candidate in found))
     near = [desk.place.nearest.id] if desk.place.nearest is not None else []
-    chains, touches, titles, summaries = await asyncio.gather(
+    chains, touches, titles, (facts, summaries) = await asyncio.gather(
         _tried(desk, "tree", desk.store.ancestors(desk.scope, [*ids, *near])),
         _tried(desk, "affinity", desk.store.touches(desk.scope, ids)),
         _tried(desk, "row titles", _titles(desk)),
-        _tried(desk, "summaries", _summaries(desk, counter)),
+        _known(desk, ids, counter),
     )
     allowed = [candidate for candidate in found if not _ruled_out(desk, candidate, chains or {})]
     told = {id_: _content(desk.blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
+    known = {id_: holding(facts.get(id_), text, desk.rules) for id_, text in told.items()}
     return [
-        _dressed(candidate, desk.blocks[candidate.key], told[candidate.key], chains or {})
+        _dressed(candidate, desk.blocks[candidate.key], told[candidate.key], known[candidate.key], chains or {})
         for candidate in scored(desk, allowed, chains, touches or {})
     ]
 
@@ -57,6 +58,16 @@ async def _tried(desk: Desk, what: str, work: Awaitable[T]) -> T | None:
     except SourceError as failure:
         desk.trace.degraded(what, failure)
         return None
+
+
+async def _known(
+    desk: Desk, ids: Sequence[str], counter: TokenCounter
+) -> tuple[Mapping[str, BlockFacts], Mapping[str, str] | None]:
+    """What was computed about the blocks, and the summaries of pages."""
+    facts: Mapping[str, BlockFacts] = {}
+    with suppress(SourceError):  # without them nothing is lost but time
+        facts = await desk.store.facts(desk.scope, ids)
+    return facts, await _tried(desk, "summaries", _summaries(desk, facts, counter))
 
 
 def _ruled_out(desk: Desk, candidate: Candidate, chains: Chains) -> bool:
@@ -73,12 +84,21 @@ def _ruled_out(desk: Desk, candidate: Candidate, chains: Chains) -> bool:
     )
 
 
-def _dressed(candidate: Candidate, block: Block, text: str, chains: Chains) -> Candidate:
+def _dressed(candidate: Candidate, block: Block, text: str, facts: BlockFacts | None, chains: Chains) -> Candidate:
     chain = chains.get(block.id, ())
     title = page_title(block, chain)
     source = _citation(block, chain, title)
-    said = "" if source is None else text
-    return replace(candidate, text=said, title=title, label=joined(path(chain)), citation=source)
+    if source is None:
+        text, facts = "", None
+    return replace(
+        candidate,
+        text=text,
+        title=title,
+        label=joined(path(chain)),
+        citation=source,
+        redactions=None if facts is None else facts.redactions,
+        tokens={} if facts is None else facts.tokens,
+    )
 
 
 def _citation(block: Block, chain: Sequence[Block], title: str) -> Citation | None:
@@ -97,33 +117,13 @@ def _citation(block: Block, chain: Sequence[Block], title: str) -> Citation | No
 
 
 def _content(block: Block, chains: Chains, titles: Titles, summaries: Mapping[str, str]) -> str:
-    """What a block says: a page its summary, a database its columns, a row its cells, all others themselves."""
-    match block.type:
-        case BlockType.PAGE:
-            said = summaries.get(block.id, "") or block.text
-        case BlockType.DB:
-            said = "\n".join([block.text, *_columns(schema_of(block))])
-        case BlockType.HEADING:
-            said = block.text
-        case BlockType.DB_ROW:
-            said = _row(block, chains.get(block.id, ()), titles.get(block.id, {}))
-        case _:
-            said = markdown(block)
-    return mended(said)
-
-
-def _row(row: Block, chain: Sequence[Block], titles: Mapping[str, str]) -> str:
-    """A row with its cells; where its database cannot be read, a cell may name what cannot be read either."""
-    if not chain or chain[0].type is not BlockType.DB:
-        return markdown(replace(row, properties={}))
-    return markdown(
-        row, schema=schema_of(chain[0]), resolve=lambda name: titles.get(name) or titles.get(plain_name(name))
+    named = titles.get(block.id, {})
+    return shown(
+        block,
+        chains.get(block.id, ()),
+        resolve=lambda name: named.get(name) or named.get(plain_name(name)),
+        summary=summaries.get(block.id, ""),
     )
-
-
-def _columns(schema: Mapping[str, Json]) -> list[str]:
-    kinds = {name: kind.get("type") if isinstance(kind, dict) else kind for name, kind in schema.items()}
-    return [f"{name}: {kind}" for name, kind in kinds.items() if isinstance(kind, str)]
 
 
 async def _titles(desk: Desk) -> Titles:
@@ -140,13 +140,20 @@ async def _titles(desk: Desk) -> Titles:
     return titles
 
 
-async def _summaries(desk: Desk, counter: TokenCounter) -> Mapping[str, str]:
-    """By page, the sentences of it that say most."""
+async def _summaries(desk: Desk, facts: Mapping[str, BlockFacts], counter: TokenCounter) -> Mapping[str, str]:
+    """By page, the sentences of it that say most; a page in focus is read further than others."""
     pages = [block for block in desk.blocks.values() if block.type is BlockType.PAGE]
-    if not pages:
-        return {}
-    near = desk.place.page.id if desk.place.page is not None else None
-    limits = {page.id: _FOCUS_BLOCKS if page.id == near else _PAGE_BLOCKS for page in pages}
-    inside = await desk.store.subtrees(desk.scope, limits, depth=_SUMMARY_DEPTH)
-    limit = desk.config.truncation.summary_tokens
-    return {page.id: summary(page, inside[page.id], counter, limit) for page in pages}
+    near, limit = desk.place.page, desk.config.truncation.summary_tokens
+    kept = {page.id: _kept(facts.get(page.id), counter, limit) for page in pages if page != near}
+    told = {id_: text for id_, text in kept.items() if text is not None}
+    others = {page.id: SUMMED for page in pages if page != near and page.id not in told}
+    inside = dict(await desk.store.subtrees(desk.scope, others, depth=SUMMED_DEPTH) if others else {})
+    if near is not None and near.id in desk.blocks:
+        inside[near.id] = await desk.inside(near.id, depth=SUMMED_DEPTH, limit=_FOCUS_BLOCKS)
+    return told | {id_: summary(desk.blocks[id_], below, counter, limit) for id_, below in inside.items()}
+
+
+def _kept(facts: BlockFacts | None, counter: TokenCounter, limit: int) -> str | None:
+    """The summary that was written with a page, if it is as long as is asked for."""
+    told = None if facts is None else facts.summary
+    return told.text if told is not None and (told.encoding, told.limit) == (counter.encoding, limit) else None

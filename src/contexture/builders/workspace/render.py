@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from contexture.builders.workspace.request import RequestType
+from contexture.builders.workspace.tree import BETWEEN
 from contexture.builders.workspace.values import COLLECTED, ContextItem, SectionType
 from contexture.pipeline.fence import DATA_NOTICE
 
@@ -68,10 +69,14 @@ def listed(items: Sequence[ContextItem]) -> str:
 
 def shown(item: ContextItem) -> str:
     """One item: `[page title] [type]`, where it stands, and what it says; titles and paths are labels already."""
-    title, crumbs = item.metadata.page_title, item.metadata.path
-    header = f"[{title}] [{item.block_type}]" if title else f"[{item.block_type}]"
-    where = f"\n({' > '.join(crumbs)})" if crumbs and tuple(crumbs) != (title,) else ""
-    return f"{header}{where}\n{item.content}"
+    crumbs = BETWEEN.join(item.metadata.path)
+    return f"{heading(item.metadata.page_title or '', item.block_type, crumbs)}{item.content}"
+
+
+def heading(title: str, kind: str, crumbs: str) -> str:
+    """What stands above an item's content: its page, its type and, where that says more, its path."""
+    header = f"[{title}] [{kind}]" if title else f"[{kind}]"
+    return f"{header}\n({crumbs})\n" if crumbs and crumbs != title else f"{header}\n"
 
 
 def _titled(section: SectionType, body: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from contexture.builders.workspace.plan import Plan
-from contexture.builders.workspace.render import shown
+from contexture.builders.workspace.render import heading
 from contexture.builders.workspace.tree import parted
 from contexture.builders.workspace.values import ContextItem, ItemMetadata
 from contexture.pipeline.fence import fence
@@ -51,12 +53,24 @@ def item_of(candidate: Candidate, form: Variant) -> ContextItem:
     )
 
 
+def counted(candidates: Sequence[Candidate], counter: TokenCounter) -> list[Candidate]:
+    """The candidates, each with what it costs when it is shown whole; what is known already is not counted again."""
+    encoding = counter.encoding
+    return [replace(each, tokens={encoding: body_tokens(each, counter)}) for each in candidates]
+
+
+def body_tokens(candidate: Candidate, counter: TokenCounter) -> int:
+    """What a candidate costs when it is shown whole, without what stands above it."""
+    known = candidate.tokens.get(counter.encoding)
+    return counter.count(fence(candidate.text)) if known is None else known
+
+
 def shortened(candidate: Candidate, whole: Variant, room: int, plan: Plan, counter: TokenCounter) -> Variant | None:
     """The candidate in at most `room` tokens; None when that is not worth having.
 
     It is cut only where at least 100 tokens are left and at least 50 characters of it remain.
     """
-    header = whole.tokens - counter.count(whole.text)
+    header = whole.tokens - body_tokens(candidate, counter)
     limit = room - header
     if room < plan.truncation.min_tokens or limit < 1:
         return None
@@ -64,15 +78,27 @@ def shortened(candidate: Candidate, whole: Variant, room: int, plan: Plan, count
     text = written if written and counter.count(fence(written)) <= limit else _cut(candidate.text, limit, plan, counter)
     if not text or text == candidate.text:
         return None
-    return _variant(candidate, Form.TRUNCATED if text != written else Form.EXTRACT, fence(text), plan, counter, whole)
+    form, said = Form.TRUNCATED if text != written else Form.EXTRACT, fence(text)
+    tokens = header + counter.count(said)
+    # A shorter form carries more than its share of the worth: what is kept is the best of it.
+    value = whole.value * math.sqrt(min(1.0, tokens / whole.tokens))
+    return Variant(form=form, text=said, tokens=tokens, value=value)
 
 
 def _forms(candidate: Candidate, plan: Plan, counter: TokenCounter) -> list[Variant]:
-    whole = _variant(candidate, Form.FULL, fence(candidate.text), plan, counter)
+    whole = _whole(candidate, plan, counter)
     if whole.tokens < 2 * plan.truncation.min_tokens:
         return [whole]
     half = shortened(candidate, whole, math.ceil(whole.tokens * _HALF), plan, counter)
     return [whole] if half is None else [whole, half]
+
+
+def _whole(candidate: Candidate, plan: Plan, counter: TokenCounter) -> Variant:
+    # What stands above and the content are counted apart: the first is the same for many, the second is often known.
+    header = counter.count(heading(candidate.title, candidate.kind, candidate.label))
+    tokens = header + body_tokens(candidate, counter) + _SEAM
+    value = min(max(candidate.score, 0.0), _HIGHEST) ** plan.sharpness * tokens
+    return Variant(form=Form.FULL, text=fence(candidate.text), tokens=tokens, value=value)
 
 
 def _cut(text: str, limit: int, plan: Plan, counter: TokenCounter) -> str:
@@ -84,17 +110,3 @@ def _cut(text: str, limit: int, plan: Plan, counter: TokenCounter) -> str:
         text, counter, limit, strategy=strategy, query=plan.query, min_tokens=0, min_chars=rules.min_content_length
     )
     return "" if found is None or counter.count(fence(found.text)) > limit else found.text
-
-
-def _variant(
-    candidate: Candidate, form: Form, text: str, plan: Plan, counter: TokenCounter, whole: Variant | None = None
-) -> Variant:
-    bare = Variant(form=form, text=text, tokens=0, value=0.0)
-    tokens = counter.count(shown(item_of(candidate, bare))) + _SEAM
-    # A shorter form carries more than its share of the worth: what is kept is the best of it.
-    value = (
-        min(max(candidate.score, 0.0), _HIGHEST) ** plan.sharpness * tokens
-        if whole is None
-        else whole.value * math.sqrt(min(1.0, tokens / whole.tokens))
-    )
-    return Variant(form=form, text=text, tokens=tokens, value=value)

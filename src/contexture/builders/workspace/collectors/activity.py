@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -18,8 +19,10 @@ async def collect_activity(desk: Desk) -> Sequence[Candidate]:
     """The user's newest edits, then the pages they viewed last; nobody else's."""
     config = desk.config.collectors.activity
     since = desk.now - timedelta(hours=config.max_age_hours)
-    edits = await _blocks(desk, Deed.EDIT, since, config.recent_edit_count)
-    views = await _blocks(desk, Deed.VIEW, since, config.recent_view_count * _PER_PAGE)
+    edits, views = await asyncio.gather(
+        _blocks(desk, Deed.EDIT, since, config.recent_edit_count),
+        _blocks(desk, Deed.VIEW, since, config.recent_view_count * _PER_PAGE),
+    )
     pages = (await _pages(desk, views))[: config.recent_view_count]
     return [
         *desk.lay_falling(SectionType.ACTIVITY, edits, EDITED, STEP),
@@ -36,7 +39,8 @@ async def _blocks(desk: Desk, deed: Deed, since: datetime, limit: int) -> Sequen
     if limit < 1:
         return ()
     deeds = await desk.store.recent(desk.scope, deed, since=since, limit=limit)
-    return await desk.store.get(desk.scope, [each.block_id for each in deeds if each.time <= desk.now])
+    ids = [each.block_id for each in deeds if each.time <= desk.now]
+    return await desk.store.get(desk.scope, ids) if ids else ()
 
 
 async def _pages(desk: Desk, viewed: Sequence[Block]) -> list[Block]:

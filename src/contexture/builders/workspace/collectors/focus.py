@@ -69,11 +69,7 @@ async def _on_page(desk: Desk, page: Block) -> list[Candidate]:
     """The page, which is shown by its summary, and what stands in it, in document order."""
     config, depth = desk.config.collectors.focus, desk.request.hints.max_depth
     levels = config.page_depth if depth is None else depth
-    inside = (
-        await desk.store.subtree(desk.scope, page.id, depth=levels, limit=config.page_blocks)
-        if levels and config.page_blocks
-        else ()
-    )
+    inside = await desk.inside(page.id, depth=levels, limit=config.page_blocks) if levels and config.page_blocks else ()
     return [desk.lay(SectionType.FOCUS, page, WHOLE), *_falling(desk, inside, ON_PAGE, ON_PAGE_STEP)]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from contexture.builders.workspace.desk import Desk
+from contexture.builders.workspace.desk import SHARED, Desk
 from contexture.builders.workspace.values import SectionType
 from contexture.types import Candidate
 from contexture.workspace import LinkKind
@@ -12,7 +13,6 @@ from contexture.workspace import LinkKind
 RELATED = 0.75
 LINKED = 0.7
 BACKLINKED = 0.65
-_SOURCES = 200  # blocks of a page whose links are its own
 _PER_HOP = 4  # links read for each item wanted, because many lead to the same block
 
 
@@ -42,7 +42,7 @@ async def _starting(desk: Desk) -> list[str]:
     for whole in (place.page, place.database):
         if whole is not None:
             depth = desk.config.collectors.focus.page_depth
-            inside = await desk.store.subtree(desk.scope, whole.id, depth=depth, limit=_SOURCES)
+            inside = await desk.inside(whole.id, depth=depth, limit=SHARED)
             ids += [block.id for block in inside]
     return list(dict.fromkeys(ids))
 
@@ -50,10 +50,13 @@ async def _starting(desk: Desk) -> list[str]:
 async def _tied(desk: Desk, ids: Sequence[str], limit: int) -> dict[str, float]:
     """By id, how relevant what these name, or what names them, is."""
     found: dict[str, float] = {}
-    for link in await desk.store.links(desk.scope, ids, limit=limit):
+    named, naming = await asyncio.gather(
+        desk.store.links(desk.scope, ids, limit=limit), desk.store.backlinks(desk.scope, ids, limit=limit)
+    )
+    for link in named:
         relevance = RELATED if link.kind is LinkKind.RELATION else LINKED
         found[link.target] = max(found.get(link.target, 0.0), relevance)
-    for link in await desk.store.backlinks(desk.scope, ids, limit=limit):
+    for link in naming:
         relevance = RELATED if link.kind is LinkKind.RELATION else BACKLINKED
         found[link.source] = max(found.get(link.source, 0.0), relevance)
     return found

@@ -1,0 +1,101 @@
+"""Facts about blocks: what is computed when they are written, and when it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from contexture.adapters.tokens.models import counter_for
+from contexture.blocks.facts import Reader, holding
+from contexture.testing.blocks_tree import block, page
+from contexture.testing.doubles import FailingRedactor, WordRedactor
+from contexture.types import Span, content_hash
+from contexture.workspace import Block, BlockFacts, BlockType, Stale
+
+COUNTERS = (counter_for("o200k_base"), counter_for("cl100k_base"))
+READER = Reader(WordRedactor(("swordfish",)), COUNTERS)
+
+
+def stale(of: Block | None, *above: Block, below: tuple[Block, ...] | None = None) -> Stale:
+    """A block that waits."""
+    return Stale(number=1, tenant="t", id="x", readers=(), block=of, ancestors=above, below=below)
+
+
+@dataclass
+class Watched:
+    """A redactor that notes what it is asked about."""
+
+    rules: str = "watched-1"
+    asked: list[str] = field(default_factory=list[str])
+
+    def scan(self, text: str, lang: str) -> Sequence[Span]:
+        """Finds nothing."""
+        self.asked.append(text)
+        return ()
+
+
+def test_facts_speak_of_the_block_as_it_is_shown():
+    """A list item with its mark; a line that looks like one of ours costs what its fence costs."""
+    found = READER.facts(stale(block("x", text="### swordfish", kind=BlockType.BULLETED)))
+
+    assert found is not None
+    assert content_hash("- ### swordfish") == found.hash
+    assert ("words-1", (Span(6, 15, "WORD"),)) == (found.rules, found.redactions)
+    assert {each.encoding: each.count("\\- ### swordfish") for each in COUNTERS} == found.tokens
+
+
+def test_a_row_shows_its_cells_but_no_relations():
+    """What a relation names depends on who reads."""
+    database = block("db", kind=BlockType.DB, properties={"schema": {"City": "text", "Deal": "relation"}})
+    row = block("r", "db", text="Acme", kind=BlockType.DB_ROW, properties={"City": "Oslo", "Deal": ["d"]})
+    found = READER.facts(stale(row, database))
+
+    assert found is not None
+    assert content_hash("**Acme**\nCity: Oslo") == found.hash
+
+
+def test_a_page_is_shown_by_its_summary():
+    """One that everyone who may read the page shares; without one the page is shown by its title."""
+    below = (block("a", "p", text="Pumps move water."),)
+    shared, mixed = READER.facts(stale(page("p"), below=below)), READER.facts(stale(page("p")))
+
+    assert shared is not None
+    assert mixed is not None
+    assert ("Pumps move water.", "o200k_base", 160) == (
+        shared.summary and shared.summary.text,
+        shared.summary and shared.summary.encoding,
+        shared.summary and shared.summary.limit,
+    )
+    assert (None, content_hash("p")) == (mixed.summary, mixed.hash)
+    assert content_hash("Pumps move water.") == shared.hash
+
+
+def test_what_is_gone_or_cannot_be_scanned_has_no_facts():
+    """A build then scans it itself, and leaves it out if that fails too."""
+    failing = Reader(FailingRedactor("poison"), COUNTERS)
+
+    assert (None, None) == (READER.facts(stale(None)), failing.facts(stale(block("x", text="poison"))))
+
+
+def test_facts_that_still_hold_are_not_computed_again():
+    """Other rules or another text are scanned anew."""
+    watched = Watched()
+    waiting = stale(block("x", text="water"))
+    first = Reader(watched, COUNTERS).facts(waiting)
+    again = Reader(watched, COUNTERS).facts(replace(waiting, facts=first))
+    watched.rules = "watched-2"
+    ruled = Reader(watched, COUNTERS).facts(replace(waiting, facts=first))
+    Reader(watched, COUNTERS).facts(replace(waiting, facts=ruled, block=block("x", text="fire")))
+
+    assert first is again
+    assert ["water", "water", "fire"] == watched.asked
+
+
+def test_facts_are_believed_about_their_own_text_and_rules_only():
+    """Everything else is as if nothing were known."""
+    facts = BlockFacts(hash=content_hash("water"), rules="words-1")
+
+    assert facts is holding(facts, "water", "words-1")
+    assert [None] * 3 == [holding(None, "water", ""), holding(facts, "fire", "words-1"), holding(facts, "water", "x")]
