@@ -25,9 +25,11 @@ ALL = {**VECTORS, **PAGE_VECTORS, **DOCUMENT_VECTORS}
 
 
 @pytest.fixture(scope="module")
-def in_process(lasting_folder: Callable[[], Path]) -> ChromaIndex:
+def in_process(lasting_folder: Callable[[], Path]) -> Iterator[ChromaIndex]:
     """Chroma in a folder, whose graph is walked for every answer."""
-    return asyncio.run(ChromaIndex.open(f"chroma:{lasting_folder()}", ChromaOptions(vectors=ALL, exact_limit=0)))
+    index = asyncio.run(ChromaIndex.open(f"chroma:{lasting_folder()}", ChromaOptions(vectors=ALL, exact_limit=0)))
+    yield index
+    asyncio.run(index.close())
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,9 @@ def over_http(lasting_folder: Callable[[], Path]) -> Iterator[ChromaIndex]:
         last.callback(server.terminate)
         with httpx.Client(transport=httpx.HTTPTransport(retries=60)) as client:
             client.get(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=30)
-        yield asyncio.run(ChromaIndex.open(f"chroma+http://127.0.0.1:{port}", ChromaOptions(vectors=ALL)))
+        index = asyncio.run(ChromaIndex.open(f"chroma+http://127.0.0.1:{port}", ChromaOptions(vectors=ALL)))
+        yield index
+        asyncio.run(index.close())
 
 
 class TestChromaInProcess(IndexConformance):

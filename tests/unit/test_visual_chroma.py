@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from psutil import Process
 
 pytest.importorskip("chromadb", reason="chromadb is not installed")
 
@@ -76,6 +77,19 @@ async def test_a_closed_index_says_so(new_folder: Callable[[], Path]):
     await index.close()
     with pytest.raises(SourceUnavailable, match="closed"):
         await index.scroll(SCOPE, NAME)
+
+
+async def test_a_closed_index_holds_no_file_open(new_folder: Callable[[], Path]):
+    """Only the last of those that share a folder lets go of it."""
+    folder = new_folder()
+    first, second = await opened(folder), await opened(folder)
+    await first.upsert(SCOPE, NAME, [prepared(own("a"))])
+    await first.close()
+    found = ids(await second.search(SCOPE, query("zebra", vector=EAST)))
+    await second.close()
+
+    assert found == ["a"]
+    assert [] == [each.path for each in Process().open_files() if Path(each.path).is_relative_to(folder)]
 
 
 async def test_another_process_sees_writes_and_removals(new_folder: Callable[[], Path]):

@@ -56,6 +56,11 @@ class Client:
             found = self._boxes[name] = Box(inner, self.place)
         return found
 
+    def close(self) -> None:
+        """Let go of its files or connections; chromadb keeps them for as long as the process lives otherwise."""
+        with chroma_errors(self.place):
+            self._client.close()
+
 
 class Box:
     """One Chroma collection."""

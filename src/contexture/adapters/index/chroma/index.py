@@ -18,8 +18,9 @@ from contexture.adapters.index.chroma.search import search
 from contexture.adapters.index.chroma.store import Store
 from contexture.adapters.index.codec import unpack_header
 from contexture.adapters.index.filters import check, field_types
+from contexture.adapters.index.gate import Gate
 from contexture.adapters.index.matrices import unpack_matrix
-from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.errors import InvalidRequest
 from contexture.types import Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
 
 _T = TypeVar("_T")
@@ -52,7 +53,7 @@ class ChromaIndex:
         self._options = options
         self._opening = threading.Lock()
         self._store: Store | None = None
-        self._closed = False
+        self._gate = Gate(f"the index in {place!r} is closed")
 
     @classmethod
     async def open(cls, place: str, options: ChromaOptions) -> ChromaIndex:
@@ -146,17 +147,23 @@ class ChromaIndex:
         return await self._run(find)
 
     async def close(self) -> None:
-        """Forget the connection; what was written is in Chroma."""
-        self._closed = True
-        self._store = None
+        """Let go of Chroma behind the last call; what was written is there."""
+        await asyncio.to_thread(self._close)
 
     async def _run(self, work: Callable[[Store], _T]) -> _T:
-        return await asyncio.to_thread(lambda: work(self._opened()))
+        def guarded() -> _T:
+            with self._gate.inside():
+                return work(self._opened())
+
+        return await asyncio.to_thread(guarded)
+
+    def _close(self) -> None:
+        if self._gate.shut() and self._store is not None:
+            self._store.close()
+            self._store = None
 
     def _opened(self) -> Store:
         with self._opening:
-            if self._closed:
-                raise SourceUnavailable(f"the index in {self._place!r} is closed")
             if self._store is None:
                 client = Client(self._place, timeout=self._options.timeout)
                 self._store = Store(client, self._options.vectors, exact_limit=self._options.exact_limit)

@@ -62,6 +62,10 @@ class Store:
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         self._last = 0
 
+    def close(self) -> None:
+        """Let go of Chroma."""
+        self._client.close()
+
     # --- collections ---
 
     def create(self, collection: Collection) -> None:
