@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,21 +13,24 @@ from pathlib import Path
 import pytest
 
 PRODUCER = 0
+LISTENING = re.compile(r"Listening for client connections on (\S+)")
 
 
 @contextmanager
-def nats_server(folder: Path) -> Iterator[str]:
-    """A NATS server with JetStream in a folder, and its address; it logs its first line once it has written where."""
+def nats_server(folder: Path, port: int = -1) -> Iterator[str]:
+    """A NATS server with JetStream in a folder, and its address; -1 takes a free port."""
     program = Path(sys.executable).with_name("nats-server")
-    words = [program, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder]
+    words = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", folder]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
+            address = ""
             for line in server.stderr:
+                if found := LISTENING.search(line):
+                    address = found[1]
                 if "Server is ready" in line:
                     break
-            ports = folder / f"nats-server_{server.pid}.ports"
-            yield json.loads(ports.read_text())["nats"][0]
+            yield f"nats://{address}"
         finally:
             server.kill()
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from contexture.conversation import Delivery
 from contexture.ports import Bus, Handle
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which a message that does not come is a failure."""
 
 

@@ -1,0 +1,141 @@
+"""Messages through a real broker: handed over, answered, repeated, refused, and drained."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from contexture import Settings, wiring
+from contexture.answer.route import Route
+from contexture.errors import InvalidRequest, SourceError, UnknownAdapter
+from contexture.testing.bus import Inbox, new_topic
+from contexture.testing.doubles import ScriptedChatModel
+from contexture.testing.service import service_client, small_engine
+from contexture.worker.answers import inside
+from contexture.worker.running import worker_of
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(params=["nats", "kafka"])
+def settings(request, new_folder):
+    """Settings of a tenant called acme, with topics of their own on a real broker."""
+    names = {f"bus_{topic}": new_topic() for topic in ("inbound", "outbound", "dead")}
+    if request.param == "kafka":
+        broker = request.getfixturevalue("kafka")
+        broker.make(*names.values())
+        address = f"kafka://{broker.address}"
+    else:
+        address = request.getfixturevalue("nats_address")
+    return Settings(
+        home=new_folder(), tenant="acme", user="anna", bus=address, bus_group=names["bus_inbound"].replace(".", "-"),
+        bus_partitions=4, bus_redeliver_seconds=1.0, worker_retry_seconds=0.0, **names,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def engine(settings):
+    """An empty engine whose model counts its answers."""
+    async with small_engine(settings) as found:
+        model = ScriptedChatModel([f"answer {number}" for number in range(100)])
+        found.__dict__["chat"] = replace(found.chat, route=Route({"scripted": model}))
+        yield found
+
+
+@pytest.fixture
+async def bus(settings):
+    """The bus of the settings."""
+    found = wiring.bus(settings)
+    yield found
+    await found.close()
+
+
+async def test_a_conversation_goes_through_the_broker(settings, engine, bus):
+    """Replies come in the order of their session; a repeated id, nonsense and a refusal do no harm to the others."""
+    replies, dead = Inbox(), Inbox()
+    asked = [{"message": f"n {n}", "session_id": "s", "message_id": f"m-{n}", "background": True} for n in range(4)]
+    refused = {"id": "m-9", "tenant_id": "acme", "user_id": "anna", "message": "hello", "model": "nobody's"}
+    async with (
+        service_client(engine, bus=bus) as client,
+        bus.delivering(settings.bus_outbound, replies.take),
+        bus.delivering(settings.bus_dead, dead.take),
+    ):
+        await bus.publish(settings.bus_inbound, "s", b"\xff nonsense")
+        await bus.publish(settings.bus_inbound, "t", json.dumps(refused).encode())
+        places = [(await client.post("/v1/chat", json=each)).headers["Location"] for each in [*asked, asked[0]]]
+        async with worker_of(settings, bus, inside(engine)).running():
+            told = [json.loads(body) for body in await replies.until(6)]
+            letters = [json.loads(body) for body in await dead.until(2)]
+        found = [(await client.get(place)).json() for place in places]
+
+    ours = [each for each in told if each["id"] != "m-9"]
+    assert ["m-0", "m-1", "m-2", "m-3", "m-0"] == [each["id"] for each in ours]
+    assert ours[0] == ours[4]
+    assert [each["reply"] for each in ours] == [each["reply"] for each in found]
+    assert ["answer 0", "answer 1", "answer 2", "answer 3"] == [each["reply"]["reply"] for each in ours[:4]]
+    assert {"VALIDATION_FAILED"} == {letter["reason"]["code"] for letter in letters}
+    assert 8 == len(await engine.sessions.list_events(engine.scope, "s", limit=100))
+
+
+async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine, bus):
+    """A worker that does not come to an end in time acknowledges nothing; the next one gives the answer."""
+    replies, begun = Inbox(), asyncio.Event()
+    hasty = wiring.bus(settings.model_copy(update={"shutdown_seconds": 0.1}))
+    body = {"id": "m-1", "tenant_id": "acme", "user_id": "anna", "message": "hello", "session_id": "s"}
+
+    async def endless(_):
+        begun.set()
+        await asyncio.Event().wait()
+
+    await bus.publish(settings.bus_inbound, "s", json.dumps(body).encode())
+    async with worker_of(settings, hasty, endless).running(), asyncio.timeout(30):
+        await begun.wait()
+    async with (
+        worker_of(settings, bus, inside(engine)).running(),
+        bus.delivering(settings.bus_outbound, replies.take),
+    ):
+        (told,) = await replies.until(1)
+    await hasty.close()
+
+    assert "answer 0" == json.loads(told)["reply"]["reply"]
+
+
+@pytest.mark.parametrize("address", ["nats://127.0.0.1:1", "kafka://127.0.0.1:1"])
+async def test_a_broker_that_is_not_there_is_a_source_that_fails(address, monkeypatch):
+    """The error says where it was looked for, without the password."""
+    from contexture.adapters.bus import kafka, nats
+
+    for module in (kafka, nats):
+        monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    bus = wiring.bus(Settings(bus=address.replace("nats://", "nats://anna:secret@")))
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:1") as failure:
+        await bus.publish("conversation.inbound", "s", b"{}")
+    await bus.close()
+
+    assert "secret" not in str(failure.value)
+
+
+@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+async def test_a_message_that_is_too_large_is_the_callers_to_fix(settings, bus):
+    """The broker's own limit is told as such."""
+    with pytest.raises(InvalidRequest, match="larger than the bus"):
+        await bus.publish(settings.bus_inbound, "s", b"x" * (2 << 20))
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"bus": "localhost:4222"}, InvalidRequest),
+        ({"bus": "redis://localhost"}, UnknownAdapter),
+        ({"bus": "nats://localhost", "bus_inbound": "a b"}, InvalidRequest),
+        ({"bus": "nats://localhost", "bus_options": {"acks": "all"}}, InvalidRequest),
+        ({"bus": "nats://localhost", "bus_dead": "conversation.inbound"}, InvalidRequest),
+    ],
+)
+def test_settings_that_make_no_bus_are_told_at_once(given, wrong):
+    """Before anything is reached."""
+    with pytest.raises(wrong):
+        wiring.bus(Settings(**given))
