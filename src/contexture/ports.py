@@ -310,6 +310,10 @@ Handle: TypeAlias = Callable[[Delivery], Awaitable[None]]
 class Bus(Protocol):
     """Carries messages between processes, by topic. Failures of the broker surface as `SourceError`."""
 
+    async def reach(self) -> None:
+        """Connect to the broker and make the topics that are missing; not needed before the rest."""
+        ...
+
     async def publish(self, topic: str, key: str, body: bytes) -> None:
         """Hand a message over; it survives once this returns. Those of one key keep their order."""
         ...

@@ -8,6 +8,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from contexture.adapters.bus import nats
 from contexture.adapters.index.lock import StoreLock
 from contexture.cli import checks
 from contexture.cli.main import app
@@ -45,6 +46,16 @@ def test_pages_are_looked_for_where_they_live(tmp_path, place, status, said):
     assert status == found["pages"]["status"]
     assert said in found["pages"]["detail"]
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_bus_that_is_not_there_is_broken(tmp_path, monkeypatch):
+    """Where none is named there is nothing to reach."""
+    monkeypatch.setattr(nats, "_PATIENCE", 0.2)
+    _, without = examined(tmp_path / "none")
+    code, found = examined(tmp_path / "none", env={"CONTEXTURE_BUS": "nats://127.0.0.1:1"})
+
+    assert ("ok", "broken", 1) == (without["bus"]["status"], found["bus"]["status"], code)
+    assert "127.0.0.1:1" in found["bus"]["detail"]
 
 
 def test_people_get_a_table(tmp_path):

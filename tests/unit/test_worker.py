@@ -11,7 +11,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
+from contexture.adapters.metrics.worker import WorkerMetrics
 from contexture.errors import InvalidRequest, NotPermitted, SourceTimeout, SourceUnavailable
 from contexture.resilience.retry import Retries
 from contexture.service.wire.handover import Inbound, inbound_of
@@ -277,6 +279,27 @@ async def test_a_dead_letter_that_is_too_large_leaves_out_what_was_said():
         (letter,) = await heard(bus, "dead", 1)
 
     assert (None, None, "in/0") == (letter["body"], letter["body_base64"], letter["place"])
+
+
+async def test_messages_are_counted_by_how_they_end():
+    """Answered, failed and unreadable ones, and every further try."""
+    bus, registry = LocalBus(), CollectorRegistry()
+    answers = Answers({"m-1": [SourceUnavailable("busy")], "m-2": [NotPermitted("no")]})
+    measured = Worker(
+        bus=bus, answer=answers, topics=TOPICS, retries=Retries(sleep=Naps()), tally=WorkerMetrics(registry)
+    )
+    async with measured.running():
+        for body in (said(1), said(2), b""):
+            await bus.publish("in", "s", body)
+        await heard(bus, "out", 2)
+        await heard(bus, "dead", 2)
+    counted = {
+        outcome: registry.get_sample_value("contexture_worker_seconds_count", {"outcome": outcome})
+        for outcome in ("complete", "failed", "unreadable")
+    }
+
+    assert {"complete": 1, "failed": 1, "unreadable": 1} == counted
+    assert 1 == registry.get_sample_value("contexture_worker_retries_total")
 
 
 def test_a_message_without_a_session_has_one_of_its_own():

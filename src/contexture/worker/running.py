@@ -7,7 +7,10 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from prometheus_client import CollectorRegistry
+
 from contexture import wiring
+from contexture.adapters.metrics.worker import WorkerMetrics
 from contexture.config import Settings
 from contexture.errors import InvalidRequest
 from contexture.ports import Bus
@@ -22,14 +25,15 @@ def needed_bus(settings: Settings) -> Bus:
     return found
 
 
-def worker_of(settings: Settings, bus: Bus, answer: Answer) -> Worker:
-    """A worker that takes messages from the bus as the settings say."""
+def worker_of(settings: Settings, bus: Bus, answer: Answer, *, registry: CollectorRegistry | None = None) -> Worker:
+    """A worker that takes messages from the bus as the settings say, and is measured in `registry`."""
     return Worker(
         bus=bus,
         answer=answer,
         topics=Topics(inbound=settings.bus_inbound, outbound=settings.bus_outbound, dead=settings.bus_dead),
         retries=wiring.worker_retries(settings),
         at_once=settings.worker_concurrency,
+        tally=WorkerMetrics(registry) if registry is not None else None,
     )
 
 

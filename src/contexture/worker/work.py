@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 import structlog
@@ -40,6 +41,28 @@ class Topics:
     dead: str
 
 
+class Tally(Protocol):
+    """Counts what a worker does."""
+
+    def ended(self, outcome: str, seconds: float) -> None:
+        """A message was answered (`complete`), got an error (`failed`), or could not be read (`unreadable`)."""
+        ...
+
+    def retried(self) -> None:
+        """A message is tried again."""
+        ...
+
+
+class NoTally:
+    """Counts nothing."""
+
+    def ended(self, outcome: str, seconds: float) -> None:
+        """Nothing."""
+
+    def retried(self) -> None:
+        """Nothing."""
+
+
 class Worker:
     """Takes messages from a bus, answers them, and publishes the answers.
 
@@ -56,11 +79,13 @@ class Worker:
         topics: Topics,
         retries: Retries | None = None,
         at_once: int = 8,
+        tally: Tally | None = None,
     ) -> None:
         self._bus = bus
         self._answer = answer
         self._topics = topics
         self._retries = retries or Retries()
+        self._tally = tally or NoTally()
         self._ordering = Ordering()
         self._places = asyncio.Semaphore(at_once)
 
@@ -72,17 +97,24 @@ class Worker:
 
     async def handle(self, delivery: Delivery) -> None:
         """See one message through to its answer, or to the dead letters."""
+        began = perf_counter()
         try:
             inbound = inbound_of(delivery.body)
             session = inbound.request().session_id
         except InvalidRequest as failure:
             await self._bury(delivery, failure, tries=0, key=delivery.place)
-            return
-        async with self._ordering.of((inbound.tenant_id, inbound.user_id, session)), self._places:
-            ended, tries = await self._answered(inbound)
-            if isinstance(ended, ContextError):
-                await self._bury(delivery, ended, tries=tries, key=session)
-            await self._told(delivery, inbound, ended, session)
+            outcome = "unreadable"
+        else:
+            async with self._ordering.of((inbound.tenant_id, inbound.user_id, session)), self._places:
+                outcome = await self._seen_through(delivery, inbound, session)
+        self._tally.ended(outcome, perf_counter() - began)
+
+    async def _seen_through(self, delivery: Delivery, inbound: Inbound, session: str) -> str:
+        ended, tries = await self._answered(inbound)
+        if isinstance(ended, ContextError):
+            await self._bury(delivery, ended, tries=tries, key=session)
+        await self._told(delivery, inbound, ended, session)
+        return "failed" if isinstance(ended, ContextError) else "complete"
 
     async def _answered(self, inbound: Inbound) -> tuple[bytes | ContextError, int]:
         """The answer, or the failure of the last try; and how many tries there were."""
@@ -90,6 +122,7 @@ class Worker:
             ended = await self._tried(inbound)
             if isinstance(ended, bytes) or not ended.retryable:
                 return ended, number + 1
+            self._tally.retried()
             await self._retries.sleep(self._retries.pause(number))
         return await self._tried(inbound), self._retries.most + 1
 

@@ -42,6 +42,10 @@ class KafkaBus:
         self._opening = asyncio.Lock()
         self._sender: KafkaBroker | None = None
 
+    async def reach(self) -> None:
+        """Connect, and make the topics that are missing."""
+        await self._connected()
+
     async def publish(self, topic: str, key: str, body: bytes) -> None:
         """Hand a message over; every replica that is in sync has it."""
         broker = await self._connected()
@@ -52,7 +56,7 @@ class KafkaBus:
     @asynccontextmanager
     async def delivering(self, topic: str, handle: Handle) -> AsyncGenerator[None]:
         """Give the messages of a topic to `handle` while the context lasts."""
-        await self._connected()  # the topics are there
+        await self.reach()
         broker = self._broker()
 
         async def on_batch(batch: Any) -> None:

@@ -49,6 +49,10 @@ class NatsBus:
         self._opening = asyncio.Lock()
         self._sender: NatsBroker | None = None
 
+    async def reach(self) -> None:
+        """Connect, and make the topics that are missing."""
+        await self._connected()
+
     async def publish(self, topic: str, key: str, body: bytes) -> None:
         """Hand a message over; the server has it on its disk, or in as many replicas as its stream has."""
         broker = await self._connected()
@@ -59,7 +63,7 @@ class NatsBus:
     @asynccontextmanager
     async def delivering(self, topic: str, handle: Handle) -> AsyncGenerator[None]:
         """Give the messages of a topic to `handle` while the context lasts."""
-        await self._connected()  # the streams are there
+        await self.reach()
         broker = self._broker()
 
         async def on_message(message: Any) -> None:
