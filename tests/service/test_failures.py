@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from contexture.service import serving
 from contexture.service.app import create_app
-from contexture.service.failures import ServerLog, hear_server, places_of
+from contexture.service.failures import ServerLog, hear_bus, hear_server, places_of
 
 
 @pytest.fixture
@@ -92,3 +92,17 @@ async def test_a_request_under_way_is_finished_when_the_service_is_told_to_stop(
     assert still
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert b'"results"' in answer
+
+
+def test_what_the_libraries_of_a_bus_log_is_part_of_our_log():
+    """A failure says of what kind it is and where, and repeats nothing of what was sent."""
+    logger = logging.getLogger("contexture.bus")
+    before = list(logger.handlers)
+    with capture_logs() as lines:
+        hear_bus()
+        logger.warning("connection lost")
+        logger.error("a handler failed", exc_info=ValueError("what a caller sent"))
+    logger.handlers[:], logger.propagate = before, True
+
+    assert [("bus", "connection lost"), ("bus failed", None)] == [(line["event"], line.get("said")) for line in lines]
+    assert "what a caller sent" not in str(lines)

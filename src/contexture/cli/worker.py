@@ -45,8 +45,10 @@ def worker(common: Common) -> None:
 
 
 async def _work(settings: Settings, *, as_json: bool) -> None:
+    from contexture.service.failures import hear_bus
     from contexture.worker.running import needed_bus, until_stopped, worker_of
 
+    hear_bus()
     bus = needed_bus(settings)
     try:
         async with _answering(settings) as (answer, place):
@@ -96,10 +98,12 @@ async def working(engine: Contexture, *, worker: bool) -> AsyncGenerator[Bus | N
 
 
 def bus_of(settings: Settings, *, needed: bool) -> Bus | None:
-    """The bus that the settings name; raises where one is needed and none is named."""
+    """The bus that the settings name, whose log is ours; raises where one is needed and none is named."""
+    from contexture.service.failures import hear_bus
     from contexture.wiring import bus
     from contexture.worker.running import needed_bus
 
+    hear_bus()
     return needed_bus(settings) if needed else bus(settings)
 
 

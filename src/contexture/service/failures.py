@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import structlog
 
 _SERVER = "uvicorn.error"
+_BUS = ("contexture.bus", "nats")
 _TOLD = "Exception in ASGI application"
 
 
@@ -18,20 +19,35 @@ def places_of(failure: BaseException) -> Sequence[str]:
 
 
 class ServerLog(logging.Handler):
-    """Passes what the server below the application logs on to our log, without the messages of failures."""
+    """Passes what a library below us logs on to our log as `who`, without the messages of failures."""
+
+    def __init__(self, level: int, who: str = "server") -> None:
+        super().__init__(level)
+        self._who = who
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one line; a failure of the application was logged where it was answered."""
         said, failure = record.getMessage(), record.exc_info[1] if record.exc_info else None
         if failure is None:
-            structlog.get_logger().error("server", said=said)
+            structlog.get_logger().error(self._who, said=said)
         elif not said.startswith(_TOLD):
-            structlog.get_logger().error("server failed", error=type(failure).__name__, where=places_of(failure))
+            kind, where = type(failure).__name__, places_of(failure)
+            structlog.get_logger().error(f"{self._who} failed", error=kind, where=where)
 
 
 def hear_server() -> None:
     """Let the server's log be part of ours."""
-    logger = logging.getLogger(_SERVER)
+    _hear(_SERVER, ServerLog(logging.ERROR))
+
+
+def hear_bus() -> None:
+    """Let the log of the libraries that speak to a bus be part of ours."""
+    for name in _BUS:
+        _hear(name, ServerLog(logging.WARNING, "bus"))
+
+
+def _hear(name: str, ours: ServerLog) -> None:
+    logger = logging.getLogger(name)
     logger.propagate = False
     if not any(isinstance(each, ServerLog) for each in logger.handlers):
-        logger.addHandler(ServerLog(logging.ERROR))
+        logger.addHandler(ours)
