@@ -34,6 +34,9 @@ def pour(room: int, ceilings: Sequence[int], weights: Sequence[float]) -> list[i
     What a full share cannot take flows on to the others. Odd tokens go to the largest fractions,
     then to the first. A weight of 0 gets nothing.
     """
+    wanted = [max(0, ceiling) if weight > 0 else 0 for ceiling, weight in zip(ceilings, weights, strict=True)]
+    if room <= 0 or sum(wanted) <= room:  # nothing to share out, or enough for everyone
+        return wanted if room > 0 else [0] * len(wanted)
     exact = [Fraction(weight) if weight > 0 else Fraction(0) for weight in weights]
     level = _level(room, ceilings, exact)
     shares = [min(Fraction(ceiling), level * weight) for ceiling, weight in zip(ceilings, exact, strict=True)]

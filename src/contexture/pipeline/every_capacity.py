@@ -20,13 +20,14 @@ def solve(table: Table) -> Ints:
     best = np.zeros(table.capacity + 1)
     taken = np.zeros((len(table.tokens), table.capacity + 1), np.int16)
     for row, (costs, worths) in enumerate(zip(table.tokens.tolist(), table.values.tolist(), strict=True)):
-        without, best = best, best.copy()
-        for column, (cost, worth) in enumerate(zip(costs, worths, strict=True)):
-            if worth > 0:
-                tried = without[: len(without) - cost] + worth
-                better = tried > best[cost:]
-                np.copyto(best[cost:], tried, where=better)
-                np.putmask(taken[row, cost:], better, column)
+        forms = [(column, costs[column], worth) for column, worth in enumerate(worths) if worth > 0]
+        # What the items before leave is read while this one changes it, unless it has a single form.
+        without = best.copy() if len(forms) > 1 else best
+        for column, cost, worth in forms:
+            tried = without[: len(without) - cost] + worth
+            room = best[cost:]
+            np.putmask(taken[row, cost:], tried > room, column)
+            np.maximum(room, tried, out=room)
     return _traced(table, taken)
 
 
