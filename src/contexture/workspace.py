@@ -100,14 +100,18 @@ class Touch(Struct, frozen=True, kw_only=True):
     author: bool = False
 
 
-SUMMED, SUMMED_DEPTH = 8, 3
-"""How many blocks below a page its stored summary is made of, in document order, and how many levels down."""
+SUMMED, SUMMED_FURTHER, SUMMED_DEPTH = 8, 20, 3
+"""How many blocks below a page its summary is made of, how many where it is in focus, and how many levels down."""
 
 
 class PageSummary(Struct, frozen=True, kw_only=True):
-    """What a page says in at most `limit` tokens of an encoding, the same for everyone who may read the page."""
+    """What a page says in at most `limit` tokens of an encoding, the same for everyone who may read the page.
+
+    `further` is what it says where it is in focus, and more of it is read.
+    """
 
     text: str
+    further: str
     encoding: str
     limit: int
 

@@ -12,7 +12,7 @@ from contexture.blocks.facts import Reader, holding
 from contexture.testing.blocks_tree import block, page
 from contexture.testing.doubles import FailingRedactor, WordRedactor
 from contexture.types import Span, content_hash
-from contexture.workspace import Block, BlockFacts, BlockType, Stale
+from contexture.workspace import SUMMED, Block, BlockFacts, BlockType, Stale
 
 COUNTERS = (counter_for("o200k_base"), counter_for("cl100k_base"))
 READER = Reader(WordRedactor(("swordfish",)), COUNTERS)
@@ -58,18 +58,18 @@ def test_a_row_shows_its_cells_but_no_relations():
 
 def test_a_page_is_shown_by_its_summary():
     """One that everyone who may read the page shares; without one the page is shown by its title."""
-    below = (block("a", "p", text="Pumps move water."),)
+    below = tuple(block(f"b{at}", "p", text=f"Pump {at}.") for at in range(SUMMED + 1))
     shared, mixed = READER.facts(stale(page("p"), below=below)), READER.facts(stale(page("p")))
 
     assert shared is not None
+    assert shared.summary is not None
     assert mixed is not None
-    assert ("Pumps move water.", "o200k_base", 160) == (
-        shared.summary and shared.summary.text,
-        shared.summary and shared.summary.encoding,
-        shared.summary and shared.summary.limit,
-    )
     assert (None, content_hash("p")) == (mixed.summary, mixed.hash)
-    assert content_hash("Pumps move water.") == shared.hash
+    assert content_hash(shared.summary.text) == shared.hash
+    assert ("o200k_base", 160) == (shared.summary.encoding, shared.summary.limit)
+    assert "Pump 0.\nPump 1." in shared.summary.text
+    assert shared.summary.further.startswith(shared.summary.text)
+    assert "Pump 8." in shared.summary.further
 
 
 def test_what_is_gone_or_cannot_be_scanned_has_no_facts():

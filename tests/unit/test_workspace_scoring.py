@@ -10,7 +10,7 @@ import pytest
 from contexture.builders.workspace.dates import days, due_in, week
 from contexture.builders.workspace.intent import Intent, intent_of
 from contexture.builders.workspace.score import affinity
-from contexture.builders.workspace.tree import distance, joined, page_title, parted, path
+from contexture.builders.workspace.tree import distance, joined, page_title, parted, path, steps_up
 from contexture.workspace import Block, BlockType, Touch
 
 NOW = datetime(2026, 6, 3, 12, tzinfo=UTC)  # a Wednesday
@@ -128,7 +128,9 @@ def tree() -> dict[str, list[Block]]:
 )
 def test_distance_is_that_of_the_tree(one: str, other: str, steps: int | None) -> None:
     """Steps up to what both stand below, and down again, whichever is asked first."""
-    assert steps == distance(one, other, tree()) == distance(other, one, tree())
+    there, back = steps_up(other, tree()), steps_up(one, tree())
+
+    assert steps == distance(one, there, tree()) == distance(other, back, tree())
 
 
 def test_a_block_knows_its_page_and_its_path() -> None:

@@ -11,7 +11,7 @@ from contexture.pipeline.fence import fence
 from contexture.pipeline.redact import scanned
 from contexture.ports import Redactor, TokenCounter
 from contexture.types import content_hash
-from contexture.workspace import Block, BlockFacts, PageSummary, Stale
+from contexture.workspace import SUMMED, Block, BlockFacts, PageSummary, Stale
 
 
 class Reader:
@@ -49,8 +49,13 @@ class Reader:
     def _summary(self, page: Block, below: Sequence[Block] | None) -> PageSummary | None:
         if below is None or not self._counters:
             return None
-        text = summary(page, below, self._counters[0], SUMMARY_TOKENS)
-        return PageSummary(text=text, encoding=self._counters[0].encoding, limit=SUMMARY_TOKENS)
+        counter = self._counters[0]
+        return PageSummary(
+            text=summary(page, below[:SUMMED], counter, SUMMARY_TOKENS),
+            further=summary(page, below, counter, SUMMARY_TOKENS),
+            encoding=counter.encoding,
+            limit=SUMMARY_TOKENS,
+        )
 
 
 def holding(facts: BlockFacts | None, text: str, rules: str) -> BlockFacts | None:

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from contexture.testing.blocks_tree import PRIVATE, block, boris_of, ids, page
 from contexture.testing.doubles import NOON
 from contexture.types import Scope, Span
-from contexture.workspace import SUMMED, BlockFacts, PageSummary, Stale, WritableBlocks
+from contexture.workspace import SUMMED_FURTHER, BlockFacts, PageSummary, Stale, WritableBlocks
 
 FACTS = BlockFacts(
     hash="abc",
     rules="words-1",
     redactions=(Span(0, 2, "WORD", 0.5),),
     tokens={"o200k_base": 3},
-    summary=PageSummary(text="Pumps.", encoding="o200k_base", limit=160),
+    summary=PageSummary(text="Pumps.", further="Pumps. Valves.", encoding="o200k_base", limit=160),
 )
 
 
@@ -80,10 +80,11 @@ class BlockFactsKept:
 
     async def test_a_page_is_given_out_with_what_it_sums_up(self, store: WritableBlocks, anna: Scope) -> None:
         """The first blocks below it in document order; nothing where one of them has other readers than the page."""
-        many = [block(f"k{at}", "p", order=at) for at in range(SUMMED + 2)]
+        many = [block(f"k{at}", "p", order=at) for at in range(SUMMED_FURTHER + 2)]
         mixed = [page("q"), block("x", "q"), block("y", "q", readers=PRIVATE)]
         await store.put(anna, [page("p"), *many, block("deep", "k0"), *mixed], now=NOON)
         found = await settled(store, anna)
 
-        assert ["k0", "deep", *(f"k{at}" for at in range(1, SUMMED - 1))] == ids(found["p"].below or ())
+        first = ["k0", "deep", *(f"k{at}" for at in range(1, SUMMED_FURTHER - 1))]
+        assert first == ids(found["p"].below or ())
         assert (None, None) == (found["q"].below, found["k0"].below)

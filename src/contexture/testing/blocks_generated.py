@@ -20,8 +20,8 @@ from contexture.testing.blocks_removal import drained
 from contexture.testing.doubles import NOON
 from contexture.types import Record, Scope
 from contexture.workspace import (
-    SUMMED,
     SUMMED_DEPTH,
+    SUMMED_FURTHER,
     Block,
     BlockFacts,
     BlockStore,
@@ -144,7 +144,7 @@ class GeneratedTrees:
         for scope in (anna, writer):
             pages = {each.id: each for each in await store.get(scope, names)}
             for name, kept in (await store.facts(scope, names)).items():
-                below = await store.subtree(scope, name, depth=SUMMED_DEPTH, limit=SUMMED)
+                below = await store.subtree(scope, name, depth=SUMMED_DEPTH, limit=SUMMED_FURTHER)
                 assert kept.summary == _summed(pages[name], below)
 
 
@@ -200,7 +200,7 @@ def _facts(stale: Stale) -> BlockFacts | None:
 def _summed(page: Block, below: Sequence[Block]) -> PageSummary:
     """All that a summary could be made of."""
     told = " ".join(f"{each.id}={each.type}={each.text}" for each in (page, *below))
-    return PageSummary(text=told, encoding="", limit=0)
+    return PageSummary(text=told, further="", encoding="", limit=0)
 
 
 async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) -> None:

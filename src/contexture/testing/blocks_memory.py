@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from contexture.types import PUBLIC, Scope
 from contexture.workspace import (
-    SUMMED,
     SUMMED_DEPTH,
+    SUMMED_FURTHER,
     Activity,
     Block,
     BlockFacts,
@@ -145,7 +145,7 @@ class MemoryBlocks:
 
     def _summed(self, page: Block) -> tuple[Block, ...] | None:
         """What everyone reads who reads the page: the first few blocks below it, if all have its readers."""
-        found = list(self._walk(None, page.id, SUMMED_DEPTH))[:SUMMED]
+        found = list(self._walk(None, page.id, SUMMED_DEPTH))[:SUMMED_FURTHER]
         return tuple(found) if all(set(each.acl) == set(page.acl) for each in found) else None
 
     def _above(self, block: Block) -> Iterator[Block]:

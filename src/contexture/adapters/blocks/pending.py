@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from contexture.adapters.blocks.facts import keep, told_by
 from contexture.adapters.blocks.rows import Rows, listed, most
 from contexture.adapters.blocks.schema import DEEPEST, family
-from contexture.workspace import SUMMED, SUMMED_DEPTH, Block, BlockFacts, BlockType, Stale
+from contexture.workspace import SUMMED_DEPTH, SUMMED_FURTHER, Block, BlockFacts, BlockType, Stale
 
 _PENDING = "SELECT number, tenant, id, class FROM pending ORDER BY number LIMIT ?"
 
@@ -98,5 +98,5 @@ def _stale(db: sqlite3.Connection, rows: Rows, bare: Stale, chain: Sequence[_Wai
 
 def _below(db: sqlite3.Connection, rows: Rows, tenant: str, row: int, page: Block) -> tuple[Block, ...] | None:
     """The first blocks below a page; None where one of them has other readers than the page."""
-    found = rows.blocks(db, db.execute(_BELOW, {"tenant": tenant, "parent": row, "limit": SUMMED}))
+    found = rows.blocks(db, db.execute(_BELOW, {"tenant": tenant, "parent": row, "limit": SUMMED_FURTHER}))
     return tuple(found) if all(each.acl == page.acl for each in found) else None

@@ -63,13 +63,8 @@ class Cleaner:
         return redact([self._hidden(each) for each in candidates], self._redactor, self._operator, self._trace)
 
     def _hidden(self, candidate: Candidate) -> Candidate:
-        title = self._mask.mask(candidate.title)
-        return masked(
-            replace(
-                candidate,
-                title=title,
-                label=self._mask.mask(candidate.label),
-                citation=candidate.citation and replace(candidate.citation, title=title),
-            ),
-            self._mask,
-        )
+        title, label = self._mask.mask(candidate.title), self._mask.mask(candidate.label)
+        if (title, label) != (candidate.title, candidate.label):
+            source = candidate.citation and replace(candidate.citation, title=title)
+            candidate = replace(candidate, title=title, label=label, citation=source)
+        return masked(candidate, self._mask)

@@ -21,12 +21,20 @@ from contexture.errors import SourceError
 from contexture.ports import TokenCounter
 from contexture.retrieval.prepare import mended
 from contexture.types import Candidate, Citation, content_hash
-from contexture.workspace import SUMMED, SUMMED_DEPTH, Block, BlockFacts, BlockType, plain_name
+from contexture.workspace import (
+    SUMMED,
+    SUMMED_DEPTH,
+    SUMMED_FURTHER,
+    Block,
+    BlockFacts,
+    BlockType,
+    PageSummary,
+    plain_name,
+)
 
 T = TypeVar("T")
 
 _RELATIONS = 500
-_FOCUS_BLOCKS = 20  # of the page in focus, which is read further than others are for their summaries
 
 Titles = Mapping[str, Mapping[str, str]]
 """By row, the titles of related rows that may be read, under their ids and under their own names."""
@@ -45,8 +53,9 @@ async def dressed(desk: Desk, found: Sequence[Candidate], counter: TokenCounter)
     allowed = [candidate for candidate in found if not _ruled_out(desk, candidate, chains or {})]
     told = {id_: _content(desk.blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
     known = {id_: holding(facts.get(id_), text, desk.rules) for id_, text in told.items()}
+    wardrobe = _Wardrobe(chains or {})
     return [
-        _dressed(candidate, desk.blocks[candidate.key], told[candidate.key], known[candidate.key], chains or {})
+        wardrobe.dressed(candidate, desk.blocks[candidate.key], told[candidate.key], known[candidate.key])
         for candidate in scored(desk, allowed, chains, touches or {})
     ]
 
@@ -84,21 +93,36 @@ def _ruled_out(desk: Desk, candidate: Candidate, chains: Chains) -> bool:
     )
 
 
-def _dressed(candidate: Candidate, block: Block, text: str, facts: BlockFacts | None, chains: Chains) -> Candidate:
-    chain = chains.get(block.id, ())
-    title = page_title(block, chain)
-    source = _citation(block, chain, title)
-    if source is None:
-        text, facts = "", None
-    return replace(
-        candidate,
-        text=text,
-        title=title,
-        label=joined(path(chain)),
-        citation=source,
-        redactions=None if facts is None else facts.redactions,
-        tokens={} if facts is None else facts.tokens,
-    )
+class _Wardrobe:
+    """Says of each block where it stands; blocks side by side stand in the same place."""
+
+    def __init__(self, chains: Chains) -> None:
+        self._chains = chains
+        self._paths: dict[str, str] = {}
+
+    def dressed(self, candidate: Candidate, block: Block, text: str, facts: BlockFacts | None) -> Candidate:
+        """The candidate with what it says, where that stands, and what is known about it."""
+        chain = self._chains.get(block.id, ())
+        title = page_title(block, chain)
+        source = _citation(block, chain, title)
+        if source is None:
+            text, facts = "", None
+        return replace(
+            candidate,
+            text=text,
+            title=title,
+            label=self._path(chain),
+            citation=source,
+            redactions=None if facts is None else facts.redactions,
+            tokens={} if facts is None else facts.tokens,
+        )
+
+    def _path(self, chain: Sequence[Block]) -> str:
+        if not chain:
+            return ""
+        if chain[0].id not in self._paths:
+            self._paths[chain[0].id] = joined(path(chain))
+        return self._paths[chain[0].id]
 
 
 def _citation(block: Block, chain: Sequence[Block], title: str) -> Citation | None:
@@ -142,18 +166,16 @@ async def _titles(desk: Desk) -> Titles:
 
 async def _summaries(desk: Desk, facts: Mapping[str, BlockFacts], counter: TokenCounter) -> Mapping[str, str]:
     """By page, the sentences of it that say most; a page in focus is read further than others."""
-    pages = [block for block in desk.blocks.values() if block.type is BlockType.PAGE]
-    near, limit = desk.place.page, desk.config.truncation.summary_tokens
-    kept = {page.id: _kept(facts.get(page.id), counter, limit) for page in pages if page != near}
-    told = {id_: text for id_, text in kept.items() if text is not None}
-    others = {page.id: SUMMED for page in pages if page != near and page.id not in told}
-    inside = dict(await desk.store.subtrees(desk.scope, others, depth=SUMMED_DEPTH) if others else {})
-    if near is not None and near.id in desk.blocks:
-        inside[near.id] = await desk.inside(near.id, depth=SUMMED_DEPTH, limit=_FOCUS_BLOCKS)
-    return told | {id_: summary(desk.blocks[id_], below, counter, limit) for id_, below in inside.items()}
+    pages = {block.id: block for block in desk.blocks.values() if block.type is BlockType.PAGE}
+    near, limit = desk.place.page and desk.place.page.id, desk.config.truncation.summary_tokens
+    kept = {id_: told for id_ in pages if (told := _kept(facts.get(id_), counter, limit)) is not None}
+    told = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
+    others = {id_: SUMMED_FURTHER if id_ == near else SUMMED for id_ in pages if id_ not in told}
+    inside = await desk.store.subtrees(desk.scope, others, depth=SUMMED_DEPTH) if others else {}
+    return told | {id_: summary(pages[id_], below, counter, limit) for id_, below in inside.items()}
 
 
-def _kept(facts: BlockFacts | None, counter: TokenCounter, limit: int) -> str | None:
+def _kept(facts: BlockFacts | None, counter: TokenCounter, limit: int) -> PageSummary | None:
     """The summary that was written with a page, if it is as long as is asked for."""
     told = None if facts is None else facts.summary
-    return told.text if told is not None and (told.encoding, told.limit) == (counter.encoding, limit) else None
+    return told if told is not None and (told.encoding, told.limit) == (counter.encoding, limit) else None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from contexture.builders.workspace.desk import COLLECTED, Desk
 from contexture.builders.workspace.intent import OTHER_DATES
-from contexture.builders.workspace.tree import Chains, distance, page_title
+from contexture.builders.workspace.tree import Chains, distance, page_title, steps_up
 from contexture.pipeline.score import DECAY_DAYS, UNKNOWN, age_days, composite, linear_decay, structural
 from contexture.types import Candidate
 from contexture.workspace import Touch
@@ -25,7 +25,9 @@ def scored(
     desk: Desk, candidates: Sequence[Candidate], chains: Chains | None, touches: Mapping[str, Touch]
 ) -> list[Candidate]:
     """The candidates with their parts and their score; `chains` is None where the tree could not be read."""
-    return [_scored(desk, candidate, chains, touches.get(candidate.key, _NEVER)) for candidate in candidates]
+    focus = desk.place.nearest
+    near = None if focus is None or chains is None else steps_up(focus.id, chains)
+    return [_scored(desk, candidate, chains, near, touches.get(candidate.key, _NEVER)) for candidate in candidates]
 
 
 def affinity(touch: Touch, now: datetime) -> float:
@@ -38,13 +40,15 @@ def affinity(touch: Touch, now: datetime) -> float:
     return AUTHORED * touch.author + fresh * dealt
 
 
-def _scored(desk: Desk, candidate: Candidate, chains: Chains | None, touch: Touch) -> Candidate:
+def _scored(
+    desk: Desk, candidate: Candidate, chains: Chains | None, near: Mapping[str, int] | None, touch: Touch
+) -> Candidate:
     block = desk.blocks[candidate.key]
     chain = () if chains is None else chains.get(block.id, ())
     signals = {
         **candidate.signals,
         "semantic": candidate.signals[COLLECTED],
-        "structural": _near(desk, block.id, chains),
+        "structural": _near(block.id, chains, near),
         "recency": linear_decay(block.modified, desk.now),
         "type_match": desk.intent.type_match(block, page_title(block, chain)),
         "affinity": affinity(touch, desk.now),
@@ -55,10 +59,9 @@ def _scored(desk: Desk, candidate: Candidate, chains: Chains | None, touch: Touc
     return replace(candidate, score=min(max(score, 0.0), 1.0), signals=signals)
 
 
-def _near(desk: Desk, block_id: str, chains: Chains | None) -> float:
+def _near(block_id: str, chains: Chains | None, near: Mapping[str, int] | None) -> float:
     """By the real distance in the tree; what is in another tree is as far as can be."""
-    focus = desk.place.nearest
-    if focus is None or chains is None:
+    if near is None or chains is None:
         return UNKNOWN
-    steps = distance(block_id, focus.id, chains)
+    steps = distance(block_id, near, chains)
     return structural(_APART if steps is None else steps)

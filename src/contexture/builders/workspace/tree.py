@@ -16,12 +16,16 @@ Chains = Mapping[str, Sequence[Block]]
 """By id, the parents of a block upwards, as far as the user may read."""
 
 
-def distance(one: str, other: str, chains: Chains) -> int | None:
-    """Steps between two blocks along the tree; None when nothing that may be read joins them."""
-    first = {id_: steps for steps, id_ in enumerate(_line(one, chains))}
-    for steps, id_ in enumerate(_line(other, chains)):
-        if id_ in first:
-            return first[id_] + steps
+def steps_up(block_id: str, chains: Chains) -> dict[str, int]:
+    """By id, how many steps a block and each of its parents stand above the block."""
+    return {id_: steps for steps, id_ in enumerate(_line(block_id, chains))}
+
+
+def distance(block_id: str, other: Mapping[str, int], chains: Chains) -> int | None:
+    """Steps along the tree to a block of which `steps_up` is given; None when nothing that may be read joins them."""
+    for steps, id_ in enumerate(_line(block_id, chains)):
+        if id_ in other:
+            return other[id_] + steps
     return None
 
 
