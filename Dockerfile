@@ -1,4 +1,4 @@
-# The service with its MCP server, policies, hosted models and spans. The store lives in the volume /data.
+# The service with its worker, MCP server, policies, hosted models and spans. The store lives in the volume /data.
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
@@ -6,7 +6,7 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim
-ARG EXTRAS=age,litellm,mcp,otel,rego
+ARG EXTRAS=age,litellm,mcp,otel,rego,worker
 # Every version is the one that the tests ran with.
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     --mount=type=bind,source=requirements.lock,target=/requirements.lock \

@@ -64,6 +64,19 @@ def test_containers_wait_only_for_others_that_exist_and_listen_on_this_machine()
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
+def test_the_service_answers_the_messages_of_a_broker_that_nobody_else_reaches():
+    """The bus is the container next to it, which publishes no port; the command line takes the words."""
+    services = COMPOSE["services"]
+    scheme, _, place = services["contexture"]["environment"]["CONTEXTURE_BUS"].partition("://")
+    listeners = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    command, *options = services["contexture"]["command"]
+
+    assert ("kafka", f"PLAINTEXT://{place}") == (scheme, listeners)
+    assert not services["kafka"]["ports"]
+    assert set(options) <= {word for each in get_command(app).commands[command].params for word in each.opts}
+    assert "worker" in re.search(r"^ARG EXTRAS=(.*)$", DOCKERFILE, re.MULTILINE)[1].split(",")
+
+
 def test_prometheus_scrapes_the_service_and_grafana_reads_prometheus():
     """The addresses are those of the containers."""
     scraped = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"]

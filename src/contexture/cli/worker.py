@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +25,12 @@ def register(app: typer.Typer) -> None:
     command(app, "worker")(worker)
 
 
-def worker(common: Common) -> None:
+def worker(
+    common: Common,
+    service: Annotated[
+        bool, typer.Option("--service", help="Never hold the store: wait for a service that does.")
+    ] = False,
+) -> None:
     """Answer the messages of the bus until interrupted.
 
     CONTEXTURE_BUS says where the bus is. Each message says on whose behalf it is answered, so let only those write to
@@ -41,24 +46,24 @@ def worker(common: Common) -> None:
             "a worker acts for many users, which no key may: leave out CONTEXTURE_URL, and run it where the service "
             "runs, with the same --home"
         )
-    asyncio.run(_work(settings, as_json=common.as_json))
+    asyncio.run(_work(settings, service=service, as_json=common.as_json))
 
 
-async def _work(settings: Settings, *, as_json: bool) -> None:
+async def _work(settings: Settings, *, service: bool, as_json: bool) -> None:
     from contexture.service.failures import hear_bus
     from contexture.worker.running import needed_bus, until_stopped, worker_of
 
     hear_bus()
     bus = needed_bus(settings)
     try:
-        async with _answering(settings) as (answer, place):
+        async with _answering(settings, service=service) as (answer, place):
             await until_stopped(worker_of(settings, bus, answer), lambda: _say(settings, place, as_json=as_json))
     finally:
         await bus.close()
 
 
 @asynccontextmanager
-async def _answering(settings: Settings) -> AsyncGenerator[tuple[Answer, str]]:
+async def _answering(settings: Settings, *, service: bool) -> AsyncGenerator[tuple[Answer, str]]:
     """What answers, and how to say where: the service that holds the store, or an engine of our own."""
     from contexture.adapters.announcement import read_announcement
     from contexture.cli.remote import remote
@@ -67,9 +72,9 @@ async def _answering(settings: Settings) -> AsyncGenerator[tuple[Answer, str]]:
     from contexture.worker.answers import inside, through
 
     served = remote(settings)
-    if served is not None:
+    if service or served is not None:
         async with through(lambda: read_announcement(settings.home), worker_retries(settings)) as answer:
-            yield answer, served.url
+            yield answer, served.url if served else f"the service of {settings.home}"
         return
     async with open_store(settings) as engine:
         _ = engine.chat  # a model that cannot be loaded is told now
