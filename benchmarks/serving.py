@@ -1,7 +1,9 @@
-"""A real service under load: `python -m benchmarks.serving` fills a store, serves it, and asks for turns.
+"""A real service under load: `python -m benchmarks.serving` fills a store, serves it, and lets wrk ask for turns.
 
-First as many clients as there are places ask one after the other: turns a second and their times. Then requests come
-at a multiple of that rate, whether they are answered or not: the share that is sent away, and the times of the others.
+First as many connections as there are places ask one after the other: turns a second and their times, for questions
+that come back by Zipf's law, as those of people do, and for questions nobody asked before. Then requests come at a
+multiple of the first rate: the share that is sent away, and the times of the others, as the service itself notes
+them. With `--minutes` the first load goes on for so long at the end, and the service's memory is noted all along.
 """
 
 from __future__ import annotations
@@ -9,139 +11,137 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
+import shutil
 import signal
-import statistics
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from itertools import count
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
-from typing import TypeAlias
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
+import httpx
 import psutil
+from benchmarks.caching import trace
 from benchmarks.corpus import SCOPE, questions
 from benchmarks.store import EXACT, Models, opened
-from benchmarks.timing import Numbers, percentile
+from benchmarks.timing import Numbers
 from benchmarks.turn import filled_with_memories
 
-Door: TypeAlias = tuple[str, str]
+_TRACE = 5_000
+_UNSEEN = 20_000
+_NOTED = 10.0  # seconds between two looks at the memory
+_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
+_SECONDS = re.compile(
+    r'contexture_http_request_seconds_bucket\{le="([^"]+)",method="POST",route="/v1/context/turn"\} (\S+)'
+)
 
-MOST = 400  # connections of a flood
-_SERVED = 200
-
-
-@dataclass(slots=True)
-class Tally:
-    """Milliseconds of each answer, by status, and how many requests found no connection to go out on."""
-
-    times: dict[int, list[float]] = field(default_factory=dict[int, list[float]])
-    kept_back: int = 0
-
-    def note(self, status: int, seconds: float) -> None:
-        """Note an answer."""
-        self.times.setdefault(status, []).append(seconds * 1_000)
-
-    def numbers(self, name: str, seconds: float) -> Numbers:
-        """What was served, how fast, and what share was sent away."""
-        served = self.times.get(_SERVED, [0.0])
-        everything = sum(map(len, self.times.values()))
-        refused = [each for status, times in self.times.items() if status != _SERVED for each in times]
-        return {
-            f"{name}_per_s": len(served) / seconds,
-            f"{name}_p50_ms": statistics.median(served),
-            f"{name}_p99_ms": percentile(served, 0.99),
-            f"{name}_asked_per_s": everything / seconds,
-            f"{name}_shed_share": len(refused) / everything,
-            f"{name}_shed_p50_ms": statistics.median(refused) if refused else 0.0,
-            f"{name}_failed": float(sum(len(times) for status, times in self.times.items() if status in {0, 500})),
-            f"{name}_kept_back": float(self.kept_back),
-        }
-
-
-class Client:
-    """One connection that asks for turns; as little of HTTP as that takes, so that asking costs next to nothing."""
-
-    def __init__(self, url: str, token: str) -> None:
-        parts = urlsplit(url)
-        self._token = token
-        self._place = parts.hostname or "", parts.port or 80
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def ask(self, body: bytes) -> int:
-        """The status of the answer; 0 when there was none. A line that was hung up meanwhile is opened again."""
-        used = self._streams is not None
-        return await self._asked(body) or (await self._asked(body) if used else 0)
-
-    async def _asked(self, body: bytes) -> int:
-        try:
-            reader, writer = self._streams = self._streams or await asyncio.open_connection(*self._place)
-            head = f"POST /v1/context/turn HTTP/1.1\r\nHost: {self._place[0]}\r\nContent-Type: application/json\r\n"
-            head += f"Authorization: Bearer {self._token}\r\n"
-            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            told = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            await reader.readexactly(int(told.partition("content-length: ")[2].partition("\r\n")[0]))
-        except (OSError, asyncio.IncompleteReadError, ValueError):
-            self.close()
-            return 0
-        return int(told.split(" ", 2)[1])
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._streams is not None:
-            self._streams[1].close()
-        self._streams = None
+# One thread of wrk, so that its counts are whole. `pause` spreads the requests of a flood over time.
+_SCRIPT = """
+local bodies, at, threads = {}, 0, {}
+for line in io.lines("%(bodies)s") do bodies[#bodies + 1] = line end
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Authorization"] = "Bearer %(token)s"
+setup = function(thread) table.insert(threads, thread) end
+request = function()
+  at = at %% #bodies + 1
+  return wrk.format(nil, nil, nil, bodies[at])
+end
+if %(pause)d > 0 then
+  delay = function() return math.random(0, 2 * %(pause)d) end
+end
+served, refused, failed = 0, 0, 0
+response = function(status)
+  if status == 200 then served = served + 1
+  elseif status == 429 or status == 503 then refused = refused + 1
+  else failed = failed + 1 end
+end
+done = function(summary)
+  local told, lost = threads[1], summary.errors
+  print(string.format('{"served": %%d, "refused": %%d, "failed": %%d, "seconds": %%f}',
+    told:get("served"), told:get("refused"),
+    told:get("failed") + lost.connect + lost.read + lost.write + lost.timeout, summary.duration / 1e6))
+end
+"""
 
 
-def bodies(number: int, seed: int) -> list[bytes]:
-    """Turns with unseen questions and a little history."""
+class Door(NamedTuple):
+    """Where the service is, and what opens it."""
+
+    url: str
+    token: str
+
+
+class Load(NamedTuple):
+    """What wrk is to do: connections, seconds, and the mean pause of a connection between requests."""
+
+    connections: int
+    seconds: float
+    pause: int = 0
+
+
+def bodies(texts: Sequence[str]) -> str:
+    """Turns with these questions and a little history, one a line."""
     history = [{"role": "user", "content": "Hello there."}, {"role": "assistant", "content": "Hello. What is it?"}]
-    return [json.dumps({"user_message": text, "history": history}).encode() for text in questions(number, seed=seed)]
+    return "\n".join(json.dumps({"user_message": text, "history": history}) for text in texts)
 
 
-async def steady(door: Door, clients: int, seconds: float, asked: Sequence[bytes]) -> Tally:
-    """Clients that each ask again as soon as they are answered."""
-    tally, numbers, end = Tally(), count(), perf_counter() + seconds
+async def asked(door: Door, load: Load, texts: Sequence[str], folder: Path, name: str) -> Numbers:
+    """What wrk and the service say of a load."""
+    (folder / "bodies").write_text(bodies(texts), encoding="utf-8")
+    script = folder / "wrk.lua"
+    script.write_text(_SCRIPT % {"bodies": folder / "bodies", "token": door.token, "pause": load.pause})
+    before = await _noted(door)
+    words = ["-t1", f"-c{load.connections}", f"-d{load.seconds:g}s", "--latency", "--timeout", "30s", "-s", script]
+    wrk = await asyncio.create_subprocess_exec(
+        "wrk", *map(str, words), f"{door.url}/v1/context/turn", stdout=asyncio.subprocess.PIPE
+    )
+    told = (await wrk.communicate())[0].decode()
+    counts: Mapping[str, float] = json.loads(told.strip().splitlines()[-1])
+    times = _between(before, await _noted(door))
+    everything = counts["served"] + counts["refused"] + counts["failed"]
+    return {
+        f"{name}_per_s": counts["served"] / counts["seconds"],
+        f"{name}_p50_ms": _latency(told, "50") if not counts["refused"] else _quantile(times, 0.5),
+        f"{name}_p99_ms": _latency(told, "99") if not counts["refused"] else _quantile(times, 0.99),
+        f"{name}_inside_p50_ms": _quantile(times, 0.5),
+        f"{name}_inside_p99_ms": _quantile(times, 0.99),
+        f"{name}_asked_per_s": everything / counts["seconds"],
+        f"{name}_shed_share": counts["refused"] / max(1, everything),
+        f"{name}_failed": counts["failed"],
+    }
 
-    async def client() -> None:
-        line = Client(*door)
-        while perf_counter() < end:
-            started = perf_counter()
-            status = await line.ask(asked[next(numbers) % len(asked)])
-            tally.note(status, perf_counter() - started)
-        line.close()
 
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return tally
+def _latency(told: str, percent: str) -> float:
+    """A percentile as wrk prints it, in milliseconds."""
+    found = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m)\s*$", told, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"wrk did not say how long requests took: {told}")
+    return float(found[1]) * _MILLISECONDS[found[2]]
 
 
-async def flood(door: Door, rate: float, seconds: float, asked: Sequence[bytes]) -> Tally:
-    """Requests at a rate, whatever becomes of them."""
-    tally, free, busy = Tally(), [Client(*door) for _ in range(MOST)], set[asyncio.Task[None]]()
+async def _noted(door: Door) -> dict[float, float]:
+    """How many turns took at most so many seconds, as the service counts them."""
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {door.token}"}) as client:
+        text = (await client.get(f"{door.url}/metrics")).text
+    return {float(limit): float(count) for limit, count in _SECONDS.findall(text)}
 
-    async def one(line: Client, body: bytes) -> None:
-        started = perf_counter()
-        tally.note(await line.ask(body), perf_counter() - started)
-        free.append(line)
 
-    start, sent = perf_counter(), 0
-    while (now := perf_counter() - start) < seconds:
-        while sent < now * rate:
-            sent += 1
-            if free:
-                task = asyncio.create_task(one(free.pop(), asked[sent % len(asked)]))
-                busy.add(task)
-                task.add_done_callback(busy.discard)
-            else:
-                tally.kept_back += 1
-        await asyncio.sleep(0.002)
-    await asyncio.gather(*busy)
-    for line in free:
-        line.close()
-    return tally
+def _between(before: Mapping[float, float], after: Mapping[float, float]) -> dict[float, float]:
+    return {limit: count - before.get(limit, 0.0) for limit, count in after.items()}
+
+
+def _quantile(counts: Mapping[float, float], share: float) -> float:
+    """The milliseconds within which a share of the requests was answered; between two limits in proportion."""
+    wanted = share * max(counts.values(), default=0.0)
+    steps = [(0.0, 0.0), *sorted(counts.items())]
+    for (low, few), (high, many) in pairwise(steps):
+        if many >= wanted > few:
+            return 1e3 * (low if high == float("inf") else low + (high - low) * (wanted - few) / (many - few))
+    return 0.0
 
 
 async def fill(folder: Path, memories: int) -> None:
@@ -155,8 +155,8 @@ async def fill(folder: Path, memories: int) -> None:
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncGenerator[tuple[Door, psutil.Process]]:
-    """The address of a service over the store and what it takes to be answered, and its process."""
+async def serving(folder: Path) -> AsyncGenerator[tuple[Door, psutil.Process]]:
+    """A service over the store, and its process."""
     words = ["serve", "--home", str(folder), "--port", "0", "--json", "--tenant", SCOPE.tenant, "--user", SCOPE.user]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -171,7 +171,7 @@ async def served(folder: Path) -> AsyncGenerator[tuple[Door, psutil.Process]]:
             raise OSError("the service has no standard output")
         url: str = json.loads(await process.stdout.readline())["url"]
         token: str = json.loads((folder / "serve.json").read_text(encoding="utf-8"))["token"]
-        yield (url, token), psutil.Process(process.pid)
+        yield Door(url, token), psutil.Process(process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         await process.wait()
@@ -179,31 +179,61 @@ async def served(folder: Path) -> AsyncGenerator[tuple[Door, psutil.Process]]:
 
 async def measured(given: argparse.Namespace, folder: Path) -> Numbers:
     """Every figure of one run."""
-    await fill(folder, given.memories)
-    async with served(folder) as (door, process):
-        await steady(door, given.clients, 3, bodies(200, seed=91))
-        weights = [process.memory_info().rss / 1e6]
-        calm = await steady(door, given.clients, given.seconds, bodies(5_000, seed=92))
-        weights.append(process.memory_info().rss / 1e6)
-        numbers = calm.numbers("serve_turns", given.seconds)
-        rate = numbers["serve_turns_per_s"] * given.overload
-        storm = await flood(door, rate, given.seconds, bodies(5_000, seed=93))
-        numbers |= storm.numbers("serve_overload", given.seconds)
-        weights.append(process.memory_info().rss / 1e6)
-    return {**numbers, **{f"serve_rss_{at}_mb": weight for at, weight in enumerate(weights)}}
+    known = [text for text in trace(_TRACE) if text is not None]
+    store = folder / "store"
+    await fill(store, given.memories)
+    async with serving(store) as (door, process):
+        calm = Load(given.clients, given.seconds)
+        await asked(door, Load(given.clients, 5.0), known, folder, "warm")
+        numbers = await asked(door, calm, known, folder, "serve_turns")
+        numbers |= await asked(door, calm, questions(_UNSEEN, seed=92), folder, "serve_unseen")
+        crowd = int(given.clients * given.overload)
+        pause = round(1e3 * crowd / (given.overload * numbers["serve_turns_per_s"]))
+        numbers |= await asked(door, Load(crowd, given.seconds, pause), known, folder, "serve_overload")
+        if given.minutes:
+            numbers |= await _over_time(door, process, Load(given.clients, 60 * given.minutes), known, folder)
+    return numbers
+
+
+async def _over_time(door: Door, process: psutil.Process, load: Load, texts: Sequence[str], folder: Path) -> Numbers:
+    """The service's memory while it answers for minutes: after the first tenth, at most, and at the end."""
+    weights: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            weights.append(process.memory_info().rss / 1e6)
+            await asyncio.sleep(_NOTED)
+
+    watching = asyncio.create_task(watch())
+    numbers = await asked(door, load, texts, folder, "serve_long")
+    watching.cancel()
+    settled = weights[len(weights) // 10]
+    return {
+        **numbers,
+        "serve_rss_early_mb": settled,
+        "serve_rss_most_mb": max(weights),
+        "serve_rss_end_mb": weights[-1],
+    }
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, and print one figure a line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--memories", type=int, default=20_000)
-    parser.add_argument("--clients", type=int, default=8, help="clients that ask one after the other")
+    parser.add_argument("--clients", type=int, default=8, help="connections that ask one after the other")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each part")
     parser.add_argument("--overload", type=float, default=10.0, help="how many times the measured rate")
+    parser.add_argument("--minutes", type=float, default=0.0, help="how long memory is watched at the end")
+    parser.add_argument("--json", type=Path, help="also write the figures into this file")
     given = parser.parse_args(arguments)
+    if shutil.which("wrk") is None:
+        parser.error("wrk is not installed; Debian has it in the package wrk")
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        for name, value in asyncio.run(measured(given, Path(folder))).items():
-            print(f"{name:28} {value:10.2f}")
+        numbers = asyncio.run(measured(given, Path(folder)))
+    for name, value in numbers.items():
+        print(f"{name:28} {value:10.2f}")
+    if given.json:
+        given.json.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

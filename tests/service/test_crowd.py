@@ -198,3 +198,20 @@ async def test_a_body_whose_sender_left_is_no_request(engine):
         await app(scope, receive, send)
 
     assert [] == sent
+
+
+async def test_who_comes_to_a_full_house_is_sent_away_before_anything_else_is_done(engine, held, settings):
+    """Not even the key is looked at, and the answer has its id."""
+    keys = ApiKeys(settings.home / "keys.sqlite")
+    anna = {"Authorization": f"Bearer {keys.add('anna', Scope(tenant='acme', user='anna'), now=NOON)[1]}"}
+    engine.settings = engine.settings.model_copy(update={"max_requests": 1, "max_waiting": 0})
+    async with service_client(engine, keys=keys) as client:
+        stranger = await client.post("/v1/search", json=QUERY)
+        (first,) = await searches(client, 1, anna)
+        late = await client.post("/v1/search", json=QUERY)
+        held.go.set()
+        await first
+    keys.close()
+
+    assert (401, 503) == (stranger.status_code, late.status_code)
+    assert late.headers["x-correlation-id"] == late.json()["meta"]["correlation_id"]

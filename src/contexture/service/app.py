@@ -19,7 +19,7 @@ from contexture.ports import Bus, Clock
 from contexture.service import problems
 from contexture.service.callers import Callers, Gate
 from contexture.service.correlation import Correlation
-from contexture.service.crowd import Crowd
+from contexture.service.crowd import Crowd, Door, Lanes
 from contexture.service.gateway import Gateway
 from contexture.service.limits import BodyLimit
 from contexture.service.measured import Measured
@@ -110,13 +110,15 @@ def create_app(
     app.include_router(playground.router(members or {}))
     if members is not None:
         app.include_router(demo.router(), dependencies=guarded, responses=PROBLEMS)
+    lanes = Lanes(settings, registry)
     # The last one added is the first to see a request.
-    app.add_middleware(Crowd, settings=settings, registry=registry)
+    app.add_middleware(Crowd, lanes=lanes, most=settings.max_per_caller)
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(Gate, callers=callers)
     install_origins(app, settings.cors_origins)
     app.add_middleware(Measured, registry=registry)
     app.add_middleware(Correlation)
+    app.add_middleware(Door, lanes=lanes)
     return app
 
 

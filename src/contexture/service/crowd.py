@@ -39,11 +39,17 @@ class Places:
         self.inside = 0
         self._free = asyncio.Semaphore(lane.most)
 
+    def refusal(self) -> SourceUnavailable | None:
+        """What is said to one more; None while there is a place, or room to wait for one."""
+        if self.inside < self.lane.most + self.lane.waiting:
+            return None
+        return SourceUnavailable(f"{self.inside} requests are under way here, which is all we take; try again soon")
+
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[None]:
         """A place, once there is one; raises at once when as many wait already as may."""
-        if self.inside >= self.lane.most + self.lane.waiting:
-            raise SourceUnavailable(f"{self.inside} requests are under way here, which is all we take; try again soon")
+        if (refusal := self.refusal()) is not None:
+            raise refusal
         self.inside += 1
         try:
             async with self._free:
@@ -52,34 +58,73 @@ class Places:
             self.inside -= 1
 
 
-class Crowd:
-    """Gives each request a place and a time limit.
+class Lanes:
+    """The places of every kind of request, and how many were sent away.
 
-    Those that wait for a model, those that load data and all others have places of their own, so that none of them
-    keeps the others waiting. Beyond them 503 is answered, and 429 to a caller who has too many under way, both with
-    `Retry-After`. Adds `contexture_http_shed_total` and `contexture_http_inside` to a registry.
+    Adds `contexture_http_shed_total` and `contexture_http_inside` to a registry.
     """
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, registry: CollectorRegistry) -> None:
-        self._app = app
-        self._most = settings.max_per_caller
-        self._callers: Counter[tuple[str, str]] = Counter()
-        self._lanes = {lane.name: Places(lane) for lane in lanes(settings)}
+    def __init__(self, settings: Settings, registry: CollectorRegistry) -> None:
+        self._places = {lane.name: Places(lane) for lane in lanes(settings)}
         self._shed = prometheus_client.Counter(
             "contexture_http_shed_total", "Requests that were sent away.", ("lane", "reason"), registry=registry
         )
         inside = Gauge(
             "contexture_http_inside", "Requests that are worked on or wait for it.", ("lane",), registry=registry
         )
-        for name, places in self._lanes.items():
+        for name, places in self._places.items():
             inside.labels(name).set_function(lambda places=places: float(places.inside))
+
+    def of(self, path: str) -> Places:
+        """The places for requests of a path."""
+        return self._places[lane_of(path)]
+
+    def shed(self, lane: Lane, refusal: ContextError) -> None:
+        """Count a request that was sent away."""
+        self._shed.labels(lane.name, _REASONS[type(refusal)]).inc()
+
+
+class Door:
+    """Sends requests away before anything is done for them, while every place of theirs is taken.
+
+    Under a flood most are; what each of them costs is taken from those that are served.
+    """
+
+    def __init__(self, app: ASGIApp, *, lanes: Lanes) -> None:
+        self._app = app
+        self._lanes = lanes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request in, or answer it."""
+        if scope["type"] == "http" and not answers_anyone(scope["path"]):
+            places = self._lanes.of(scope["path"])
+            if (refusal := places.refusal()) is not None:
+                self._lanes.shed(places.lane, refusal)
+                await problem(refusal, scope)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class Crowd:
+    """Gives each request a place and a time limit.
+
+    Those that wait for a model, those that load data and all others have places of their own, so that none of them
+    keeps the others waiting. Beyond them 503 is answered, and 429 to a caller who has too many under way, both with
+    `Retry-After`.
+    """
+
+    def __init__(self, app: ASGIApp, *, lanes: Lanes, most: int) -> None:
+        self._app = app
+        self._most = most
+        self._callers: Counter[tuple[str, str]] = Counter()
+        self._lanes = lanes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Work on the request when there is a place for it."""
         if scope["type"] != "http" or answers_anyone(scope["path"]):
             await self._app(scope, receive, send)
             return
-        places = self._lanes[lane_of(scope["path"])]
+        places = self._lanes.of(scope["path"])
         sent = _Sent(send)
         limit = asyncio.timeout(places.lane.seconds)
         try:
@@ -96,7 +141,7 @@ class Crowd:
     async def _refused(
         self, refusal: ContextError, places: Places, scope: Scope, receive: Receive, sent: _Sent
     ) -> None:
-        self._shed.labels(places.lane.name, _REASONS[type(refusal)]).inc()
+        self._lanes.shed(places.lane, refusal)
         if not sent.begun:  # else the connection is closed in the middle of the answer, which nobody takes for its end
             await problem(refusal, scope)(scope, receive, sent)
 
