@@ -120,13 +120,15 @@ class BlockFacts(Struct, frozen=True, kw_only=True):
     """What was computed about a block as it is shown, when it was written, so that no build computes it again.
 
     It holds for the text that hashes to `hash`, and for no other. `redactions` are what `rules` found in that text;
-    `tokens`, by encoding, is what it costs once it is fenced. A page is shown by its `summary`.
+    `tokens`, by encoding, is what it costs once it is fenced, `simhash` its similarity hash. A page is shown by its
+    `summary`.
     """
 
     hash: str
     rules: str
     redactions: tuple[Span, ...] = ()
     tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    simhash: int = 0
     summary: PageSummary | None = None
 
 

@@ -10,6 +10,7 @@ from contexture.errors import RedactionFailed
 from contexture.pipeline.fence import fence
 from contexture.pipeline.redact import scanned
 from contexture.ports import Redactor, TokenCounter
+from contexture.text.simhash import simhash
 from contexture.types import content_hash
 from contexture.workspace import SUMMED, Block, BlockFacts, PageSummary, Stale
 
@@ -43,6 +44,7 @@ class Reader:
             rules=self._redactor.rules,
             redactions=found,
             tokens={counter.encoding: counter.count(fenced) for counter in self._counters},
+            simhash=simhash(text),
             summary=told,
         )
 

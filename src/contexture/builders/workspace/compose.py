@@ -11,7 +11,7 @@ from contexture.builders.workspace.history import costs_of, line_candidate, mess
 from contexture.builders.workspace.plan import EMPHASIS, Plan
 from contexture.builders.workspace.render import NOTHING_FOUND, Parts, serialized
 from contexture.builders.workspace.values import COLLECTED, ContextItem, SectionType, messages_of
-from contexture.builders.workspace.variants import Forms, forms_of, item_of, items_of, shortened
+from contexture.builders.workspace.variants import Forms, forms_of, item_of, items_of, repeatable, shortened
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.dedupe import near_duplicates
@@ -22,17 +22,17 @@ from contexture.pipeline.sections import pack_sections
 from contexture.pipeline.validate import validate
 from contexture.ports import TokenCounter
 from contexture.types import Budget, Candidate, Section, Variant
-from contexture.workspace import BlockType
 
 Chosen = dict[str, Variant]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composed:
-    """A finished context, what is shown in it, and what everything would have cost."""
+    """A finished context, what is shown in it, and what everything would have cost; `spent` is by section."""
 
     serialized: str
     tokens: int
+    spent: Mapping[str, int]
     parts: Parts
     shown: tuple[Candidate, ...]
     unlimited: int
@@ -68,7 +68,12 @@ class _Composer:
         visible = [candidate for candidate in self._kept if candidate.id in chosen]
         validate(tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()])
         return Composed(
-            serialized=text, tokens=tokens, parts=parts, shown=tuple(visible), unlimited=self._unlimited(tokens)
+            serialized=text,
+            tokens=tokens,
+            spent=self._spent(chosen, start),
+            parts=parts,
+            shown=tuple(visible),
+            unlimited=self._unlimited(tokens),
         )
 
     def _history_start(self) -> int:
@@ -167,6 +172,14 @@ class _Composer:
             self._counted[text] = self._counter.count_messages(messages_of(text))
         return self._counted[text]
 
+    def _spent(self, chosen: Chosen, start: int) -> dict[str, int]:
+        """What the items of each section cost, as the ledger counts them."""
+        spent: dict[str, int] = {SectionType.HISTORY: sum(self._costs[start:])}
+        for candidate in self._kept:
+            if candidate.id in chosen:
+                spent[candidate.section] = spent.get(candidate.section, 0) + chosen[candidate.id].tokens
+        return spent
+
     def _unlimited(self, tokens: int) -> int:
         return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs)
 
@@ -185,10 +198,7 @@ class _Composer:
 
 
 def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
-    """Candidates worth packing, best first: each block once, nothing empty, nothing that repeats a better one.
-
-    Rows of databases are records: two that read alike are still two. What stands at the focus is shown as it stands.
-    """
+    """Candidates worth packing, best first: each block once, nothing empty, nothing that repeats a better one."""
     sections = plan.sections
     shown = [each for each in candidates if each.section in sections]
     for candidate in candidates:
@@ -199,14 +209,9 @@ def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list
         if not candidate.text.strip():
             trace.drop(candidate, Reason.EMPTY)
     spoken = ranked(candidate for candidate in single if candidate.text.strip())
-    apart = {
-        candidate.id
-        for candidate in spoken
-        if candidate.kind == BlockType.DB_ROW or candidate.section == SectionType.FOCUS
-    }
-    prose = [candidate for candidate in spoken if candidate.id not in apart]
+    prose = [candidate for candidate in spoken if repeatable(candidate)]
     kept = {candidate.id for candidate in near_duplicates(prose, trace, threshold=plan.near_duplicate)}
-    return [candidate for candidate in spoken if candidate.id in apart or candidate.id in kept]
+    return [candidate for candidate in spoken if candidate.id in kept or not repeatable(candidate)]
 
 
 def _once(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:

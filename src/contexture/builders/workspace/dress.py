@@ -17,9 +17,11 @@ from contexture.builders.workspace.desk import COLLECTION, Desk
 from contexture.builders.workspace.score import scored
 from contexture.builders.workspace.tree import Chains, joined, page_title, path
 from contexture.builders.workspace.values import SectionType
+from contexture.builders.workspace.variants import repeatable
 from contexture.errors import SourceError
 from contexture.ports import TokenCounter
 from contexture.retrieval.prepare import mended
+from contexture.text.simhash import simhash
 from contexture.types import Candidate, Citation, content_hash
 from contexture.workspace import (
     SUMMED,
@@ -115,6 +117,7 @@ class _Wardrobe:
             citation=source,
             redactions=None if facts is None else facts.redactions,
             tokens={} if facts is None else facts.tokens,
+            simhash=_simhash(candidate, text, facts),
         )
 
     def _path(self, chain: Sequence[Block]) -> str:
@@ -123,6 +126,13 @@ class _Wardrobe:
         if chain[0].id not in self._paths:
             self._paths[chain[0].id] = joined(path(chain))
         return self._paths[chain[0].id]
+
+
+def _simhash(candidate: Candidate, text: str, facts: BlockFacts | None) -> int:
+    """The hash by which repetitions are found, of what may be one."""
+    if not repeatable(candidate):
+        return 0
+    return simhash(text) if facts is None else facts.simhash
 
 
 def _citation(block: Block, chain: Sequence[Block], title: str) -> Citation | None:

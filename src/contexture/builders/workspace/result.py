@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from contexture.builders.workspace.compose import Composed
 from contexture.builders.workspace.plan import Plan
-from contexture.builders.workspace.render import TITLES, listed
+from contexture.builders.workspace.render import TITLES
 from contexture.builders.workspace.values import (
     COLLECTED,
     ContextItem,
@@ -63,8 +63,7 @@ def _sections(plan: Plan, composed: Composed, counter: TokenCounter) -> Iterator
         yield _section(SectionType.SYSTEM, [told], counter.count(plan.system))
     for section in (SectionType.HISTORY, *COLLECTED):
         if plan.floors[section]:
-            items = composed.parts.items.get(section, ())
-            yield _section(section, items, counter.count(listed(items)) if items else 0)
+            yield _section(section, composed.parts.items.get(section, ()), composed.spent.get(section, 0))
 
 
 def _section(section: SectionType, items: Sequence[ContextItem], tokens: int) -> ContextSection:

@@ -48,7 +48,7 @@ class ContextItem(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ContextSection(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One section with its items, the most relevant first, and what they cost."""
+    """One section with its items, the most relevant first, and what these cost together, as the ledger counts them."""
 
     type: SectionType
     title: str

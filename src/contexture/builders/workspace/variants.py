@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from contexture.builders.workspace.plan import Plan
 from contexture.builders.workspace.render import heading
 from contexture.builders.workspace.tree import parted
-from contexture.builders.workspace.values import ContextItem, ItemMetadata
+from contexture.builders.workspace.values import ContextItem, ItemMetadata, SectionType
 from contexture.pipeline.fence import fence
 from contexture.pipeline.pack import Item, Option
 from contexture.pipeline.truncate import TruncationStrategy, truncate
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Variant
+from contexture.workspace import BlockType
 
 _HIGHEST = 1.0
 _SEAM = 1  # tokens that join an item to the one before
@@ -51,6 +52,14 @@ def item_of(candidate: Candidate, form: Variant) -> ContextItem:
             form=form.form,
         ),
     )
+
+
+def repeatable(candidate: Candidate) -> bool:
+    """Whether a candidate that reads like a better one is left out.
+
+    Rows of databases are records: two that read alike are still two. What stands at the focus is shown as it stands.
+    """
+    return candidate.kind != BlockType.DB_ROW and candidate.section != SectionType.FOCUS
 
 
 def counted(candidates: Sequence[Candidate], counter: TokenCounter) -> list[Candidate]:
