@@ -6,8 +6,8 @@ import ctypes
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,6 +61,12 @@ class KafkaBroker:
         """Let go of it."""
         self._kafka.rd_kafka_mock_cluster_destroy(self._cluster)
         self._kafka.rd_kafka_destroy(self._client)
+
+
+@pytest.fixture
+def start_nats() -> Callable[..., AbstractContextManager[str]]:
+    """Starts NATS servers that a test has for itself."""
+    return nats_server
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,12 @@ def settings(request, new_folder):
     )  # fmt: skip
 
 
+def hello(name: str) -> bytes:
+    """A message of Anna's."""
+    said = {"id": name, "tenant_id": "acme", "user_id": "anna", "message": "hello", "session_id": "s"}
+    return json.dumps(said).encode()
+
+
 @pytest.fixture
 async def engine(settings):
     """An empty engine whose model counts its answers."""
@@ -101,6 +107,34 @@ async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine
     await hasty.close()
 
     assert "answer 0" == json.loads(told)["reply"]["reply"]
+
+
+async def test_a_worker_outlives_its_broker(new_folder, start_nats):
+    """What was published before a server was killed, and after it came back, is answered by the same worker."""
+    folder, replies = new_folder(), Inbox()
+    with start_nats(folder) as address:
+        settings = Settings(bus=address, bus_partitions=1, bus_redeliver_seconds=1.0, worker_retry_seconds=0.05)
+        bus = wiring.bus(settings)
+        answering, stopped = asyncio.Event(), asyncio.Event()
+
+        async def echo(inbound):
+            answering.set()
+            await stopped.wait()
+            return json.dumps(inbound.id).encode()
+
+        working = worker_of(settings, bus, echo).running()
+        await working.__aenter__()
+        await bus.publish(settings.bus_inbound, "s", hello("m-1"))
+        await answering.wait()
+    stopped.set()
+    with start_nats(folder, int(address.rpartition(":")[2])):
+        async with bus.delivering(settings.bus_outbound, replies.take):
+            await replies.until(1)
+            await bus.publish(settings.bus_inbound, "s", hello("m-2"))
+            while "m-2" not in [json.loads(body)["reply"] for body in replies.bodies]:
+                await replies.until(len(replies.bodies) + 1)
+        await working.__aexit__(None, None, None)
+        await bus.close()
 
 
 @pytest.mark.parametrize("address", ["nats://127.0.0.1:1", "kafka://127.0.0.1:1"])

@@ -147,6 +147,9 @@ async def test_what_nobody_foresaw_is_a_dead_letter_that_tells_nothing_of_it():
         (b"", "JSON"),
         (b"\xff\xfe", "JSON"),
         (b"[]", "the message"),
+        (b"[" * 100_000, "JSON"),
+        (said(**{"x" * 5_000: 1}), "xxx…: Extra"),
+        (said().replace(b"Hello", b"\\ud800"), "JSON"),
         (b"{}", "id: Field required"),
         (said(extra=1), "extra: Extra"),
         (said(message=7), "message: Input"),
@@ -167,6 +170,7 @@ async def test_what_cannot_be_read_is_a_dead_letter(body, why):
 
     assert ("VALIDATION_FAILED", 0, ["m-1"]) == (letter["reason"]["code"], letter["tries"], answers.asked)
     assert why in letter["reason"]["user_message"]
+    assert len(letter["reason"]["user_message"]) < 1_200
     assert (letter["body"] is None) == (b"\xff" in body)
     assert (letter["body_base64"] is not None) == (b"\xff" in body)
 

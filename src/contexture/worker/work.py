@@ -24,6 +24,9 @@ LONGEST_PAUSE = 30.0
 """Seconds between two tries at most, where giving up is no choice."""
 
 
+WITHOUT_BODY = {"body": None, "body_base64": None}
+
+
 class Answer(Protocol):
     """Answers a message once, however often it is asked."""
 
@@ -148,7 +151,7 @@ class Worker:
         try:
             await self._publish(self._topics.dead, key, letter)
         except InvalidRequest:  # with its reason it is larger than the bus takes; it still lies where it came from
-            await self._publish(self._topics.dead, key, {**letter, "body": None, "body_base64": None})
+            await self._publish(self._topics.dead, key, {**letter, **WITHOUT_BODY})
 
     async def _publish(self, topic: str, key: str, said: dict[str, Any]) -> None:
         """Hand a message to the bus, however long that takes: what it answers must not be acknowledged before."""

@@ -28,7 +28,7 @@ except ImportError as missing:
     raise ImportError('a bus over Kafka needs faststream: pip install "contexture[worker]"') from missing
 
 _PATIENCE = 5.0  # seconds for one answer of the broker
-_POLL = 0.1
+_POLL = 0.02  # seconds for a batch to fill; a message that comes alone waits as long
 _LONGEST_BATCH_MS = 3_600_000
 _KNOWN = KafkaError.TOPIC_ALREADY_EXISTS
 
@@ -144,6 +144,8 @@ class KafkaBus:
             yield
         except TimeoutError as failure:
             raise SourceTimeout(f"the bus at {self._servers} did not answer in time") from failure
+        except BufferError as failure:
+            raise SourceUnavailable(f"too many messages wait for the bus at {self._servers}") from failure
         except KafkaException as failure:
             told = cast("KafkaError", failure.args[0])
             if told.code() == KafkaError.MSG_SIZE_TOO_LARGE:

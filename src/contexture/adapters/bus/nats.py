@@ -74,7 +74,8 @@ class NatsBus:
         for part in range(self._options.partitions):
             self._subscribed(broker, topic, part)(on_message)
         with self._errors():
-            await broker.start()
+            async with asyncio.timeout(_PATIENCE):
+                await broker.start()
         try:
             yield
         finally:
@@ -116,6 +117,8 @@ class NatsBus:
     def _broker(self) -> NatsBroker:
         return NatsBroker(
             self._addresses,
+            max_reconnect_attempts=-1,  # a connection that gave up would never deliver again
+            reconnect_time_wait=1,
             apply_types=False,
             logger=logging.getLogger("contexture.bus"),
             log_level=logging.DEBUG,

@@ -12,10 +12,11 @@ from contexture.answer.exchange import LONGEST_NAME, ChatRequest
 from contexture.answer.once import failure_of, placed, result_of
 from contexture.conversation import Delivery, ReplyState, StoredReply
 from contexture.errors import ContextError, InvalidRequest
-from contexture.service.envelope import encoded, error_object
+from contexture.service.envelope import error_object
 from contexture.service.wire.chat import MOST, result_object
 from contexture.types import Scope
 
+LONGEST_REASON = 1_000
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 
 
@@ -62,7 +63,8 @@ def inbound_of(body: bytes) -> Inbound:
     try:
         return Inbound.model_validate_json(body)
     except ValidationError as failure:
-        wrong = [f"{'.'.join(map(str, each['loc'])) or 'the message'}: {each['msg']}" for each in failure.errors()[:5]]
+        found = failure.errors(include_input=False)[:5]
+        wrong = [f"{_short('.'.join(map(str, each['loc'])), 60) or 'the message'}: {each['msg']}" for each in found]
         raise InvalidRequest(f"not a message to answer: {'; '.join(wrong)}") from failure
 
 
@@ -99,8 +101,9 @@ def outbound_object(inbound: Inbound, ended: bytes | ContextError) -> dict[str, 
 
 def dead_object(delivery: Delivery, reason: Exception, tries: int) -> dict[str, Any]:
     """A message that got no answer: why, after how many tries, where it lay, and all that it said."""
-    error = error_object(reason, "")["error"]
-    return {"reason": error, "tries": tries, "place": delivery.place, **_said(delivery.body)}
+    error: dict[str, Any] = error_object(reason, "")["error"]
+    short = {name: _short(said) if isinstance(said, str) else said for name, said in error.items()}
+    return {"reason": short, "tries": tries, "place": delivery.place, **_said(delivery.body)}
 
 
 def handed_over_object(reply: StoredReply, place: str) -> dict[str, Any]:
@@ -120,13 +123,13 @@ def reply_object(reply: StoredReply) -> dict[str, Any]:
     }
 
 
-def result_bytes(result: object) -> bytes:
-    """An answer as it goes onto the bus."""
-    return encoded(result)
-
-
 def _error(failure: ContextError) -> dict[str, Any]:
-    return {"code": failure.code, "message": str(failure), "retryable": failure.retryable}
+    return {"code": failure.code, "message": _short(str(failure)), "retryable": failure.retryable}
+
+
+def _short(text: str, most: int = LONGEST_REASON) -> str:
+    """A text that any bus takes: an error may name what a sender wrote, however long that is."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _said(body: bytes) -> dict[str, Any]:
