@@ -128,7 +128,7 @@ async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], 
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra", payload={"colour": "red"}))])
         grown = Collection(name=NAME, fields={**COLLECTION.fields, "colour": FieldType.KEYWORD})
-        index._truth.save_collection(grown)
+        index._file.save_collection(grown)
 
     async with opened(folder) as index:
         assert ["a"] == ids(await index.search(LOCAL, query("zebra", where=Equals("colour", "red"))))
@@ -142,7 +142,7 @@ async def test_writes_are_flushed_now_and_then(new_folder: Callable[[], Path], m
         await index.delete(LOCAL, NAME, ["a", "b"])
 
         assert str(index._truth.seq) == index._truth.meta("flushed")
-        assert [] == index._truth.removed_since(0, NAME)
+        assert [] == index._file.removed_since(0, NAME)
 
 
 async def test_an_engine_that_cannot_be_rebuilt_is_tried_again(

@@ -16,7 +16,8 @@ from contexture.adapters.index.engine import Engine, EngineOptions
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.part import Part
 from contexture.adapters.index.scanner import Scanner
-from contexture.adapters.index.truth import Change, Truth
+from contexture.adapters.index.source import Source
+from contexture.adapters.index.truth import Change
 from contexture.errors import SourceUnavailable
 from contexture.types import Collection, Record, Vector
 
@@ -43,7 +44,7 @@ class EmbeddedOptions:
 class Shelf:
     """A part for each collection; whatever a part lost can be read from SQLite again."""
 
-    def __init__(self, folder: Path, truth: Truth, options: EmbeddedOptions) -> None:
+    def __init__(self, folder: Path, truth: Source, options: EmbeddedOptions) -> None:
         self._folder = folder
         self._truth = truth
         self._options = options
@@ -64,7 +65,6 @@ class Shelf:
     def add(self, collection: Collection) -> None:
         """Take a new collection, or new fields of a known one."""
         name = collection.name
-        self._truth.save_collection(collection)
         self.collections[name] = collection
         part = self._parts.get(name) or self._open(name, 0)
         part.add_fields(field_types(collection))
@@ -83,6 +83,11 @@ class Shelf:
         self._unflushed += len(done.added) + len(done.removed)
         if self._unflushed >= _FLUSH:
             self.flush()
+
+    def rebuild(self) -> None:
+        """Build every part anew, for too much was missed to follow it."""
+        for name in self.collections:
+            self._rebuild(name)
 
     def add_columns(self, name: str, fields: set[str]) -> None:
         """Let filters that name these fields be tested on all passages of a collection at once."""

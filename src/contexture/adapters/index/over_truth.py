@@ -1,0 +1,281 @@
+"""An index over a database: the database is the truth, and parts in this process find."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import TypeVar
+
+from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
+from contexture.adapters.index.engine import Access
+from contexture.adapters.index.filters import check, field_types, holds
+from contexture.adapters.index.gate import Gate
+from contexture.adapters.index.hits import hits_of, pooled
+from contexture.adapters.index.journal import WriteJournal
+from contexture.adapters.index.part import Sight
+from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
+from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
+from contexture.adapters.index.source import Reading
+from contexture.errors import InvalidRequest, UnknownCollection
+from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
+
+BM25 = "bm25"
+
+_T = TypeVar("_T")
+
+
+class IndexOverTruth:
+    """Implements the `Index` and `Journal` ports but for how a write is made.
+
+    Reads happen in threads, inside `_reading`, which makes sure that the parts have seen every write that was
+    acknowledged before.
+    """
+
+    def __init__(self, name: str, truth: Reading, shelf: Shelf, options: EmbeddedOptions) -> None:
+        self._gate = Gate(f"the store in {name!r} is closed")
+        self._truth = truth
+        self._shelf = shelf
+        self._options = options
+        self._writing = threading.RLock()
+        self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
+        self._versions: dict[tuple[str, str], int] = {}
+        self._journal = WriteJournal()
+        self._opened = truth.seq
+
+    # --- what a database does in its own way ---
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[None]:
+        """Holds as long as something is read; the database's errors become ours."""
+
+    @abstractmethod
+    def _save(self, collection: Collection) -> None:
+        """Store a collection that is new or has new fields."""
+
+    @abstractmethod
+    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        """Write records and let the parts follow; the number of the write."""
+
+    @abstractmethod
+    def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        """Remove records and let the parts follow; how many there were."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give back what the store holds."""
+
+    # --- the port ---
+
+    async def create(self, collection: Collection) -> None:
+        """Make the collection, or add fields to it."""
+        await self._read(lambda: self._create(collection))
+
+    async def collections(self) -> Sequence[Collection]:
+        """Every collection, by name."""
+        return await self._glance(lambda: [self._shelf.collections[name] for name in sorted(self._shelf.collections)])
+
+    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        """Write all of them or none."""
+
+        def write() -> int:
+            self._known(scope, collection)
+            check_records(records, self._options.vectors)
+            return self._upsert(scope, collection, records)
+
+        return await self._read(write)
+
+    async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        """Remove those the scope may see."""
+
+        def write() -> int:
+            self._known(scope, collection)
+            return self._delete(scope, collection, [id_ for id_ in ids if valid_id(id_)])
+
+        return await self._read(write)
+
+    async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
+        """Those that exist and that the scope may see, in the order asked for."""
+        return await self._read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
+
+    async def scroll(
+        self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
+    ) -> Sequence[Record]:
+        """Records in id order, starting behind `after`."""
+
+        def walk() -> list[Record]:
+            fields = field_types(self._known(scope, collection))
+            if limit < 1 or not valid_id(after):
+                raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
+            if where is not None:
+                check(where, fields)
+            allowed = self._access(scope, collection).allowed
+            records = self._truth.walk(collection, scope.tenant, allowed, after)
+            return list(islice((r for r in records if where is None or holds(where, r, fields)), limit))
+
+        return await self._read(walk)
+
+    async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
+        """The union of every channel's best passages, each with all its scores."""
+        return await self._read(lambda: self._search(scope, query))
+
+    async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
+        """By id, the rows written under `name` with those records that the scope may see."""
+
+        def read() -> dict[str, Matrix]:
+            self._known(scope, collection)
+            allowed = self._access(scope, collection).allowed
+            found = self._truth.matrices(collection, scope.tenant, name, [id_ for id_ in ids if valid_id(id_)])
+            return {id_: matrix for id_, access, matrix in found if access in allowed}
+
+        return await self._read(read)
+
+    async def version(self, scope: Scope, collection: str) -> int:
+        """The sequence number of the tenant's last write to the collection, or of the opening."""
+        return await self._glance(lambda: self._version(scope, collection))
+
+    async def changes(self, scope: Scope, collection: str, since: int) -> Changes | None:
+        """What was written behind `since` and the scope may read, or could before."""
+        return await self._glance(lambda: self._changes(scope, collection, since))
+
+    async def close(self) -> None:
+        """Flush and release."""
+        await asyncio.to_thread(self._close)
+
+    # --- beyond the port ---
+
+    async def optimize(self) -> None:
+        """Merge what was written in small pieces; worth calling after a large load."""
+        await self._read(self._optimize)
+
+    async def warm(self) -> None:
+        """Touch every part of the index once, so that the first real query does not pay for it."""
+        await self._read(self._warm)
+
+    def count(self, collection: str) -> int:
+        """Passages in a collection, whoever may see them; for operators."""
+        with self._gate.inside(), self._reading():
+            return self._truth.count(collection)
+
+    # --- inside ---
+
+    async def _read(self, work: Callable[[], _T]) -> _T:
+        def guarded() -> _T:
+            with self._gate.inside(), self._reading():
+                return work()
+
+        return await asyncio.to_thread(guarded)
+
+    async def _glance(self, work: Callable[[], _T]) -> _T:
+        """A read that needs the database only to be sure that the parts are up to date."""
+        return await self._read(work)
+
+    def _known(self, scope: Scope, name: str) -> Collection:
+        """The collection; an unknown one is refused with those in which the tenant has something."""
+        found = self._shelf.collections.get(name)
+        if found is None:
+            known = ", ".join(self._mine(scope)) or "none yet"
+            raise UnknownCollection(f"unknown collection {name!r}; there are: {known}")
+        return found
+
+    def _mine(self, scope: Scope) -> list[str]:
+        """The collections in which a tenant has something."""
+        held = {name: self._truth.classes(name).values() for name in sorted(self._shelf.collections)}
+        return [name for name, classes in held.items() if any(tenant == scope.tenant for tenant, *_ in classes)]
+
+    def _create(self, collection: Collection) -> None:
+        with self._writing:
+            old = self._shelf.collections.get(collection.name)
+            wanted = merged(old, collection)
+            if wanted != old:
+                self._save(wanted)
+
+    def _version(self, scope: Scope, collection: str) -> int:
+        self._known(scope, collection)
+        return self._versions.get((scope.tenant, collection), self._opened)
+
+    def _changes(self, scope: Scope, collection: str, since: int) -> Changes | None:
+        self._known(scope, collection)
+        found = self._journal.since(scope, collection, since)
+        if found is None or since < self._opened:
+            return None
+        classes, access = self._classes(collection), self._access(scope, collection)
+        return Changes(ids=tuple(found), passages=sum(classes[allowed][2] for allowed in access.allowed))
+
+    def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
+        self._known(scope, collection)
+        allowed = self._access(scope, collection).allowed
+        found = self._truth.records(collection, scope.tenant, ids)
+        return [found[id_][1] for id_ in ids if id_ in found and found[id_][0] in allowed]
+
+    def _access(self, scope: Scope, collection: str) -> Access:
+        classes = self._classes(collection)
+        principals = set(scope.principals)
+        allowed = frozenset(
+            access
+            for access, (tenant, acl, _) in classes.items()
+            if tenant == scope.tenant and not principals.isdisjoint(acl)
+        )
+        return Access(allowed=allowed, known=frozenset(access for access, (*_, count) in classes.items() if count))
+
+    def _classes(self, collection: str) -> Mapping[int, tuple[str, tuple[str, ...], int]]:
+        seq = self._truth.seq
+        cached = self._class_cache.get(collection)
+        if cached is None or cached[0] != seq:
+            cached = self._class_cache[collection] = (seq, self._truth.classes(collection))
+        return cached[1]
+
+    def _search(self, scope: Scope, query: Query) -> list[Hit]:
+        check_query(query, field_types(self._known(scope, query.collection)), self._options.vectors)
+        access = self._access(scope, query.collection)
+        if not access.allowed & access.known:
+            return []
+        weights = self._idf(query, access)
+        sight = self._sight(query, access)
+        proposed: dict[str, dict[int, float]] = {}
+        if weights.terms:
+            proposed[BM25] = sight.lexical(weights, query.k)
+        for name, vector in query.vectors.items():
+            proposed[name] = sight.vectors.dense(name, vector, query.k)
+        ranks = pooled(proposed, query.k, query.pool, sight.vectors.places)
+        rows = self._truth.rows(sorted(ranks))
+        columns: dict[str, Mapping[int, float]] = {}
+        matched: Mapping[int, int] = {}
+        if weights.terms:
+            lexical = bm25_scores(rows, weights)
+            columns[BM25], matched = lexical.scores, lexical.matched
+        for name, vector in query.vectors.items():
+            missing = [row.pid for row in rows if row.pid not in proposed[name]]
+            columns[name] = {**proposed[name], **(sight.vectors.similarities(name, vector, missing) if missing else {})}
+        return hits_of(rows, columns, ranks, matched)
+
+    def _sight(self, query: Query, access: Access) -> Sight:
+        part = self._shelf.part(query.collection)
+        if part.lacking(query.where):
+            with self._writing:
+                part = self._shelf.part(query.collection)
+                self._shelf.add_columns(query.collection, part.lacking(query.where))
+        return part.sight(access, query.where)
+
+    def _idf(self, query: Query, access: Access) -> Weights:
+        terms = list(dict.fromkeys(query.terms))
+        classes = self._classes(query.collection)
+        passages = sum(classes[allowed][2] for allowed in access.allowed)
+        return idf_weights(terms, self._truth.frequencies(terms, access.allowed), passages)
+
+    def _warm(self) -> None:
+        with self._writing:
+            self._shelf.add_declared_columns()
+        self._shelf.warm()
+
+    def _optimize(self) -> None:
+        with self._writing:
+            self._shelf.optimize()
+
+    def _close(self) -> None:
+        if self._gate.shut():
+            with self._writing:
+                self._release()

@@ -1,0 +1,88 @@
+"""What an index needs of the database that is its truth; whatever finds can be filled from it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from contexture.adapters.index.truth import Row, Stored
+from contexture.types import Collection, Matrix, Record
+
+
+class Source(Protocol):
+    """What fills and heals the parts of an index. `seq` is the number of the last write that they have seen."""
+
+    @property
+    def seq(self) -> int:
+        """The number of the last write."""
+        ...
+
+    def meta(self, key: str) -> str | None:
+        """Something noted about the parts."""
+        ...
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Note something about the parts."""
+        ...
+
+    def collections(self) -> dict[str, Collection]:
+        """Every collection by name."""
+        ...
+
+    def count(self, collection: str) -> int:
+        """How many passages a collection holds."""
+        ...
+
+    def since(self, seq: int, collection: str) -> Iterator[Row]:
+        """Every passage of a collection written after `seq`, oldest first, with its vectors."""
+        ...
+
+    def removed_since(self, seq: int, collection: str) -> list[int]:
+        """Every passage of a collection removed after `seq`."""
+        ...
+
+    def stored(self, collection: str) -> Iterator[Stored]:
+        """What a scanner needs of every passage of a collection, in the order of their ids."""
+        ...
+
+    def headers(self, collection: str) -> Iterator[tuple[int, Record]]:
+        """The record, without its text, of every passage of a collection, in the order of the passages' ids."""
+        ...
+
+    def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Record id and ordinal of passages, by which ties are broken."""
+        ...
+
+    def forget_removed(self, seq: int) -> None:
+        """The parts will not ask again for what was removed up to `seq`."""
+        ...
+
+
+class Reading(Source, Protocol):
+    """What answers about records and permissions need beside that."""
+
+    def classes(self, collection: str) -> dict[int, tuple[str, tuple[str, ...], int]]:
+        """Tenant, readers and passage count of every access class of a collection."""
+        ...
+
+    def frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> Mapping[int, int]:
+        """In how many passages of these classes each term occurs."""
+        ...
+
+    def rows(self, pids: Sequence[int]) -> list[Row]:
+        """Passages by id; one that is gone is left out."""
+        ...
+
+    def records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
+        """Records of a tenant by id, each with its access class."""
+        ...
+
+    def matrices(
+        self, collection: str, tenant: str, name: str, ids: Sequence[str]
+    ) -> Iterator[tuple[str, int, Matrix]]:
+        """The rows of vectors of this name of a tenant's records, each with its record's id and access class."""
+        ...
+
+    def walk(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
+        """Records of these classes in id order, behind `after`."""
+        ...
