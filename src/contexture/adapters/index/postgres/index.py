@@ -1,0 +1,164 @@
+"""An index for several processes: PostgreSQL is the truth, and each process finds in parts of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.postgres import write
+from contexture.adapters.index.postgres.listening import Listener
+from contexture.adapters.index.postgres.replica import Replica
+from contexture.adapters.index.postgres.schema import MIGRATIONS
+from contexture.adapters.index.postgres.truth import PostgresTruth, Write
+from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
+from contexture.adapters.index.truth import Change
+from contexture.adapters.postgres.migrating import migrate
+from contexture.adapters.postgres.pool import Pool
+from contexture.types import Collection, Prepared, Scope
+
+_AT_ONCE = 4_000  # passages held in memory while following
+_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_REMEMBERED = 100_000  # writes that those who follow may be behind
+
+
+class PostgresIndex(IndexOverTruth):
+    """Implements the `Index` port over a database that several processes share.
+
+    index = await PostgresIndex.open("postgres://db/app", Path(".contexture"), EmbeddedOptions(vectors={...}))
+
+    Before it answers, a process asks for the number of the last write and follows those it has not seen, so that what
+    was acknowledged anywhere is found everywhere. `folder` holds what can be built again.
+    """
+
+    def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions) -> None:
+        self._pool = pool
+        with ExitStack() as undo:
+            migrate(pool, pool.schema, MIGRATIONS)
+            self._replica = Replica(folder)
+            undo.callback(self._replica.release)
+            self._database = PostgresTruth(pool, self._replica.notes)
+            with pool.transaction(_SNAPSHOT):
+                self._database.seq = self._database.last()
+                self._replica.belongs(self._database.identity(), self._database.seq)
+                shelf = Shelf(self._replica.folder, self._database, options)
+                undo.callback(shelf.release)
+                super().__init__(pool.name, self._database, shelf, options)
+                shelf.heal()
+            self._listener = Listener(pool, self._hear)
+            self._listener.start()
+            undo.pop_all()
+
+    @classmethod
+    async def open(cls, url: str, folder: Path, options: EmbeddedOptions) -> PostgresIndex:
+        """Open the store, made where it is missing; what this process has not seen yet is read."""
+        return await asyncio.to_thread(lambda: cls(Pool(url), folder, options))
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        with self._pool.lent():
+            self._catch_up()
+            yield
+
+    def _save(self, collection: Collection) -> None:
+        fields = json.dumps({name: str(kind) for name, kind in collection.fields.items()})
+        with self._pool.transaction() as db:
+            row = db.execute("UPDATE counter SET seq = seq + 1 RETURNING seq").fetchone()
+            db.execute(
+                "INSERT INTO collections VALUES (%s, %s, %s) "
+                "ON CONFLICT (name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
+                (collection.name, fields, row[0] if row else 0),
+            )
+        self._catch_up()
+
+    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        packed = write.pack(records)
+        with self._pool.transaction() as db:
+            seq = write.upsert(db, scope, collection, packed)
+        self._catch_up()
+        return seq
+
+    def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        with self._pool.transaction() as db:
+            removed = write.delete(db, scope, collection, ids)
+        self._catch_up()
+        return removed
+
+    def _optimize(self) -> None:
+        with self._writing, self._snapshot():
+            self._shelf.optimize()
+        with self._pool.transaction() as db:
+            db.execute("UPDATE counter SET forgotten = greatest(forgotten, seq - %s)", (_REMEMBERED,))
+            db.execute("DELETE FROM writes WHERE seq <= (SELECT forgotten FROM counter)")
+
+    def _release(self) -> None:
+        self._listener.stop()
+        try:
+            self._shelf.flush()
+        finally:
+            self._shelf.release()
+            self._replica.release()
+            self._pool.close()
+
+    # --- following ---
+
+    def _hear(self) -> None:
+        """Somebody wrote: follow now, so that the next question need not."""
+        with self._gate.inside(), self._reading():
+            pass
+
+    def _catch_up(self) -> None:
+        """Let the parts follow every write there is."""
+        if self._database.last() == self._database.seq:
+            return
+        with self._writing, self._snapshot():
+            pass
+
+    @contextmanager
+    def _snapshot(self) -> Generator[None]:
+        """The database as it is now, the parts brought up to it; for one thread at a time."""
+        with self._pool.transaction(_SNAPSHOT):
+            self._follow(self._database.last())
+            yield
+
+    def _follow(self, last: int) -> None:
+        seen = self._database.seq
+        if last == seen:
+            return
+        writes = self._database.writes(seen, last)
+        full = self._added(seen)
+        missed = self._database.forgotten() > seen
+        if missed:
+            self._shelf.rebuild()
+        else:
+            self._apply([each for each in writes if each.collection not in full], seen)
+        self._database.seq = last
+        self._note(writes, since=last if missed else 0)
+
+    def _added(self, seen: int) -> set[str]:
+        """Take collections that are new or have new fields; the new ones have seen everything."""
+        known = set(self._shelf.collections)
+        for collection in self._database.collections_since(seen).values():
+            self._shelf.add(collection)
+        return self._shelf.collections.keys() - known
+
+    def _apply(self, writes: Sequence[Write], seen: int) -> None:
+        for until in write.chunks(((each.seq, each.added + len(each.removed)) for each in writes), _AT_ONCE):
+            some = [each for each in writes if seen < each.seq <= until]
+            for name in sorted({each.collection for each in some}):
+                removed = [pid for each in some if each.collection == name for pid in each.removed]
+                added = self._database.between(seen, until, name)
+                self._shelf.follow(name, Change(seq=until, added=tuple(added), removed=tuple(removed)))
+            seen = until
+
+    def _note(self, writes: Sequence[Write], *, since: int) -> None:
+        """Remember what was touched; when some of it is not known any more, nothing from before counts."""
+        self._opened = max(self._opened, since)
+        for each in writes:
+            readers = self._classes(each.collection)
+            touched = [(id_, readers[access][1]) for id_, access in zip(each.ids, each.classes, strict=True)]
+            self._journal.note(each.tenant, each.collection, each.seq, touched)
+            self._versions[each.tenant, each.collection] = each.seq

@@ -1,0 +1,245 @@
+"""One write to an index in PostgreSQL: all of it in one transaction, large ones by COPY."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.matrices import pack_matrix
+from contexture.adapters.index.postgres.truth import packed
+from contexture.adapters.postgres.pool import Connection
+from contexture.errors import InvalidRequest, NotPermitted
+from contexture.types import Passage, Prepared, Scope
+
+_RECORD = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
+_PASSAGE = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
+_COUNT = "UPDATE counter SET seq = seq + 1, pid = pid + %s, record = record + %s RETURNING seq, pid - %s, record - %s"
+
+
+class PackedPassage(NamedTuple):
+    """A passage as it is kept."""
+
+    text: bytes
+    facts: bytes
+    vectors: bytes
+    terms: list[int]
+
+
+class PackedRecord(NamedTuple):
+    """A record as it is kept, packed before the transaction begins, for others wait while that lasts."""
+
+    id: bytes
+    acl: bytes
+    hash: str
+    header: bytes
+    text: bytes
+    rules: str
+    redactions: bytes
+    passages: Sequence[PackedPassage]
+    matrices: Sequence[tuple[str, bytes]]
+
+
+class Gone(NamedTuple):
+    """A record that is replaced or removed."""
+
+    record: int
+    id: bytes
+    access: int
+
+
+def pack(prepared: Sequence[Prepared]) -> list[PackedRecord]:
+    """Records as they are kept, of two with one id the last; one that cannot be kept is refused by name."""
+    newest = {item.record.id: item for item in prepared}
+    return [_packed(item) for item in newest.values()]
+
+
+def upsert(db: Connection, scope: Scope, collection: str, records: Sequence[PackedRecord]) -> int:
+    """Write records inside a transaction; returns the number of the write."""
+    tenant, passages = packed(scope.tenant), sum(len(each.passages) for each in records)
+    seq, pid, record = _numbers(db, passages, len(records))
+    gone = _found(db, scope, collection, [each.id for each in records], must_see=True)
+    removed = _remove(db, gone)
+    classes = _classes(db, collection, tenant, {each.acl for each in records})
+    _copy_records(
+        db, collection, tenant, [(record + at, classes[each.acl], each) for at, each in enumerate(records, 1)]
+    )
+    _copy_passages(db, collection, seq, pid, [(record + at, each) for at, each in enumerate(records, 1)])
+    _count(db, ((classes[each.acl], passage.terms) for each in records for passage in each.passages), +1)
+    touched = [(each.id, each.access) for each in gone] + [(each.id, classes[each.acl]) for each in records]
+    _tell(db, seq, tenant, collection, touched, removed, passages)
+    return seq
+
+
+def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+    """Remove those of the records that the scope may see inside a transaction; returns how many there were."""
+    seq, *_ = _numbers(db, 0, 0)
+    gone = _found(db, scope, collection, [packed(id_) for id_ in dict.fromkeys(ids)], must_see=False)
+    removed = _remove(db, gone)
+    _tell(db, seq, packed(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0)
+    return len(gone)
+
+
+def _packed(item: Prepared) -> PackedRecord:
+    record = item.record
+    try:
+        return PackedRecord(
+            id=packed(record.id),
+            acl=json.dumps(sorted(set(record.acl))).encode(),
+            hash=record.hash,
+            header=codec.pack_header(item),
+            text=record.text.encode(),
+            rules=item.rules,
+            redactions=codec.pack_spans(item.redactions),
+            passages=[_packed_passage(record.text, passage) for passage in item.passages],
+            matrices=[(name, pack_matrix(matrix)) for name, matrix in item.matrices.items()],
+        )
+    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+        raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure
+
+
+def _packed_passage(text: str, passage: Passage) -> PackedPassage:
+    return PackedPassage(
+        text=text[passage.start : passage.end].encode(),
+        facts=codec.pack_facts(passage),
+        vectors=codec.pack_vectors(passage),
+        terms=[int(term) for term in passage.terms],
+    )
+
+
+def _numbers(db: Connection, passages: int, records: int) -> tuple[int, int, int]:
+    """The number of this write, and the last ones given out for passages and records; nobody else writes now."""
+    found = db.execute(_COUNT, (passages, records, passages, records)).fetchone()
+    if found is None:
+        raise AssertionError("the counter has exactly one row")
+    return found[0], found[1], found[2]
+
+
+def _found(db: Connection, scope: Scope, collection: str, ids: Sequence[bytes], *, must_see: bool) -> list[Gone]:
+    """The records of these ids that are there; one that the scope may not see is refused, or passed over."""
+    rows = db.execute(
+        "SELECT r.record, r.id, r.class, c.acl FROM records r JOIN classes c USING (class) "
+        "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%s) ORDER BY r.record",
+        (collection, packed(scope.tenant), list(ids)),
+        binary=True,
+    ).fetchall()
+    principals = set(scope.principals)
+    hidden = [id_ for _, id_, _, acl in rows if principals.isdisjoint(json.loads(acl))]
+    if hidden and must_see:
+        raise NotPermitted(f"record {hidden[0].decode()!r} cannot be written by user {scope.user!r}")
+    return [Gone(record, id_, access) for record, id_, access, _ in rows if id_ not in hidden]
+
+
+def _remove(db: Connection, gone: Sequence[Gone]) -> list[int]:
+    """Remove records with all that belongs to them; the passages there were."""
+    if not gone:
+        return []
+    records = [each.record for each in gone]
+    rows = db.execute(
+        "SELECT p.pid, r.class, p.facts FROM passages p JOIN records r USING (record) WHERE p.record = ANY(%s)",
+        (records,),
+        binary=True,
+    ).fetchall()
+    _count(db, ((access, codec.term_arrays(codec.unpack_facts(facts))[0].tolist()) for _, access, facts in rows), -1)
+    pids: list[int] = sorted(row[0] for row in rows)
+    db.execute("DELETE FROM vectors WHERE pid = ANY(%s)", (pids,))
+    for table in (b"passages", b"matrices", b"records"):
+        db.execute(b"DELETE FROM %s WHERE record = ANY(%%s)" % table, (records,))
+    return pids
+
+
+def _classes(db: Connection, collection: str, tenant: bytes, acls: Iterable[bytes]) -> Mapping[bytes, int]:
+    """The access class of each list of readers, made where it is missing."""
+    wanted = sorted(acls)
+    query = "SELECT acl, class FROM classes WHERE collection = %s AND tenant = %s AND acl = ANY(%s)"
+    found: dict[bytes, int] = dict(db.execute(query, (collection, tenant, wanted), binary=True).fetchall())
+    for acl in wanted:
+        if acl not in found:
+            made = db.execute(
+                "INSERT INTO classes (collection, tenant, acl) VALUES (%s, %s, %s) RETURNING class",
+                (collection, tenant, acl),
+            ).fetchone()
+            found[acl] = made[0] if made else 0
+    return found
+
+
+def _copy_records(
+    db: Connection, collection: str, tenant: bytes, records: Sequence[tuple[int, int, PackedRecord]]
+) -> None:
+    rows = (
+        (number, collection, tenant, each.id, access, each.hash, each.header, each.text, each.rules, each.redactions)
+        for number, access, each in records
+    )
+    _copy(db, "records", _RECORD, rows)
+    matrices = [(number, *named) for number, _, each in records for named in each.matrices]
+    if matrices:
+        _copy(db, "matrices", ("int8", "text", "bytea"), matrices)
+
+
+def _copy_passages(
+    db: Connection, collection: str, seq: int, last: int, records: Sequence[tuple[int, PackedRecord]]
+) -> None:
+    all_ = [(number, at, passage) for number, each in records for at, passage in enumerate(each.passages)]
+    numbered = list(enumerate(all_, start=last + 1))
+    rows = ((pid, number, collection, at, seq, passage.text, passage.facts) for pid, (number, at, passage) in numbered)
+    _copy(db, "passages", _PASSAGE, rows)
+    _copy(db, "vectors", ("int8", "bytea"), ((pid, passage.vectors) for pid, (*_, passage) in numbered))
+
+
+def _copy(db: Connection, table: str, types: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with db.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)".encode()) as copy:
+        copy.set_types(types)
+        for row in rows:
+            copy.write_row(row)
+
+
+def _count(db: Connection, passages: Iterable[tuple[int, Sequence[int]]], sign: int) -> None:
+    """Let the statistics know passages that came or went, each by its class and terms."""
+    held: Counter[int] = Counter()
+    terms: Counter[tuple[int, int]] = Counter()
+    for access, each in passages:
+        held[access] += 1
+        terms.update((term, access) for term in each)
+    keys = sorted(terms)
+    db.execute(
+        "INSERT INTO frequencies AS f SELECT * FROM unnest(%s::bigint[], %s::int[], %s::bigint[]) "
+        "ON CONFLICT (term, class) DO UPDATE SET passages = f.passages + excluded.passages",
+        ([key[0] for key in keys], [key[1] for key in keys], [sign * terms[key] for key in keys]),
+        binary=True,
+    )
+    db.execute(
+        "UPDATE classes c SET passages = c.passages + n.passages "
+        "FROM unnest(%s::int[], %s::bigint[]) AS n (class, passages) WHERE c.class = n.class",
+        (list(held), [sign * count for count in held.values()]),
+    )
+
+
+def _tell(
+    db: Connection,
+    seq: int,
+    tenant: bytes,
+    collection: str,
+    touched: Sequence[tuple[bytes, int]],
+    removed: Sequence[int],
+    added: int,
+) -> None:
+    """Note what was done for those who follow, and wake them when it is committed."""
+    db.execute(
+        "INSERT INTO writes VALUES (%s, %s, %s, %s::bytea[], %s::int[], %s::bigint[], %s)",
+        (seq, tenant, collection, [id_ for id_, _ in touched], [access for _, access in touched], list(removed), added),
+    )
+    db.execute("SELECT pg_notify(current_schema() || '_writes', '')")
+
+
+def chunks(writes: Iterable[tuple[int, int]], most: int) -> Iterator[int]:
+    """Where to stop while following writes, given by number and size, so that about `most` are held at once."""
+    total, last = 0, None
+    for seq, size in writes:
+        total, last = total + size, seq
+        if total >= most:
+            yield seq
+            total, last = 0, None
+    if last is not None:
+        yield last

@@ -1,0 +1,164 @@
+"""Connections to one PostgreSQL database, shared by the threads of a process."""
+
+from __future__ import annotations
+
+import re
+import select
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from contexture.errors import InvalidRequest, SourceError, SourceTimeout, SourceUnavailable, StoreUnwritable
+
+try:
+    import psycopg
+    from psycopg import errors
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as missing:
+    raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+_SCHEMA = "contexture"
+_NAME = re.compile("[a-z_][a-z0-9_]{0,40}")
+_CONNECT_SECONDS = 5
+_IDLE = 16  # connections that are kept for later
+_REFUSED = (
+    errors.DiskFull,
+    errors.ReadOnlySqlTransaction,
+    errors.InsufficientPrivilege,
+    errors.OutOfMemory,
+)
+
+
+class Pool:
+    """Lends connections, one to each thread that asks; a broken one is thrown away and a new one made.
+
+    Nothing is done in the background: a server that is gone is an error at once, and one that is back is found by the
+    next who asks. `?schema=NAME` in the URL says in which schema the tables are; `contexture` where nothing is said.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url, self.schema = split_schema(url)
+        self._guard = threading.Lock()
+        self._idle: list[Connection] = []
+        self._mine = threading.local()
+        self._closed = False
+        self.name = place_of(self._url)
+
+    @contextmanager
+    def lent(self) -> Generator[Connection]:
+        """A connection for this thread, the same one wherever it asks inside; nothing is committed but by statement."""
+        held: Connection | None = getattr(self._mine, "connection", None)
+        if held is not None:
+            yield held
+            return
+        with postgres_errors(self.name):
+            self._mine.connection = connection = self._taken()
+            try:
+                yield connection
+            finally:
+                self._mine.connection = None
+                self._back(connection)
+
+    @contextmanager
+    def transaction(self, kind: str = "") -> Generator[Connection]:
+        """All of it or nothing; `kind` is what follows BEGIN. Inside another one it is part of that."""
+        with self.lent() as connection:
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                yield connection
+                return
+            connection.execute(f"BEGIN {kind}".encode())
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def connect(self) -> Connection:
+        """A connection of one's own, that the pool knows nothing of."""
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name="contexture",
+            options=f"-c search_path={self.schema}",
+        )
+
+    def close(self) -> None:
+        """Let go of every connection; those lent are closed when they come back."""
+        with self._guard:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _taken(self) -> Connection:
+        while True:
+            with self._guard:
+                if self._closed:
+                    raise SourceUnavailable(f"the store in {self.name} is closed")
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self.connect()
+            if not _spoken_to(connection):
+                return connection
+            connection.close()
+
+    def _back(self, connection: Connection) -> None:
+        sound = not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with self._guard:
+            if sound and not self._closed and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def split_schema(url: str) -> tuple[str, str]:
+    """A URL as the driver reads it, and the schema that it names."""
+    parts = urlsplit(url)
+    told = parse_qsl(parts.query, keep_blank_values=True)
+    schema = dict(told).get("schema", _SCHEMA)
+    if not _NAME.fullmatch(schema):
+        raise InvalidRequest(f"{schema!r} cannot name a schema: use small letters, digits and '_'")
+    rest = urlencode([(key, value) for key, value in told if key != "schema"])
+    return urlunsplit(parts._replace(query=rest)), schema
+
+
+def place_of(url: str) -> str:
+    """Where a URL leads, without the password in it."""
+    try:
+        told = conninfo_to_dict(url)
+    except psycopg.Error:
+        return "PostgreSQL"
+    return f"PostgreSQL at {told.get('host', 'localhost')}/{told.get('dbname', '')}"
+
+
+@contextmanager
+def postgres_errors(name: str) -> Generator[None]:
+    """The driver's errors as ours: what the server refused to write is told apart from a server that is gone."""
+    try:
+        yield
+    except psycopg.Error as failure:
+        raise _ours(failure, name) from failure
+
+
+def _ours(failure: psycopg.Error, name: str) -> SourceError:
+    told = str(failure).strip().splitlines()
+    reason = told[0] if told else type(failure).__name__
+    if isinstance(failure, _REFUSED):
+        return StoreUnwritable(f"{name} refuses to write: {reason}; nothing was stored")
+    if isinstance(failure, (errors.QueryCanceled, errors.LockNotAvailable)):
+        return SourceTimeout(f"{name} did not answer in time: {reason}")
+    return SourceUnavailable(f"{name} failed: {reason}")
+
+
+def _spoken_to(connection: Connection) -> bool:
+    """Whether the server said something while nobody asked: it does so only when it ends a connection."""
+    if connection.closed:
+        return True
+    return bool(select.select([connection.pgconn.socket], [], [], 0)[0])
