@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from contexture.errors import InvalidRequest, ReplayMismatch
-from contexture.ledger import Degradation, Entry
-from contexture.types import Candidate, Message
+from contexture.ledger import Degradation, Entry, Ledger
+from contexture.types import Candidate, Message, Scope
 
 FORMAT = 1
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +41,52 @@ class Capsule:
     digest: str
     format: int = FORMAT
     seal: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Box:
+    """What a build was asked for, by whom, when and under which settings; a capsule once it is shut."""
+
+    kind: str
+    scope: Scope
+    now: datetime
+    request: dict[str, Any]
+    settings: dict[str, Any]
+
+    def shut(
+        self,
+        candidates: Sequence[Candidate],
+        ledger: Ledger,
+        messages: tuple[Message, ...],
+        *,
+        said: Container[str] = (),
+    ) -> Capsule:
+        """The sealed capsule of what came out; `said` are the ids of entries whose texts are in the request itself."""
+        redacted = {candidate.id for candidate in candidates}
+        return sealed(
+            Capsule(
+                kind=self.kind,
+                tenant=self.scope.tenant,
+                user=self.scope.user,
+                groups=self.scope.groups,
+                now=self.now,
+                request=self.request,
+                settings=self.settings,
+                candidates=tuple(candidates),
+                lost=tuple(entry for entry in ledger.entries if entry.id not in redacted and entry.id not in said),
+                degradations=ledger.degradations,
+                messages=messages,
+                digest=digest(messages),
+            )
+        )
+
+
+def held(part: object, kind: type[T], what: str) -> T:
+    """A part of a capsule as the value it was made of; `what` is named when it is not that."""
+    try:
+        return msgspec.convert(part, kind)
+    except msgspec.ValidationError as failure:
+        raise InvalidRequest(f"this capsule does not hold {what}: {failure}") from failure
 
 
 def digest(messages: tuple[Message, ...]) -> str:

@@ -440,7 +440,7 @@ async def test_a_heading_that_cannot_be_redacted_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("settings", "no recipe for research"), ("request", "research request has no")]
+    ("name", "message"), [("settings", "not hold a recipe for research"), ("request", "research request has no")]
 )
 async def test_a_capsule_without_its_parts_says_which(name, message):
     """A capsule from elsewhere may lack what a build needs."""

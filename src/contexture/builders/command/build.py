@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from contexture.builders.command.answers import Answers, answering
-from contexture.builders.command.capsule import Boxed, sealed_command
+from contexture.builders.command.capsule import KIND
 from contexture.builders.command.clean import Cleaner, facts_of
 from contexture.builders.command.compose import Composed, Plan, compose
 from contexture.builders.command.experiments import Arm, Experiments, assigned
@@ -32,7 +32,8 @@ from contexture.builders.command.result import CommandContext, Retrieval, params
 from contexture.builders.command.routing import ROUTING, Routing, models_for
 from contexture.builders.command.validate import check
 from contexture.builders.command.words import Command
-from contexture.ledger import Trace
+from contexture.capsule import Box, Capsule
+from contexture.ledger import Ledger, Trace
 from contexture.news.newest import RECENCY
 from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.operators import Operator, Placeholders
@@ -64,7 +65,8 @@ class _Made:
 
     params: Params
     composed: Composed
-    boxed: Boxed
+    ledger: Ledger
+    capsule: Capsule
 
 
 class CommandContextBuilder:
@@ -170,16 +172,17 @@ class CommandContextBuilder:
         addresses = {found.article.article_id: found.article.url for _, found in retrieved.found}
         documents = tuple(replace(each, url=cleaner.address(addresses[each.article_id])) for each in composed.documents)
         _record(retrieved, composed, trace, needed=not asked.parsed.command.remembers)
-        boxed = Boxed(
+        ledger = trace.finish(raw)
+        said = {"command": asked.parsed.command.value, "params": params_object(params)}
+        box = Box(
+            kind=KIND,
             scope=scope,
             now=now,
-            said={"command": asked.parsed.command.value, "params": params_object(params)},
-            plan=plan,
-            candidates=clean,
-            ledger=trace.finish(raw),
-            model=self._model,
+            request={**said, "plan": asdict(plan)},
+            settings={"model": self._model},
         )
-        return _Made(params=params, composed=replace(composed, documents=documents), boxed=boxed)
+        capsule = box.shut(clean, ledger, composed.messages)
+        return _Made(params=params, composed=replace(composed, documents=documents), ledger=ledger, capsule=capsule)
 
     def _context(self, asked: _Asked, retrieved: Retrieved, made: _Made, timings: dict[str, float]) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command
@@ -196,9 +199,9 @@ class CommandContextBuilder:
             recovery=retrieved.steps,
             messages=made.composed.messages,
             tokens=made.composed.tokens,
-            ledger=made.boxed.ledger,
-            capsule=sealed_command(made.boxed, made.composed),
-            now=made.boxed.now,
+            ledger=made.ledger,
+            capsule=made.capsule,
+            now=made.capsule.now,
             asked=asked.parsed,
             timings=timings,
         )

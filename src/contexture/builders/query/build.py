@@ -10,7 +10,7 @@ from datetime import datetime
 from contexture.builders.query.compose import Composed, compose
 from contexture.builders.query.render import text_of
 from contexture.builders.query.request import QueryRecipe, QueryRequest, request_to_json
-from contexture.capsule import Capsule, digest, sealed
+from contexture.capsule import Box, Capsule
 from contexture.errors import InvalidRequest
 from contexture.ledger import Ledger, Trace
 from contexture.pipeline.collect import Source, collect
@@ -123,23 +123,14 @@ class QueryContextBuilder:
         ledger: Ledger,
         composed: Composed,
     ) -> Capsule:
-        redacted = {candidate.id for candidate in candidates}
-        return sealed(
-            Capsule(
-                kind="query",
-                tenant=scope.tenant,
-                user=scope.user,
-                groups=scope.groups,
-                now=now,
-                request=request_to_json(request),
-                settings={"model": self._model, "recipe": asdict(self._recipe)},
-                candidates=tuple(candidates),
-                lost=tuple(entry for entry in ledger.entries if entry.id not in redacted),
-                degradations=ledger.degradations,
-                messages=composed.messages,
-                digest=digest(composed.messages),
-            )
+        box = Box(
+            kind="query",
+            scope=scope,
+            now=now,
+            request=request_to_json(request),
+            settings={"model": self._model, "recipe": asdict(self._recipe)},
         )
+        return box.shut(candidates, ledger, composed.messages)
 
 
 def pool_for(tokens: int) -> int:

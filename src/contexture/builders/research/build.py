@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.research.capsule import Boxed, sealed_research
+from contexture.builders.research.capsule import KIND
 from contexture.builders.research.clean import Cleaner
 from contexture.builders.research.compose import Composed, compose
 from contexture.builders.research.estimate import estimate
@@ -24,12 +24,13 @@ from contexture.builders.research.request import (
     SearchMode,
     checked,
     flags_of,
+    request_to_json,
 )
 from contexture.builders.research.results import deduplicate, result_of
 from contexture.builders.research.trim import trimmed
 from contexture.builders.research.values import ResearchContext, SourceDocument
 from contexture.builders.research.variants import cited
-from contexture.capsule import Capsule
+from contexture.capsule import Box, Capsule
 from contexture.errors import RedactionFailed, UnknownPage
 from contexture.ledger import Ledger, Trace
 from contexture.pages.values import StoredPage
@@ -224,16 +225,14 @@ class ResearchContextBuilder:
         ]
 
     def _capsule(self, build: _Build, composed: Composed, candidates: Sequence[Candidate], ledger: Ledger) -> Capsule:
-        boxed = Boxed(
+        box = Box(
+            kind=KIND,
             scope=build.scope,
             now=build.now,
-            request=build.request,
-            recipe=self._recipe,
-            candidates=candidates,
-            ledger=ledger,
-            model=self._model,
+            request=request_to_json(build.request),
+            settings={"model": self._model, "recipe": asdict(self._recipe)},
         )
-        return sealed_research(boxed, composed)
+        return box.shut(candidates, ledger, composed.messages)
 
     def _result(
         self, build: _Build, composed: Composed, sources: list[SourceDocument], ledger: Ledger, capsule: Capsule

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.turn.capsule import sealed_turn
+from contexture.builders.turn.capsule import KIND, asked_to_json
 from contexture.builders.turn.clean import Cleaner
 from contexture.builders.turn.compose import Composed, compose, line_candidate
 from contexture.builders.turn.counting import CountText, counter_of
@@ -20,7 +20,7 @@ from contexture.builders.turn.request import Asked, Line, Turn, TurnRecipe, limi
 from contexture.builders.turn.result import TurnContext, debug_of, snippet_of
 from contexture.builders.turn.snippets import candidate_id, candidates_of
 from contexture.builders.turn.summary import Summaries, Trim, key_of
-from contexture.capsule import Capsule
+from contexture.capsule import Box, Capsule
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
@@ -118,10 +118,22 @@ class TurnContextBuilder:
                 asked, clean, counter=self._counter, recipe=self._recipe, trace=build.trace, timed=build.phases
             )
             ledger = build.trace.finish(raw)
-            capsule = sealed_turn(asked, build.scope, build.now, clean, ledger, composed, self._model, self._recipe)
+            capsule = self._capsule(build, asked, composed, clean, ledger)
         self._summarise(build, asked, composed)
         self._report(asked, composed)
         return self._result(build, asked, composed, ledger, capsule)
+
+    def _capsule(
+        self, build: _Build, asked: Asked, composed: Composed, candidates: Sequence[Candidate], ledger: Ledger
+    ) -> Capsule:
+        box = Box(
+            kind=KIND,
+            scope=build.scope,
+            now=build.now,
+            request=asked_to_json(asked),
+            settings={"model": self._model, "recipe": asdict(self._recipe)},
+        )
+        return box.shut(candidates, ledger, composed.messages, said={f"history[{line.at}]" for line in asked.lines})
 
     async def settle(self) -> None:
         """Wait until every summary is in the hands of its sink."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any
 
-from contexture.builders.workspace.capsule import sealed_workspace
+import msgspec
+
+from contexture.builders.workspace.capsule import KIND
 from contexture.builders.workspace.clean import Cleaner
 from contexture.builders.workspace.collectors.activity import collect_activity
 from contexture.builders.workspace.collectors.focus import collect_focus, collect_included
@@ -26,8 +28,15 @@ from contexture.builders.workspace.request import ContextRequest, request_of
 from contexture.builders.workspace.result import payload_of
 from contexture.builders.workspace.summaries import summaries
 from contexture.builders.workspace.validate import validated
-from contexture.builders.workspace.values import COLLECTED, ContextPayload, ContextValidationResult, SectionType
+from contexture.builders.workspace.values import (
+    COLLECTED,
+    ContextPayload,
+    ContextValidationResult,
+    SectionType,
+    messages_of,
+)
 from contexture.builders.workspace.variants import counted
+from contexture.capsule import Box
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import State, Trace
 from contexture.pipeline.collect import Source, collect
@@ -228,14 +237,18 @@ class WorkspaceContextBuilder:
     def _payload(self, desk: Desk, made: _Made) -> ContextPayload:
         composed = compose(made.plan, made.clean, counter=self._counter, trace=desk.trace)
         ledger = desk.trace.finish(made.raw)
-        capsule = sealed_workspace(
-            made.plan,
-            composed,
+        box = Box(
+            kind=KIND,
             scope=desk.scope,
             now=desk.now,
-            candidates=made.clean,
-            ledger=ledger,
-            model=self._model,
+            request=msgspec.to_builtins(asdict(made.plan)),
+            settings={"model": self._model},
+        )
+        capsule = box.shut(
+            made.clean,
+            ledger,
+            messages_of(composed.serialized),
+            said={f"history[{line.at}]" for line in made.plan.history},
         )
         return payload_of(
             made.plan, composed, considered=made.raw, ledger=ledger, capsule=capsule, counter=self._counter
