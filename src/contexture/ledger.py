@@ -36,7 +36,7 @@ class Reason(StrEnum):
     INCOMPLETE = "incomplete"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(Struct, frozen=True, kw_only=True, gc=False):
     """How one candidate ended: `tokens` is what it costs in the prompt, or would have cost."""
 
     id: str

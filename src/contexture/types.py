@@ -95,7 +95,10 @@ class Record(Struct, frozen=True, kw_only=True):
         return content_hash(self.text)
 
 
-class Span(Struct, frozen=True):
+# Values with `gc=False` are made by the hundred in a build, and hold nothing that could hold them.
+
+
+class Span(Struct, frozen=True, gc=False):
     """Characters `start` to `end` (exclusive) of a text, found to be `label`."""
 
     start: int
@@ -302,7 +305,7 @@ class Extracted(Struct, frozen=True, kw_only=True):
 # --- candidates --------------------------------------------------------------------------
 
 
-class Citation(Struct, frozen=True, kw_only=True):
+class Citation(Struct, frozen=True, kw_only=True, gc=False):
     """Where a piece of prompt came from, resolvable back to the stored record."""
 
     collection: str
@@ -323,7 +326,7 @@ class Form(StrEnum):
     TITLE = "title"
 
 
-class Variant(Struct, frozen=True, kw_only=True):
+class Variant(Struct, frozen=True, kw_only=True, gc=False):
     """One way to show a candidate: its text, what it costs, what it is worth."""
 
     form: Form
@@ -333,7 +336,7 @@ class Variant(Struct, frozen=True, kw_only=True):
     spans: tuple[tuple[int, int], ...] = ()
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class Candidate(Struct, frozen=True, kw_only=True, gc=False):
     """A piece that may enter this prompt, with its signals and score.
 
     `key` is what makes two candidates the same thing (usually the record id). Offsets in
