@@ -35,7 +35,7 @@ class BlockType(StrEnum):
     DIVIDER = "divider"
 
 
-class Block(Struct, frozen=True, kw_only=True):
+class Block(Struct, frozen=True, kw_only=True, gc=False):
     """A block of a workspace.
 
     `text` is Markdown (the title of a page, a database or a row). `readers` lists who may read it; None inherits
@@ -66,7 +66,7 @@ class LinkKind(StrEnum):
     RELATION = "relation"
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class Link(Struct, frozen=True, kw_only=True, gc=False):
     """One block names another: by a link in its text, a block reference, or a relation `name` between rows."""
 
     source: str
@@ -91,7 +91,7 @@ class Activity(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
-class Touch(Struct, frozen=True, kw_only=True):
+class Touch(Struct, frozen=True, kw_only=True, gc=False):
     """What one user has had to do with a block up to some time."""
 
     edits: int = 0
@@ -116,7 +116,7 @@ class PageSummary(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class BlockFacts(Struct, frozen=True, kw_only=True):
+class BlockFacts(Struct, frozen=True, kw_only=True, gc=False):
     """What was computed about a block as it is shown, when it was written, so that no build computes it again.
 
     It holds for the text that hashes to `hash`, and for no other. `redactions` are what `rules` found in that text;

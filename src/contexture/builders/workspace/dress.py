@@ -181,7 +181,9 @@ async def _summaries(desk: Desk, facts: Mapping[str, BlockFacts], counter: Token
     kept = {id_: told for id_ in pages if (told := _kept(facts.get(id_), counter, limit)) is not None}
     told = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
     others = {id_: SUMMED_FURTHER if id_ == near else SUMMED for id_ in pages if id_ not in told}
-    inside = await desk.store.subtrees(desk.scope, others, depth=SUMMED_DEPTH) if others else {}
+    inside: Mapping[str, Sequence[Block]] = {}
+    if others:
+        inside = await desk.store.subtrees(desk.scope, others, depth=SUMMED_DEPTH)
     return told | {id_: summary(pages[id_], below, counter, limit) for id_, below in inside.items()}
 
 

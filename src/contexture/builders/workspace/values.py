@@ -28,7 +28,7 @@ COLLECTED = (SectionType.FOCUS, SectionType.SEMANTIC, SectionType.RELATIONS, Sec
 """The sections that collectors fill, the first of those that found the same block keeps it."""
 
 
-class ItemMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ItemMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Where an item stands and when it last changed."""
 
     page_title: str | None = None
@@ -37,7 +37,7 @@ class ItemMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     form: Form = Form.FULL
 
 
-class ContextItem(Struct, frozen=True, kw_only=True, rename="camel"):
+class ContextItem(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One block as it is shown; `relevance` is from 0 to 1, `block_type` is `message` for history."""
 
     block_id: str
