@@ -69,9 +69,9 @@ class KafkaBus:
                     raise failure
 
         self._subscribed(broker, topic)(on_batch)
-        with self._errors():
-            await broker.start()
         try:
+            with self._errors():
+                await broker.start()
             yield
         finally:
             await broker.stop()

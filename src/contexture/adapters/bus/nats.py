@@ -73,10 +73,10 @@ class NatsBus:
 
         for part in range(self._options.partitions):
             self._subscribed(broker, topic, part)(on_message)
-        with self._errors():
-            async with asyncio.timeout(_PATIENCE):
-                await broker.start()
         try:
+            with self._errors():
+                async with asyncio.timeout(_PATIENCE):
+                    await broker.start()
             yield
         finally:
             # Together: while one of them waits for its work to end, the others must not begin any.
