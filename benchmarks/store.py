@@ -14,6 +14,7 @@ from benchmarks.vectors import Synthetic
 from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.query.build import QueryContextBuilder
@@ -77,7 +78,7 @@ class Models:
 class Writer:
     """Prepares and writes records; the clock runs while the store works and stands while they are prepared."""
 
-    def __init__(self, index: EmbeddedIndex, models: Models) -> None:
+    def __init__(self, index: IndexOverTruth, models: Models) -> None:
         self._index = index
         self._preparer = Preparer(
             encoders=models.encoders(),
@@ -118,7 +119,7 @@ async def filled(folder: Path, models: Models, size: int, progress: Progress) ->
     return {"ingest_per_s": size / writer.seconds, "optimize_s": optimize}
 
 
-def searcher(index: EmbeddedIndex, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
+def searcher(index: IndexOverTruth, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
     """Hybrid search as it is shipped; by default no answer is remembered."""
     return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered), journal=index)
 

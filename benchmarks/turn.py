@@ -13,7 +13,7 @@ from benchmarks.corpus import SCOPE, questions, records, warm_up
 from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
 
-from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.tokens.models import counter_for
 from contexture.builders.turn.build import TurnContextBuilder
@@ -43,6 +43,13 @@ async def turns(folder: Path, models: Models, size: int, asked: int, progress: P
     index = await opened(folder, models, exact_limit=EXACT)
     await filled_with_memories(index, models, size, progress)
     await index.optimize()
+    numbers = await turns_over(index, models, asked)
+    await index.close()
+    return numbers
+
+
+async def turns_over(index: IndexOverTruth, models: Models, asked: int) -> Numbers:
+    """Turns over the memories that an index holds."""
     numbers: Numbers = {}
     for pay in Pay:
         built, times = await _built(_builder(_memory(index, models, pay)), questions(asked, seed=_SEEDS[pay]))
@@ -55,7 +62,6 @@ async def turns(folder: Path, models: Models, size: int, asked: int, progress: P
                 numbers[f"turn_phase_{phase}_p50_ms"] = spent * 1_000
     down = _builder(_memory(index, models, Pay.NOTHING), lambda: HealthState.DOWN)
     numbers |= summary("turn_down", (await _built(down, questions(asked, seed=65)))[1])
-    await index.close()
     return numbers
 
 
@@ -101,7 +107,7 @@ def _texts(count: int, sentences: int, *, seed: int = 8) -> list[str]:
     return [" ".join(text.split(". ")[:sentences]) for text in found]
 
 
-async def filled_with_memories(index: EmbeddedIndex, models: Models, size: int, progress: Progress) -> None:
+async def filled_with_memories(index: IndexOverTruth, models: Models, size: int, progress: Progress) -> None:
     """Write `size` memories of every tenant and reader."""
     memory, done = _memory(index, models, Pay.NOTHING), 0
     for block in records(size):
@@ -114,7 +120,7 @@ async def filled_with_memories(index: EmbeddedIndex, models: Models, size: int, 
         progress(f"remember {size:,} memories", done, size)
 
 
-def _memory(index: EmbeddedIndex, models: Models, pay: Pay) -> LocalMemory:
+def _memory(index: IndexOverTruth, models: Models, pay: Pay) -> LocalMemory:
     encoders = models.encoders(pay)
     counters = [counter_for(name) for name in COUNTED]
     return LocalMemory(

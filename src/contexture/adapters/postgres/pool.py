@@ -45,6 +45,7 @@ class Pool:
         self._guard = threading.Lock()
         self._idle: list[Connection] = []
         self._mine = threading.local()
+        self._numbers: set[int] = set()
         self._closed = False
         self.name = place_of(self._url)
 
@@ -89,6 +90,10 @@ class Pool:
             options=f"-c search_path={self.schema}",
         )
 
+    def owns(self, number: int) -> bool:
+        """Whether the server's process of this number serves, or has served, one of the connections lent here."""
+        return number in self._numbers
+
     def close(self) -> None:
         """Let go of every connection; those lent are closed when they come back."""
         with self._guard:
@@ -104,7 +109,9 @@ class Pool:
                     raise SourceUnavailable(f"the store in {self.name} is closed")
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                return self.connect()
+                made = self.connect()
+                self._numbers.add(made.info.backend_pid)
+                return made
             if not _spoken_to(connection):
                 return connection
             connection.close()

@@ -77,9 +77,9 @@ class PostgresIndex(IndexOverTruth):
     def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
         packed = write.pack(records)
         with self._pool.transaction() as db:
-            seq = write.upsert(db, scope, collection, packed)
-        self._catch_up()
-        return seq
+            mine = write.upsert(db, scope, collection, packed)
+        self._catch_up(mine)
+        return mine.seq
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         with self._pool.transaction() as db:
@@ -110,21 +110,21 @@ class PostgresIndex(IndexOverTruth):
         with self._gate.inside(), self._reading():
             pass
 
-    def _catch_up(self) -> None:
-        """Let the parts follow every write there is."""
+    def _catch_up(self, mine: Change | None = None) -> None:
+        """Let the parts follow every write there is; `mine` need not be read again."""
         if self._database.last() == self._database.seq:
             return
-        with self._writing, self._snapshot():
+        with self._writing, self._snapshot(mine):
             pass
 
     @contextmanager
-    def _snapshot(self) -> Generator[None]:
+    def _snapshot(self, mine: Change | None = None) -> Generator[None]:
         """The database as it is now, the parts brought up to it; for one thread at a time."""
         with self._pool.transaction(_SNAPSHOT):
-            self._follow(self._database.last())
+            self._follow(self._database.last(), mine)
             yield
 
-    def _follow(self, last: int) -> None:
+    def _follow(self, last: int, mine: Change | None) -> None:
         seen = self._database.seq
         if last == seen:
             return
@@ -134,7 +134,7 @@ class PostgresIndex(IndexOverTruth):
         if missed:
             self._shelf.rebuild()
         else:
-            self._apply([each for each in writes if each.collection not in full], seen)
+            self._apply([each for each in writes if each.collection not in full], seen, mine)
         self._database.seq = last
         self._note(writes, since=last if missed else 0)
 
@@ -145,13 +145,14 @@ class PostgresIndex(IndexOverTruth):
             self._shelf.add(collection)
         return self._shelf.collections.keys() - known
 
-    def _apply(self, writes: Sequence[Write], seen: int) -> None:
+    def _apply(self, writes: Sequence[Write], seen: int, mine: Change | None) -> None:
         for until in write.chunks(((each.seq, each.added + len(each.removed)) for each in writes), _AT_ONCE):
             some = [each for each in writes if seen < each.seq <= until]
             for name in sorted({each.collection for each in some}):
                 removed = [pid for each in some if each.collection == name for pid in each.removed]
-                added = self._database.between(seen, until, name)
-                self._shelf.follow(name, Change(seq=until, added=tuple(added), removed=tuple(removed)))
+                known = mine is not None and (seen, until) == (mine.seq - 1, mine.seq)
+                added = mine.added if mine and known else tuple(self._database.between(seen, until, name))
+                self._shelf.follow(name, Change(seq=until, added=added, removed=tuple(removed)))
             seen = until
 
     def _note(self, writes: Sequence[Write], *, since: int) -> None:

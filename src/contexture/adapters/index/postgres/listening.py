@@ -50,5 +50,5 @@ class Listener:
         self._heard()  # of what was written before it listened
         while not self._stopped.is_set():
             select.select([connection.fileno(), self._wake], [], [])
-            if list(connection.notifies(timeout=0)):
+            if any(not self._pool.owns(notice.pid) for notice in list(connection.notifies(timeout=0))):
                 self._heard()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.matrices import pack_matrix
 from contexture.adapters.index.postgres.truth import packed
+from contexture.adapters.index.truth import Change, Row
 from contexture.adapters.postgres.pool import Connection
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.types import Passage, Prepared, Scope
@@ -56,8 +58,8 @@ def pack(prepared: Sequence[Prepared]) -> list[PackedRecord]:
     return [_packed(item) for item in newest.values()]
 
 
-def upsert(db: Connection, scope: Scope, collection: str, records: Sequence[PackedRecord]) -> int:
-    """Write records inside a transaction; returns the number of the write."""
+def upsert(db: Connection, scope: Scope, collection: str, records: Sequence[PackedRecord]) -> Change:
+    """Write records inside a transaction; returns what it did to the passages."""
     tenant, passages = packed(scope.tenant), sum(len(each.passages) for each in records)
     seq, pid, record = _numbers(db, passages, len(records))
     gone = _found(db, scope, collection, [each.id for each in records], must_see=True)
@@ -70,7 +72,7 @@ def upsert(db: Connection, scope: Scope, collection: str, records: Sequence[Pack
     _count(db, ((classes[each.acl], passage.terms) for each in records for passage in each.passages), +1)
     touched = [(each.id, each.access) for each in gone] + [(each.id, classes[each.acl]) for each in records]
     _tell(db, seq, tenant, collection, touched, removed, passages)
-    return seq
+    return Change(seq=seq, added=tuple(_rows(pid, records, classes)), removed=tuple(removed))
 
 
 def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
@@ -105,8 +107,18 @@ def _packed_passage(text: str, passage: Passage) -> PackedPassage:
         text=text[passage.start : passage.end].encode(),
         facts=codec.pack_facts(passage),
         vectors=codec.pack_vectors(passage),
-        terms=[int(term) for term in passage.terms],
+        terms=list(passage.terms),
     )
+
+
+def _rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, int]) -> Iterator[Row]:
+    """The passages as they would be read again."""
+    pids = count(last + 1)
+    for each in records:
+        access, id_ = classes[each.acl], each.id.decode()
+        for at, (text, facts, vectors, _) in enumerate(each.passages):
+            known = codec.unpack_facts(facts)
+            yield Row(next(pids), access, id_, each.header, each.hash, each.rules, at, text.decode(), known, vectors)
 
 
 def _numbers(db: Connection, passages: int, records: int) -> tuple[int, int, int]:
@@ -206,14 +218,22 @@ def _count(db: Connection, passages: Iterable[tuple[int, Sequence[int]]], sign: 
     db.execute(
         "INSERT INTO frequencies AS f SELECT * FROM unnest(%s::bigint[], %s::int[], %s::bigint[]) "
         "ON CONFLICT (term, class) DO UPDATE SET passages = f.passages + excluded.passages",
-        ([key[0] for key in keys], [key[1] for key in keys], [sign * terms[key] for key in keys]),
-        binary=True,
+        (
+            _array(key[0] for key in keys),
+            _array(key[1] for key in keys),
+            _array(sign * terms[key] for key in keys),
+        ),
     )
     db.execute(
         "UPDATE classes c SET passages = c.passages + n.passages "
         "FROM unnest(%s::int[], %s::bigint[]) AS n (class, passages) WHERE c.class = n.class",
         (list(held), [sign * count for count in held.values()]),
     )
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """Numbers as an array in SQL; the driver would look at each of them four times."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _tell(
