@@ -7,12 +7,25 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 from hypothesis import settings
 
+from contexture.adapters.embedders import registry
+from contexture.adapters.embedders.cache import CachedEmbedder
+from contexture.ports import Embedder
+
+TESTS = Path(__file__).parent
+LONGEST = ("browser", "integration", "service", "property", "brokers", "conformance", "docs")
+"""Folders whose files take long: they begin first, so that no worker is left alone with one at the end."""
+
+REPEATING = {"browser", "conformance", "docs", "golden", "integration", "integrations", "property"}
+"""Folders that run over and over what unit tests run once; being traced would double their time for no new line."""
+
+SHIPPED = ("minilm", "use")
 LOOPBACK = ("127.", "::1", "localhost")
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 ROOM = 2 << 30
@@ -20,6 +33,43 @@ ROOM = 2 << 30
 # A busy machine is not a failure, and a failure must be one on every machine.
 settings.register_profile("contexture", deadline=None, derandomize=True)
 settings.load_profile("contexture")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, keep the tests of a file in one worker, and trace what is worth tracing."""
+    items.sort(key=lambda item: LONGEST.index(folder) if (folder := folder_of(item)) in LONGEST else len(LONGEST))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            # What the tests of a file share is made once.
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS).with_suffix(""))))
+        if folder_of(item) in REPEATING:
+            item.add_marker(pytest.mark.no_cover)
+
+
+def folder_of(item: pytest.Item) -> str:
+    """The folder of tests that an item is in."""
+    return item.path.relative_to(TESTS).parts[0]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_vectors(lasting_folder: Callable[[], Path]) -> Iterator[Path]:
+    """A file of vectors; the shipped models are loaded once here, and embed no text twice.
+
+    Hundreds of commands run in this process: each would read the same weights, and many embed the same samples.
+    """
+    load, path = registry.load, lasting_folder() / "embeddings.sqlite"
+
+    @cache
+    def kept(name: str, threads: int) -> Embedder:
+        return CachedEmbedder(load(name, threads=threads), path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            registry,
+            "load",
+            lambda name, *, threads: kept(name, threads) if name in SHIPPED else load(name, threads=threads),
+        )
+        yield path
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from functools import cache
 
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.embedders import registry
 from contexture.builders.command.routing import models_for
 from contexture.builders.command.words import Command
 from contexture.cli.main import app
@@ -290,9 +288,8 @@ async def _answers(settings):
         return found
 
 
-def test_the_command_line_reproduces_every_case(new_folder, monkeypatch):
+def test_the_command_line_reproduces_every_case(new_folder):
     """`build command --json` prints, byte for byte, what the library gives for the same clock."""
-    monkeypatch.setattr(registry, "load", cache(registry.load))  # each command would load the same weights again
     home = new_folder()
     expected = asyncio.run(_answers(Settings(home=home)))
     words = ["build", "command", "--json", "--home", str(home), "--now", NOON.isoformat()]

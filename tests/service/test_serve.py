@@ -9,13 +9,11 @@ import stat
 import subprocess
 import sys
 from contextlib import contextmanager
-from functools import cache
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.embedders import registry
 from contexture.cli.main import app
 
 ANNA = ("--tenant", "acme", "--user", "anna")
@@ -58,14 +56,6 @@ def serving(home, *words):
         finally:
             if process.poll() is None:
                 process.kill()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def embedders_are_loaded_once():
-    """Dozens of commands run in this process, and each would load the same weights again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "load", cache(registry.load))
-        yield
 
 
 @pytest.fixture(scope="module")
