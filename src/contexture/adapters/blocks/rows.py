@@ -25,6 +25,7 @@ _FIRST, _LAST = (
 )
 _properties = msgspec.json.Decoder(dict[str, Any]).decode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
+_TYPES = {str(kind): kind for kind in BlockType}
 MOST = 1 << 31
 """A limit that no store reaches; SQLite takes none beyond 64 bits."""
 
@@ -44,7 +45,7 @@ class Rows:
         id_, kind, text, position, properties, readers, author, created, modified, access, parent = row[:11]
         return Block(
             id=id_,
-            type=BlockType(kind),
+            type=_TYPES[kind],
             text=text,
             parent=parent,
             order=position,

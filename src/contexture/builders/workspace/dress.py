@@ -84,9 +84,10 @@ async def _known(
 def _ruled_out(desk: Desk, candidate: Candidate, chains: Chains) -> bool:
     """Whether a hint excludes a block, or one above it, or its time; the focus is wanted whenever it was written."""
     hints, block = desk.request.hints, desk.blocks[candidate.key]
-    line = {block.id, *(each.id for each in chains.get(block.id, ()))}
-    if not line.isdisjoint(hints.exclude_blocks):
-        return True
+    if hints.exclude_blocks:
+        line = {block.id, *(each.id for each in chains.get(block.id, ()))}
+        if not line.isdisjoint(hints.exclude_blocks):
+            return True
     times = hints.time_range
     if times is None or candidate.section == SectionType.FOCUS or block.modified is None:
         return False

@@ -35,6 +35,8 @@ def affinity(touch: Touch, now: datetime) -> float:
 
     Each further edit or view adds half of what the one before did; both fade like recency does.
     """
+    if touch == _NEVER:
+        return 0.0
     fresh = 1.0 if touch.last is None else 2 ** (-age_days(touch.last, now) / DECAY_DAYS)
     dealt = EDITED * (1 - 0.5**touch.edits) + VIEWED * (1 - 0.5**touch.views)
     return AUTHORED * touch.author + fresh * dealt
