@@ -22,17 +22,19 @@ SELECT {columns()} FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value
 WHERE {_LIVE} ORDER BY i.key
 """
 
-_CHAINS = f"""
-WITH RECURSIVE up (start, row, parent, level) AS (
-    SELECT i.key, b.row, b.parent, 0 FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value WHERE {_LIVE}
-    UNION ALL
-    SELECT up.start, b.row, b.parent, up.level + 1 FROM up CROSS JOIN blocks b ON b.row = up.parent
-    WHERE up.level < {DEEPEST} AND {_LIVE}
-)
-SELECT level, start, row FROM up
+_PARENTS = f"""
+SELECT i.value, b.parent FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value WHERE {_LIVE}
 """
 
-_ROWS = f"SELECT {columns()}, b.row FROM json_each(:rows) i CROSS JOIN blocks b ON b.row = i.value WHERE {_LIVE}"
+# `UNION`: what stands above several blocks is walked over once.
+_ABOVE = f"""
+WITH RECURSIVE up (row, parent) AS (
+    SELECT b.row, b.parent FROM json_each(:rows) i CROSS JOIN blocks b ON b.row = i.value WHERE {_LIVE}
+    UNION
+    SELECT b.row, b.parent FROM up CROSS JOIN blocks b ON b.row = up.parent WHERE {_LIVE}
+)
+SELECT {columns()}, b.row, b.parent FROM up CROSS JOIN blocks b ON b.row = up.row
+"""
 
 _HERE = f"""
 SELECT b.row, p.row, b.position, b.id FROM blocks b
@@ -86,15 +88,21 @@ def get(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) ->
 def ancestors(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
     """By id, the parents upwards; each is read once, however many blocks stand below it."""
     asked = list(dict.fromkeys(filter(can_hold, ids)))
-    chains: dict[str, list[int]] = {}
-    found: list[tuple[int, int, int]] = db.execute(_CHAINS, asking(scope, ids=listed(asked))).fetchall()
-    for level, start, row in sorted(found):
-        chain = chains.setdefault(asked[start], [])
-        if level:
-            chain.append(row)
-    wanted = json.dumps(sorted({row for chain in chains.values() for row in chain}))
-    blocks = {row[-1]: rows.block(db, row) for row in db.execute(_ROWS, asking(scope, rows=wanted))}
-    return {name: [blocks[row] for row in chains[name]] for name in asked if name in chains}
+    parents: dict[str, int | None] = dict(db.execute(_PARENTS, asking(scope, ids=listed(asked))))
+    wanted = json.dumps(sorted({row for row in parents.values() if row is not None}))
+    above: dict[int, tuple[Block, int | None]] = {
+        row[-2]: (rows.block(db, row), row[-1]) for row in db.execute(_ABOVE, asking(scope, rows=wanted))
+    }
+    return {name: _chain(parents[name], above) for name in asked if name in parents}
+
+
+def _chain(row: int | None, above: Mapping[int, tuple[Block, int | None]]) -> list[Block]:
+    """The blocks from a row upwards, as far as they were read; a damaged tree that runs in a circle ends too."""
+    chain: list[Block] = []
+    while row is not None and row in above and len(chain) < DEEPEST:
+        block, row = above[row]
+        chain.append(block)
+    return chain
 
 
 def siblings(
