@@ -4,7 +4,7 @@ SERVE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup run test lint format bench docs lock clean
+.PHONY: help setup run test lint format bench bench-peers docs lock clean
 
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,14 @@ format: $(READY)  ## let ruff rewrite what it can
 bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
 	$(BIN)/python -m benchmarks
 
+.venv-peers/.ready: benchmarks/peers/requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+bench-peers: $(READY) .venv-peers/.ready  ## measure us and our peers in one run; DATA="DIR ..." adds quality
+	$(BIN)/python -m benchmarks.peers $(foreach folder,$(DATA),--data $(folder))
+
 docs: $(READY)  ## build the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -46,4 +54,5 @@ lock: $(READY)  ## pin every dependency again, without index addresses
 		--no-emit-find-links --allow-unsafe --upgrade --output-file requirements.lock pyproject.toml
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .contexture .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage bench-results.json site
+	rm -rf .venv .venv-peers .contexture .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage site \
+		bench-results.json peers-results.json

@@ -1,0 +1,120 @@
+"""Who takes part, set up how: what a reader of the table should know of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+OURS = "contexture"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A row of the table: which class runs it, which packages do the work, and how it was set up.
+
+    `most` is the number of records above which it is not asked.
+    """
+
+    title: str
+    module: str
+    made_by: str
+    packages: tuple[str, ...]
+    store: str
+    packer: str
+    most: int
+
+
+def _peer(title: str, place: str, packages: str, store: str, packer: str, *, most: int = 1_000_000) -> Entry:
+    module, _, made_by = place.partition(":")
+    return Entry(
+        title=title,
+        module=f"benchmarks.peers.{module}",
+        made_by=made_by,
+        packages=tuple(packages.split()),
+        store=store,
+        packer=packer,
+        most=most,
+    )
+
+
+_LOOP = "none of its own: whole texts while exact counts add up to the budget"
+
+ENTRIES = {
+    OURS: _peer(
+        "Contexture",
+        "ours:Ours",
+        "contexture qdrant-edge-py rs-bpe",
+        "embedded store on disk, exact search among what the reader may see, one thread",
+        "optimal packing with shortened forms, the final prompt counted exactly",
+    ),
+    "langchain": _peer(
+        "LangChain",
+        "with_langchain:InMemory",
+        "langchain-core langchain-classic langchain-community rank-bm25",
+        "`InMemoryVectorStore` and `BM25Retriever` with lower-cased words, fused by `EnsembleRetriever`",
+        "`trim_messages` with its approximate counter",
+    ),
+    "langchain-faiss": _peer(
+        "LangChain, FAISS",
+        "with_langchain:Faiss",
+        "langchain-core langchain-classic langchain-community rank-bm25 faiss-cpu",
+        "`FAISS` instead of `InMemoryVectorStore`",
+        "`trim_messages` with tiktoken",
+    ),
+    "llamaindex": _peer(
+        "LlamaIndex",
+        "with_llamaindex:Simple",
+        "llama-index-core llama-index-retrievers-bm25 bm25s",
+        "`VectorStoreIndex` (default store) and `BM25Retriever`, fused by `QueryFusionRetriever` by reciprocal rank",
+        "`PromptHelper.repack`, as the compact synthesizer does, with its default tokenizer; the first prompt counts",
+    ),
+    "llamaindex-faiss": _peer(
+        "LlamaIndex, FAISS",
+        "with_llamaindex:Faiss",
+        "llama-index-core llama-index-retrievers-bm25 llama-index-vector-stores-faiss bm25s faiss-cpu",
+        "`FaissVectorStore` instead of the default store",
+        "the same with tiktoken for the model",
+    ),
+    "haystack": _peer(
+        "Haystack",
+        "with_haystack:Words",
+        "haystack-ai",
+        "`InMemoryDocumentStore` with BM25 and embedding retrievers, fused by `DocumentJoiner` by reciprocal rank",
+        "`LostInTheMiddleRanker` with a threshold of 1,500 words, then `PromptBuilder`",
+    ),
+    "haystack-tokens": _peer(
+        "Haystack, counted",
+        "with_haystack:Tokens",
+        "haystack-ai tiktoken",
+        "the same",
+        "a component that adds documents while `TiktokenCounter` allows, then `PromptBuilder`",
+    ),
+    "chroma": _peer(
+        "Chroma",
+        "with_chroma:Chroma",
+        "chromadb tiktoken",
+        "in-process client, vectors only: it has no hybrid search of its own in process",
+        _LOOP,
+    ),
+    "lancedb": _peer(
+        "LanceDB",
+        "with_lancedb:Lance",
+        "lancedb tiktoken",
+        "table on disk with a full-text index, hybrid search with `RRFReranker`, vectors compared exactly",
+        _LOOP,
+    ),
+    "txtai": _peer(
+        "txtai",
+        "with_txtai:Txtai",
+        "txtai faiss-cpu tiktoken",
+        "`Embeddings` with `hybrid` and `content` on, external vectors",
+        _LOOP,
+    ),
+    "mem0": _peer(
+        "mem0",
+        "with_mem0:Mem0",
+        "mem0ai qdrant-client tiktoken",
+        "`Memory.add` with `infer=False` and `Memory.search`, on its default store",
+        _LOOP,
+        most=10_000,  # it takes them one by one, each with two commits
+    ),
+}
