@@ -31,7 +31,8 @@ WHERE {_LIVE}
 
 _NOTE = """
 INSERT INTO touches (tenant, user, row, deed, id, count, last) VALUES (?, ?, ?, ?, ?, 1, ?)
-ON CONFLICT DO UPDATE SET count = count + 1, last = max(last, excluded.last)
+ON CONFLICT (tenant, user, row, deed) DO UPDATE SET count = touches.count + 1,
+    last = CASE WHEN excluded.last > touches.last THEN excluded.last ELSE touches.last END
 """
 
 

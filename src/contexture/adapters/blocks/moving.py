@@ -117,7 +117,7 @@ def _forget(db: sqlite3.Connection, scope: Scope, number: int) -> int:
     count = f"SELECT count(*) FROM json_each(:rows) i CROSS JOIN blocks b ON b.row = i.value WHERE {readable()}"
     gone: int = db.execute(count, asking(scope, rows=rows)).fetchone()[0]
     for table, column in (("links", "source"), ("names", "row"), ("touches", "row"), ("blocks", "row")):
-        db.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (rows,))
+        db.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:rows))", {"rows": rows})
     db.execute("DELETE FROM deletions WHERE number = ?", (number,))
     return gone
 

@@ -32,10 +32,10 @@ SELECT {_COLUMNS}, b.row, b.facts, up.start FROM up CROSS JOIN blocks b ON b.row
 # In document order, whoever may read them.
 _BELOW = f"""
 WITH RECURSIVE below (row, level, position, id) AS (
-    SELECT b.row, 1, b.position, b.id FROM blocks b WHERE b.row IN ({family(":parent", readers="1")})
+    SELECT b.row, 1, b.position, b.id FROM blocks b WHERE b.row IN ({family(":parent", readers="1 = 1")})
     UNION ALL
     SELECT b.row, below.level + 1, b.position, b.id
-    FROM below CROSS JOIN blocks b ON b.row IN ({family("below.row", readers="1")})
+    FROM below CROSS JOIN blocks b ON b.row IN ({family("below.row", readers="1 = 1")})
     WHERE below.level < {SUMMED_DEPTH}
     ORDER BY 2 DESC, 3, 4
     LIMIT :limit

@@ -1,4 +1,4 @@
-"""A workspace's blocks in a SQLite file."""
+"""A workspace's blocks in tables, and in a SQLite file."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from contexture.adapters.blocks.connections import Connections
 from contexture.adapters.blocks.rows import Rows
 from contexture.adapters.blocks.schema import MIGRATIONS
 from contexture.adapters.blocks.writing import Writing
+from contexture.adapters.sessions.database import Tables
 from contexture.types import Scope
 from contexture.workspace import Activity, Block, BlockFacts, Deed, Link, NamesIn, Put, Stale, Touch
 
 
-class SqliteBlocks:
-    """Blocks, links and activity of every tenant, in one file that one process holds.
+class StoredBlocks:
+    """Blocks, links and activity of every tenant, in tables.
 
     Implements `WritableBlocks`. Who may read a block is worked out when it is written, and is a condition of every
     query. Links are kept as texts have them and looked up for whoever asks, so that a page that comes later, goes, or
     comes back needs nothing else to be written. When a write returns, it survives the end of the process.
     """
 
-    def __init__(self, path: Path, names: NamesIn) -> None:
+    def __init__(self, tables: Tables, names: NamesIn) -> None:
         self._names = names
         self._rows = Rows()
-        self._file = Connections(path, MIGRATIONS)
+        self._file = tables
 
     @property
     def exists(self) -> bool:
@@ -134,5 +135,12 @@ class SqliteBlocks:
         await self._file.write(lambda db: pending.settle(db, done))
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the tables."""
         self._file.close()
+
+
+class SqliteBlocks(StoredBlocks):
+    """Blocks in one file that one process holds."""
+
+    def __init__(self, path: Path, names: NamesIn) -> None:
+        super().__init__(Connections(path, MIGRATIONS), names)

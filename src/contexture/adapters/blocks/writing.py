@@ -25,7 +25,7 @@ INSERT INTO blocks (tenant, id, parent, position, type, text, properties, reader
     due, done)
 VALUES (:tenant, :id, :parent, :position, :type, :text, :properties, :readers, :class, :author, :created, :modified,
     :due, :done)
-ON CONFLICT DO UPDATE SET parent = :parent, position = :position, type = :type, text = :text,
+ON CONFLICT (tenant, id) DO UPDATE SET parent = :parent, position = :position, type = :type, text = :text,
     properties = :properties, readers = :readers, class = :class, author = :author, created = :created,
     modified = :modified, due = :due, done = :done, deletion = NULL, facts = NULL
 RETURNING row

@@ -1,4 +1,4 @@
-"""What was extracted from records, in a SQLite file."""
+"""What was extracted from records, in tables and in a SQLite file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from contexture.adapters.sessions.database import Database, storable
+from contexture.adapters.sessions.database import Database, Tables, storable
 from contexture.errors import SourceUnavailable
 from contexture.types import Extracted
 
@@ -25,14 +25,14 @@ _MIGRATIONS = (
 )
 
 
-class SqliteGraphCache:
-    """Implements the `GraphCache` port in one file; what is put is there after a restart.
+class StoredGraph:
+    """Implements the `GraphCache` port in tables; what is put is there after a restart.
 
-    A damaged file, or a damaged row, is a `SourceUnavailable`; the file can be deleted, and is filled again.
+    A damaged row is a `SourceUnavailable`; everything can be deleted, and is filled again.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path, _MIGRATIONS)
+    def __init__(self, tables: Tables) -> None:
+        self._database = tables
 
     async def get(self, tenant: str, version: str, ids: Sequence[str]) -> Mapping[str, Extracted]:
         """What is kept of these records by this version of the extraction."""
@@ -57,8 +57,15 @@ class SqliteGraphCache:
             await self._database.write(lambda db: _forget(db, tenant, ids))
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the tables."""
         self._database.close()
+
+
+class SqliteGraphCache(StoredGraph):
+    """What was extracted, in one file; a damaged one is a `SourceUnavailable`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(Database(path, _MIGRATIONS))
 
 
 def _get(db: sqlite3.Connection, tenant: str, version: str, ids: Sequence[str]) -> dict[str, Extracted]:

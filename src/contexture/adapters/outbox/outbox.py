@@ -12,7 +12,7 @@ from pathlib import Path
 from contexture.adapters.outbox import rows
 from contexture.adapters.outbox.delivery import Round, deliver
 from contexture.adapters.outbox.rows import Item, OutboxStatus, Verdict
-from contexture.adapters.sessions.database import Database
+from contexture.adapters.sessions.database import Database, Tables
 from contexture.conversation import Memory
 from contexture.errors import ContextError, SourceError
 from contexture.ports import Clock, MemoryService
@@ -41,19 +41,21 @@ class Outbox:
     """Takes memories for a `MemoryService` and sees to it that they arrive.
 
     When `put` returns, the memories survive the end of the process. Each has an idempotency key, so that a second
-    delivery does no harm. `start` delivers in the background until `stop`; `drain` delivers at once.
+    delivery does no harm. `start` delivers in the background until `stop`; `drain` delivers at once. `place` is a file,
+    or tables that several processes share.
     """
 
     def __init__(
         self,
-        path: Path,
+        place: Path | Tables,
         memory: MemoryService,
         *,
         clock: Clock,
         options: OutboxOptions | None = None,
         on_parked: Callable[[Item], None] | None = None,
     ) -> None:
-        self._database = Database(path, rows.MIGRATIONS)
+        self._database = Database(place, rows.MIGRATIONS) if isinstance(place, Path) else place
+        self._shared = not isinstance(place, Path)
         self._memory = memory
         self._clock = clock
         self._options = options or OutboxOptions()
@@ -142,7 +144,9 @@ class Outbox:
 
     async def _until_due(self) -> float | None:
         due = await self._database.read(rows.next_due)
-        return None if due is None else max(0.001, due - self._clock.now().timestamp())
+        if due is None:  # another process may leave something behind
+            return self._options.longest_wait if self._shared else None
+        return max(0.001, due - self._clock.now().timestamp())
 
     async def _deliver(self, before: float) -> int:
         """Try what is due before this time; returns how many were taken."""

@@ -95,29 +95,29 @@ def insert(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
 
 def due(db: sqlite3.Connection, before: float) -> list[Item]:
     """Items to try now, those that wait longest first."""
-    query = f"SELECT {_COLUMNS} FROM items WHERE NOT parked AND due <= ? ORDER BY due, seq LIMIT ?"  # noqa: S608 - fixed
+    query = f"SELECT {_COLUMNS} FROM items WHERE parked = 0 AND due <= ? ORDER BY due, seq LIMIT ?"  # noqa: S608 - fixed
     return [_item(row) for row in db.execute(query, (before, _AT_ONCE))]
 
 
 def next_due(db: sqlite3.Connection) -> float | None:
     """When the next item is to be tried."""
-    found: float | None = db.execute("SELECT min(due) FROM items WHERE NOT parked").fetchone()[0]
+    found: float | None = db.execute("SELECT min(due) FROM items WHERE parked = 0").fetchone()[0]
     return found
 
 
 def parked(db: sqlite3.Connection) -> list[Item]:
     """Every item that was given up on, oldest first."""
-    return [_item(row) for row in db.execute(f"SELECT {_COLUMNS} FROM items WHERE parked ORDER BY seq")]  # noqa: S608 - fixed
+    return [_item(row) for row in db.execute(f"SELECT {_COLUMNS} FROM items WHERE parked = 1 ORDER BY seq")]  # noqa: S608 - fixed
 
 
 def unpark(db: sqlite3.Connection) -> None:
     """Let every parked item be tried again as if it were new."""
-    db.execute("UPDATE items SET parked = 0, tries = 0, blames = 0, due = 0 WHERE parked")
+    db.execute("UPDATE items SET parked = 0, tries = 0, blames = 0, due = 0 WHERE parked = 1")
 
 
 def hasten(db: sqlite3.Connection) -> None:
     """Let everything that waits be due."""
-    db.execute("UPDATE items SET due = 0 WHERE NOT parked")
+    db.execute("UPDATE items SET due = 0 WHERE parked = 0")
 
 
 def settle(db: sqlite3.Connection, taken: Iterable[int], verdicts: Sequence[Verdict]) -> None:
@@ -128,8 +128,9 @@ def settle(db: sqlite3.Connection, taken: Iterable[int], verdicts: Sequence[Verd
 
 def status(db: sqlite3.Connection) -> OutboxStatus:
     """The counts, and the failure of the item that was tried last."""
-    waiting, given_up = db.execute("SELECT count(*) - total(parked), total(parked) FROM items").fetchone()
-    last = db.execute("SELECT failure FROM items WHERE NOT parked ORDER BY due DESC, seq DESC LIMIT 1").fetchone()
+    count = "SELECT count(*) - count(nullif(parked, 0)), count(nullif(parked, 0)) FROM items"
+    waiting, given_up = db.execute(count).fetchone()
+    last = db.execute("SELECT failure FROM items WHERE parked = 0 ORDER BY due DESC, seq DESC LIMIT 1").fetchone()
     return OutboxStatus(waiting=int(waiting), parked=int(given_up), failure=last[0] if last else "")
 
 

@@ -16,6 +16,7 @@ try:
     import psycopg
     from psycopg import errors
     from psycopg.conninfo import conninfo_to_dict
+    from psycopg.types.numeric import Int8Dumper
 except ImportError as missing:
     raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
 
@@ -82,13 +83,15 @@ class Pool:
 
     def connect(self) -> Connection:
         """A connection of one's own, that the pool knows nothing of."""
-        return psycopg.connect(
+        connection = psycopg.connect(
             self._url,
             autocommit=True,
             connect_timeout=_CONNECT_SECONDS,
             application_name="contexture",
             options=f"-c search_path={self.schema}",
         )
+        connection.adapters.register_dumper(int, Int8Dumper)  # else a number's size would decide what a query means
+        return connection
 
     def owns(self, number: int) -> bool:
         """Whether the server's process of this number serves, or has served, one of the connections lent here."""

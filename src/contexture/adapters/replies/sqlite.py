@@ -1,4 +1,4 @@
-"""Replies in a SQLite file, kept for some days."""
+"""Replies in tables, and in a SQLite file, kept for some days."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from contexture.adapters.sessions.database import Database, storable
+from contexture.adapters.sessions.database import Database, Tables, storable
 from contexture.conversation import ReplyState, StoredReply
 from contexture.types import Scope
 
@@ -31,11 +31,11 @@ _PUT = """
 _GET = "SELECT id, session, state, time, body FROM replies WHERE tenant = ? AND user = ? AND id = ?"
 
 
-class SqliteReplies:
-    """Replies by tenant, user and message id, in one file; what is older than `days` goes when another one comes."""
+class StoredReplies:
+    """Replies by tenant, user and message id, in tables; what is older than `days` goes when another one comes."""
 
-    def __init__(self, path: Path, *, days: float) -> None:
-        self._database = Database(path, _MIGRATIONS)
+    def __init__(self, tables: Tables, *, days: float) -> None:
+        self._database = tables
         self._kept = timedelta(days=days)
 
     async def get(self, scope: Scope, message_id: str) -> StoredReply | None:
@@ -58,8 +58,15 @@ class SqliteReplies:
         return await self._database.write(work)
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the tables."""
         self._database.close()
+
+
+class SqliteReplies(StoredReplies):
+    """Replies in one file."""
+
+    def __init__(self, path: Path, *, days: float) -> None:
+        super().__init__(Database(path, _MIGRATIONS), days=days)
 
 
 def _key(scope: Scope, message_id: str) -> tuple[str, str, str]:

@@ -10,12 +10,33 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from contexture.adapters.index.truth import store_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
 
 T = TypeVar("T")
+
+
+class Tables(Protocol):
+    """The tables of one small store; `work` is given a connection inside a transaction."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything may have been written."""
+        ...
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, once what it wrote is safe."""
+        ...
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, over one state of the tables."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held."""
+        ...
 
 
 class Database:

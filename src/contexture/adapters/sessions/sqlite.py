@@ -1,4 +1,4 @@
-"""Sessions in a SQLite file."""
+"""Sessions in tables, and in a SQLite file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from contexture.adapters.sessions.database import Database, packed, storable, unpacked
+from contexture.adapters.sessions.database import Database, Tables, packed, storable, unpacked
 from contexture.conversation import Event
 from contexture.types import Scope
 
@@ -38,15 +38,15 @@ class _Row(NamedTuple):
     metadata: str
 
 
-class SqliteSessions:
-    """Append-only events by tenant, user and session, in one file.
+class StoredSessions:
+    """Append-only events by tenant, user and session, in tables.
 
     Positions of a session start at 1 and have no gaps. When `append` returns, the events survive the end of the
-    process, however it ends. A damaged file is a `SourceUnavailable` that names it.
+    process, however it ends.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path, _MIGRATIONS)
+    def __init__(self, tables: Tables) -> None:
+        self._database = tables
 
     async def append(self, scope: Scope, session_id: str, events: Sequence[Event]) -> int:
         """Add all of the events in order, or none; those whose id is known are left out."""
@@ -68,8 +68,15 @@ class SqliteSessions:
         return await self._database.read(lambda db: [str(row[0]) for row in db.execute(query, given)])
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the tables."""
         self._database.close()
+
+
+class SqliteSessions(StoredSessions):
+    """Sessions in one file; a damaged one is a `SourceUnavailable` that names it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(Database(path, _MIGRATIONS))
 
 
 def _owner(scope: Scope) -> tuple[str, str]:

@@ -1,0 +1,25 @@
+"""What was extracted from records, in PostgreSQL."""
+
+from __future__ import annotations
+
+from contexture.adapters.graph.sqlite import StoredGraph
+from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.tables import PostgresTables
+
+MIGRATIONS = (
+    """
+    CREATE TABLE records (
+        tenant TEXT NOT NULL, id TEXT NOT NULL, version TEXT NOT NULL, body BYTEA NOT NULL, PRIMARY KEY (tenant, id)
+    );
+    CREATE TABLE names (tenant TEXT NOT NULL, key TEXT NOT NULL, id TEXT NOT NULL);
+    CREATE INDEX names_key ON names USING hash (key);
+    CREATE INDEX names_of ON names (tenant, id);
+    """,
+)
+
+
+class PostgresGraphCache(StoredGraph):
+    """What was extracted, in a database that several processes share."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(PostgresTables(pool, "graph", MIGRATIONS))
