@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import threading
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import nats
 import pytest
+from typer.testing import CliRunner
 
 from contexture import Settings, wiring
 from contexture.answer.route import Route
+from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceError, UnknownAdapter
 from contexture.testing.bus import Inbox, new_topic
 from contexture.testing.doubles import ScriptedChatModel
@@ -51,6 +58,15 @@ async def engine(settings):
         yield found
 
 
+@asynccontextmanager
+async def heard(settings, topic):
+    """What is published to a topic, to a group of its own."""
+    bus, inbox = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{topic.replace('.', '-')}"})), Inbox()
+    async with bus.delivering(topic, inbox.take):
+        yield inbox
+    await bus.close()
+
+
 @pytest.fixture
 async def bus(settings):
     """The bus of the settings."""
@@ -61,13 +77,12 @@ async def bus(settings):
 
 async def test_a_conversation_goes_through_the_broker(settings, engine, bus):
     """Replies come in the order of their session; a repeated id, nonsense and a refusal do no harm to the others."""
-    replies, dead = Inbox(), Inbox()
     asked = [{"message": f"n {n}", "session_id": "s", "message_id": f"m-{n}", "background": True} for n in range(4)]
     refused = {"id": "m-9", "tenant_id": "acme", "user_id": "anna", "message": "hello", "model": "nobody's"}
     async with (
         service_client(engine, bus=bus) as client,
-        bus.delivering(settings.bus_outbound, replies.take),
-        bus.delivering(settings.bus_dead, dead.take),
+        heard(settings, settings.bus_outbound) as replies,
+        heard(settings, settings.bus_dead) as dead,
     ):
         await bus.publish(settings.bus_inbound, "s", b"\xff nonsense")
         await bus.publish(settings.bus_inbound, "t", json.dumps(refused).encode())
@@ -88,7 +103,7 @@ async def test_a_conversation_goes_through_the_broker(settings, engine, bus):
 
 async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine, bus):
     """A worker that does not come to an end in time acknowledges nothing; the next one gives the answer."""
-    replies, begun = Inbox(), asyncio.Event()
+    begun = asyncio.Event()
     hasty = wiring.bus(settings.model_copy(update={"shutdown_seconds": 0.1}))
     body = {"id": "m-1", "tenant_id": "acme", "user_id": "anna", "message": "hello", "session_id": "s"}
 
@@ -101,12 +116,60 @@ async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine
         await begun.wait()
     async with (
         worker_of(settings, bus, inside(engine)).running(),
-        bus.delivering(settings.bus_outbound, replies.take),
+        heard(settings, settings.bus_outbound) as replies,
     ):
         (told,) = await replies.until(1)
     await hasty.close()
 
     assert "answer 0" == json.loads(told)["reply"]["reply"]
+
+
+@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+@pytest.mark.parametrize("words", [["worker"], ["serve", "--worker", "--port", "0"]])
+def test_the_commands_answer_with_a_store_of_their_own(settings, words, monkeypatch):
+    """Where no service holds the store; told to stop, they end well."""
+    for name in settings.model_fields_set:
+        monkeypatch.setenv(f"CONTEXTURE_{name.upper()}", str(getattr(settings, name)))
+    told = []
+
+    async def ask():
+        bus, replies = wiring.bus(settings), Inbox()
+        await bus.publish(settings.bus_inbound, "s", hello("m-1"))
+        async with bus.delivering(settings.bus_outbound, replies.take):
+            told.extend(await replies.until(1))
+        await bus.close()
+
+    def stop_when_told():
+        asyncio.run(ask())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=stop_when_told)
+    asking.start()
+    result = CliRunner().invoke(app, [*words, "--json"])
+    asking.join()
+
+    assert 0 == result.exit_code, result.output
+    assert "complete" == json.loads(told[0])["status"]
+    assert json.loads(result.stdout.splitlines()[0])
+
+
+@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+async def test_a_stream_that_somebody_made_is_used_as_it_is(settings, bus):
+    """Its limits are not ours to change; one that takes our subjects away is a failure."""
+    topic, client = settings.bus_inbound, await nats.connect(settings.bus)
+    streams = client.jetstream()
+    await streams.add_stream(name=topic.replace(".", "_"), subjects=[f"{topic}.*"], max_age=60)
+    await bus.reach()
+    kept = (await streams.stream_info(topic.replace(".", "_"))).config.max_age
+    await streams.add_stream(name="thief", subjects=["stolen.*"])
+    robbed = wiring.bus(settings.model_copy(update={"bus_dead": "stolen"}))
+    with pytest.raises(SourceError, match="subjects overlap"):
+        await robbed.reach()
+    await streams.delete_stream("thief")
+    await robbed.close()
+    await client.close()
+
+    assert 60 == kept
 
 
 async def test_a_worker_outlives_its_broker(new_folder, start_nats):
@@ -140,9 +203,10 @@ async def test_a_worker_outlives_its_broker(new_folder, start_nats):
 @pytest.mark.parametrize("address", ["nats://127.0.0.1:1", "kafka://127.0.0.1:1"])
 async def test_a_broker_that_is_not_there_is_a_source_that_fails(address, monkeypatch):
     """The error says where it was looked for, without the password."""
-    from contexture.adapters.bus import kafka, nats
+    from contexture.adapters.bus import kafka
+    from contexture.adapters.bus import nats as jetstream
 
-    for module in (kafka, nats):
+    for module in (kafka, jetstream):
         monkeypatch.setattr(module, "_PATIENCE", 0.2)
     bus = wiring.bus(Settings(bus=address.replace("nats://", "nats://anna:secret@")))
     with pytest.raises(SourceError, match=r"127\.0\.0\.1:1") as failure:

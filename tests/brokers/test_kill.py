@@ -140,7 +140,7 @@ def check_turns(client: httpx.Client, told: dict[str, dict]) -> None:
 async def test_a_killed_service_loses_nothing_it_acknowledged(settings: Settings) -> None:
     """Memories and documents that were acknowledged under load are found after a restart, and messages answered."""
     home, inbox = settings.home, Inbox()
-    bus = wiring.bus(settings)
+    bus = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{settings.bus_group}"}))
     with started(settings, "serve", "--worker", "--port", "0") as (process, _):
         loads = {
             "memories": Load(home, "/memory/remember", lambda n: {"id": f"r-{n}", "text": f"Memory {n} of the pump."}),
@@ -171,7 +171,7 @@ async def test_a_killed_service_loses_nothing_it_acknowledged(settings: Settings
 async def test_a_killed_worker_loses_no_message_and_answers_none_twice(settings: Settings) -> None:
     """The next worker goes on behind what was answered; a service that was killed meanwhile is waited for."""
     inbox, wanted = Inbox(), {f"m-{number}" for number in range(MESSAGES)}
-    bus = wiring.bus(settings)
+    bus = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{settings.bus_group}"}))
     async with bus.delivering(settings.bus_outbound, inbox.take):
         with started(settings, "serve", "--port", "0") as (service, said), client_of(settings.home) as client:
             for number in range(MESSAGES):

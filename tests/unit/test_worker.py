@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -18,6 +20,7 @@ from contexture.errors import InvalidRequest, NotPermitted, SourceTimeout, Sourc
 from contexture.resilience.retry import Retries
 from contexture.service.wire.handover import Inbound, inbound_of
 from contexture.testing.bus import LocalBus
+from contexture.worker.running import until_stopped
 from contexture.worker.work import LONGEST_PAUSE, Topics, Worker
 
 TOPICS = Topics(inbound="in", outbound="out", dead="dead")
@@ -235,6 +238,24 @@ async def test_leaving_finishes_what_is_under_way_and_begins_nothing():
         await begun.wait()
         asyncio.get_running_loop().call_soon(go_on.set)
 
+    assert ["m-1"] == [each["id"] for each in await heard(bus, "out", 1)]
+
+
+async def test_sigterm_finishes_what_is_under_way():
+    """The worker ends by itself, and the message that it was answering has its answer."""
+    bus = LocalBus()
+    await bus.publish("in", "s", said())
+
+    async def told_to_stop(inbound):
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        return b"{}"
+
+    started = []
+    async with asyncio.timeout(30):
+        await until_stopped(worker(bus, told_to_stop), lambda: started.append("said so"))
+
+    assert ["said so"] == started
     assert ["m-1"] == [each["id"] for each in await heard(bus, "out", 1)]
 
 
