@@ -43,9 +43,9 @@ def settings(request, new_folder):
     )  # fmt: skip
 
 
-def hello(name: str) -> bytes:
+def hello(name: str, session: str = "s") -> bytes:
     """A message of Anna's."""
-    said = {"id": name, "tenant_id": "acme", "user_id": "anna", "message": "hello", "session_id": "s"}
+    said = {"id": name, "tenant_id": "acme", "user_id": "anna", "message": "hello", "session_id": session}
     return json.dumps(said).encode()
 
 
@@ -122,6 +122,38 @@ async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine
     await hasty.close()
 
     assert "answer 0" == json.loads(told)["reply"]["reply"]
+
+
+async def test_workers_share_the_messages_and_keep_the_order_of_sessions(settings, bus):
+    """One comes while messages are answered, the other leaves: all have an answer, those of a session in order."""
+    first, second = (wiring.bus(settings) for _ in range(2))
+    busy = set()
+
+    async def echo(inbound):
+        assert inbound.session_id not in busy
+        busy.add(inbound.session_id)
+        await asyncio.sleep(0)
+        busy.remove(inbound.session_id)
+        return json.dumps(inbound.id).encode()
+
+    async def publish(numbers):
+        for number in numbers:
+            await bus.publish(settings.bus_inbound, f"s-{number % 6}", hello(f"m-{number}", f"s-{number % 6}"))
+
+    async with heard(settings, settings.bus_outbound) as replies:
+        async with worker_of(settings, second, echo).running():
+            async with worker_of(settings, first, echo).running():
+                await publish(range(12))
+                await replies.until(3)
+            await publish(range(12, 24))
+            while len(set(replies.bodies)) < 24:
+                await replies.until(len(replies.bodies) + 1)
+        told = [json.loads(body) for body in dict.fromkeys(replies.bodies)]
+    await asyncio.gather(first.close(), second.close())
+
+    for session in range(6):
+        wanted = [f"m-{number}" for number in range(session, 24, 6)]
+        assert wanted == [each["id"] for each in told if each["session_id"] == f"s-{session}"]
 
 
 @pytest.mark.parametrize("settings", ["nats"], indirect=True)
