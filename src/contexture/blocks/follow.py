@@ -61,7 +61,7 @@ class Follower:
                 await self._ready()
                 for of, some in groupby(sorted(found, key=_tenant), _tenant):
                     refused |= await self._tried(of, list(some))
-                await self._store.settle([replace(each, facts=self._reader.facts(each)) for each in found])
+                await self._store.settle([await self._read(each) for each in found])
                 done += len(found)
         if tenant in refused:
             raise refused[tenant]
@@ -90,6 +90,11 @@ class Follower:
             await self._index.delete(keeper, BLOCKS.name, gone)
         if fresh:
             await self._index.upsert(keeper, BLOCKS.name, await self._preparer.prepare(fresh))
+
+    async def _read(self, stale: Stale) -> Stale:
+        """The block with its facts; what else the event loop has to do comes between two blocks."""
+        await asyncio.sleep(0)
+        return replace(stale, facts=self._reader.facts(stale))
 
     async def _ready(self) -> None:
         if not self._made:

@@ -82,11 +82,26 @@ def _blocks(draw: st.DrawFn, number: int, *, names: bool) -> Block:
     )
 
 
-def steps() -> st.SearchStrategy[list[Step]]:
+@st.composite
+def books(draw: st.DrawFn) -> list[Block]:
+    """Trees whose roots are pages, and whose blocks mostly have the readers of what they stand in."""
+    blocks = draw(trees(names=False).filter(lambda found: len(found) > _SIZE // 2))
+    own = draw(st.sets(st.sampled_from([block.id for block in blocks]), max_size=1))
+    return [
+        replace(
+            block,
+            type=block.type if block.parent else BlockType.PAGE,
+            readers=block.readers if block.id in own else None,
+        )
+        for block in blocks
+    ]
+
+
+def steps(least: int = 0) -> st.SearchStrategy[list[Step]]:
     """Things to do, some of which cannot be done."""
     place = st.integers(0, _SIZE - 1)
     deeds = st.sampled_from(("put", "both", "all", "move", "top", "delete", "restore"))
-    return st.lists(st.builds(Step, deeds, place, place, st.sampled_from(_READERS)), max_size=8)
+    return st.lists(st.builds(Step, deeds, place, place, st.sampled_from(_READERS)), min_size=least, max_size=8)
 
 
 class GeneratedTrees:
@@ -126,7 +141,7 @@ class GeneratedTrees:
             name: _plain(each) for name, each in told.items()
         }
 
-    @given(blocks=trees(names=False), doings=steps())
+    @given(blocks=books(), doings=steps(least=1))
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
     async def test_what_is_kept_of_a_page_is_what_its_readers_read(
         self, store: WritableBlocks, blocks: list[Block], doings: list[Step]
