@@ -25,6 +25,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CONTEXTURE_", extra="forbid", frozen=True, populate_by_name=True)
 
     home: Path = Field(default=Path(".contexture"), description="Folder of the embedded store.")
+    store: str = Field(default="", description="Database that holds the store instead, such as `postgres://HOST/NAME`.")
     tenant: str = Field(default="local", description="Tenant on whose behalf the command line and the library act.")
     user: str = Field(default="local", description="User on whose behalf the command line and the library act.")
     groups: tuple[str, ...] = Field(default=(), description="Groups of that user, as a JSON list.")

@@ -14,8 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from contexture import wiring
-from contexture.adapters.builds import BuildFolder
-from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.tokens.models import counter_for
 from contexture.answer.cited import Verified, claims_of
 from contexture.answer.commands.execute import ExecuteCommand
@@ -64,10 +63,11 @@ class Contexture:
     """The engine, wired from settings; open it with `contexture.open`."""
 
     def __init__(
-        self, settings: Settings, store: EmbeddedIndex, speakers: Encoders, clock: Clock | None = None
+        self, settings: Settings, store: IndexOverTruth, speakers: Encoders, clock: Clock | None = None
     ) -> None:
         self.settings = settings
         self.index = store
+        pool = wiring.pool_of(store)
         self._placed = wiring.placed(settings, store, speakers)
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
         self.registry = CollectorRegistry()
@@ -86,14 +86,14 @@ class Contexture:
             settings, store, self._preparer, self.searcher, clock=self._clock, health=self.health
         )
         self.memory: MemoryService = self._memory
-        self.outbox = wiring.outbox(settings, self.memory, self._clock)
-        self._sessions = wiring.sessions(settings)
+        self.outbox = wiring.outbox(settings, self.memory, self._clock, pool)
+        self._sessions = wiring.sessions(settings, pool)
         self.sessions: SessionStore = self._sessions
-        self._replies = wiring.replies(settings)
-        self._graph_cache = wiring.graph_cache(settings)
+        self._replies = wiring.replies(settings, pool)
+        self._graph_cache = wiring.graph_cache(settings, pool)
         self.graph = wiring.graph_store(settings, store, self._graph_cache, self._redactor)
         self._summarizer = wiring.summarizer(settings)
-        self._blocks = wiring.block_store(settings)
+        self._blocks = wiring.block_store(settings, pool)
         self.blocks: BlockStore = self._blocks
         self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
         self.workspaces = wiring.workspace_builder(
@@ -118,11 +118,17 @@ class Contexture:
             on_removed=wiring.forgets(self.graph),
         )
         self.pages = wiring.page_store(
-            settings, self._placed, speakers, preparer=self._preparer, searcher=self.searcher, scanner=self._redactor
+            settings,
+            self._placed,
+            speakers,
+            preparer=self._preparer,
+            searcher=self.searcher,
+            scanner=self._redactor,
+            pool=pool,
         )
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
-        self._builds = BuildFolder(settings.home / "builds", settings.keep_builds)
+        self._builds = wiring.builds(settings, pool)
 
     @cached_property
     def research(self) -> ResearchContextBuilder:

@@ -134,7 +134,10 @@ def demo(
 
 def settings_of(base: Settings) -> Settings:
     """The settings of the demonstration: its own store, tenant and user."""
-    return base.model_copy(update={"home": base.home / "demo", "tenant": TENANT, "user": "demo", "groups": ()})
+    from contexture.wiring import beside
+
+    place = {"home": base.home / "demo", "store": beside(base.store, "demo")}
+    return base.model_copy(update={**place, "tenant": TENANT, "user": "demo", "groups": ()})
 
 
 def corpus() -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,8 @@ from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from contexture.adapters.keys import ApiKey, ApiKeys, Right
+    from contexture.config import Settings
 
-FILE = "keys.sqlite"
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
@@ -54,7 +53,7 @@ def add(
     until = None if expires is None else now + span(expires)
     owner = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
     rights = rights_of(scope) if scope else USUAL
-    made, token = _keys(settings.home).add(name, owner, now=now, expires=until, rights=rights)
+    made, token = _keys(settings).add(name, owner, now=now, expires=until, rights=rights)
     if common.as_json:
         emit({**_row(made, now), "key": token})
         return
@@ -65,7 +64,7 @@ def add(
 def show(common: Common) -> None:
     """List every key; none of them can be read back."""
     now = datetime.now(UTC)
-    rows = [_row(key, now) for key in _keys(common.settings().home).list()]
+    rows = [_row(key, now) for key in _keys(common.settings()).list()]
     if common.as_json:
         emit({"keys": rows})
         return
@@ -90,7 +89,7 @@ def revoke(
     now = datetime.now(UTC)
     # Someone who has only the key itself can revoke it too.
     bare = key_id.split("_")[1] if key_id.startswith("ctx_") and key_id.count("_") > 1 else key_id
-    row = _row(_keys(common.settings().home).revoke(bare, now=now), now)
+    row = _row(_keys(common.settings()).revoke(bare, now=now), now)
     if common.as_json:
         emit(row)
     else:
@@ -115,10 +114,10 @@ def rights_of(names: list[str]) -> list[Right]:
         raise InvalidRequest(f"--scope is one of {', '.join(Right)}: {failure}") from failure
 
 
-def _keys(home: Path) -> ApiKeys:
-    from contexture.adapters.keys import ApiKeys
+def _keys(settings: Settings) -> ApiKeys:
+    from contexture.wiring import api_keys
 
-    return ApiKeys(home / FILE)
+    return api_keys(settings)
 
 
 def _row(key: ApiKey, now: datetime) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contexture.cli.common import Common, command
-from contexture.cli.keys import FILE
 from contexture.cli.output import emit, note, say
 from contexture.cli.remote import claims, remote
 from contexture.errors import SourceUnavailable
@@ -63,14 +62,13 @@ async def _stdio(settings: Settings) -> None:
 
 
 def _http(settings: Settings, *, as_json: bool) -> None:
-    from contexture.adapters.keys import ApiKeys
     from contexture.mcp.running import http_app, over_http
     from contexture.mcp.server import create_server
     from contexture.service.callers import Callers
     from contexture.service.serving import check_exposure, listening
-    from contexture.wiring import SystemClock
+    from contexture.wiring import SystemClock, api_keys
 
-    keys = None if settings.url else ApiKeys(settings.home / FILE)
+    keys = None if settings.url else api_keys(settings)
     if keys is not None:
         check_exposure(settings, keys)
     callers = Callers(keys=keys, settings=settings, clock=SystemClock()) if keys else None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contexture.cli.common import Common, command
-from contexture.cli.keys import FILE
 from contexture.cli.output import emit, note, say
 
 if TYPE_CHECKING:
@@ -57,15 +56,15 @@ def run(
     worker: bool = False,
 ) -> None:
     """Do what comes `first` with the open store, then serve it until told to stop, and the bus with a `worker`."""
-    from contexture.adapters.keys import ApiKeys
     from contexture.cli.logs import to_stderr
     from contexture.cli.worker import bus_of, working
     from contexture.engine import open_store
     from contexture.service import serving
+    from contexture.wiring import api_keys
 
     to_stderr()
     bus_of(settings, needed=worker)  # what the settings get wrong is told before anything is opened
-    keys = ApiKeys(settings.home / FILE)
+    keys = api_keys(settings)
     serving.check_exposure(settings, keys)
     bound = serving.listening(settings.host, settings.port)
 

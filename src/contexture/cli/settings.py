@@ -57,8 +57,9 @@ def _rows(common: Common) -> list[dict[str, Any]]:
 
 
 def _secret(name: str, value: object) -> bool:
-    """Whether a value must not be shown; a bus and its options may hold a password."""
-    said = name.endswith(("api_key", "token")) or name == "bus_options" or (name == "bus" and "@" in str(value))
+    """Whether a value must not be shown; a bus, its options and a store may hold a password."""
+    address = name in ("bus", "store") and "@" in str(value)
+    said = name.endswith(("api_key", "token")) or name == "bus_options" or address
     return said and bool(value)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 from contexture.documents import Page
@@ -22,11 +23,51 @@ def thumb_name(doc_id: str, page: int) -> str:
     return f"{doc_id}_page_{page:03d}_thumb.jpg"
 
 
+class Pictures(Protocol):
+    """Where pictures are kept, by folder and name."""
+
+    def write(self, place: str, name: str, data: bytes) -> None:
+        """Write a picture, whole or not at all."""
+        ...
+
+    def read(self, place: str, name: str) -> bytes | None:
+        """A picture, or None where there is none."""
+        ...
+
+    def remove(self, place: str, name: str) -> None:
+        """Remove a picture, where there is one."""
+        ...
+
+
+class PictureFiles:
+    """Pictures on this machine's disk."""
+
+    def write(self, place: str, name: str, data: bytes) -> None:
+        """Write a picture, whole or not at all."""
+        try:
+            Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(Path(place) / name, data)
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot write a page's picture: {failure.strerror}") from failure
+
+    def read(self, place: str, name: str) -> bytes | None:
+        """A picture, or None where there is none."""
+        try:
+            return (Path(place) / name).read_bytes()
+        except OSError:
+            return None
+
+    def remove(self, place: str, name: str) -> None:
+        """Remove a picture, where there is one."""
+        (Path(place) / name).unlink(missing_ok=True)
+
+
 class PageImages:
     """Writes, reads and removes pictures below one folder; who may see a page is asked elsewhere."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pictures: Pictures | None = None) -> None:
         self._folder = folder
+        self._pictures = pictures or PictureFiles()
 
     def folder(self, tenant: str) -> Path:
         """Where a tenant's pictures lie: two tenants may hold the same document."""
@@ -34,31 +75,24 @@ class PageImages:
 
     def write(self, tenant: str, doc_id: str, pages: Iterable[Page]) -> None:
         """Write the pictures of these pages; each file is whole or not there."""
-        folder = self.folder(tenant)
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for page in pages:
-                for name, data in _files(doc_id, page):
-                    _replace(folder / name, data)
-        except OSError as failure:
-            raise StoreUnwritable(f"cannot write a page's picture: {failure.strerror}") from failure
+        folder = str(self.folder(tenant))
+        for page in pages:
+            for name, data in _files(doc_id, page):
+                self._pictures.write(folder, name, data)
 
     def read(self, tenant: str, doc_id: str, page: int, *, thumb: bool = False) -> bytes | None:
         """A picture, or None where there is none."""
         name = thumb_name(doc_id, page) if thumb else image_name(doc_id, page)
         if Path(name).name != name:
             raise InvalidRequest(f"{doc_id!r} is not the id of a document")
-        try:
-            return (self.folder(tenant) / name).read_bytes()
-        except OSError:
-            return None
+        return self._pictures.read(str(self.folder(tenant)), name)
 
     def remove(self, tenant: str, doc_id: str, pages: Iterable[int]) -> None:
         """Remove the pictures of these pages, where there are any."""
-        folder = self.folder(tenant)
+        folder = str(self.folder(tenant))
         for page in pages:
             for name in (image_name(doc_id, page), thumb_name(doc_id, page)):
-                (folder / name).unlink(missing_ok=True)
+                self._pictures.remove(folder, name)
 
 
 def _files(doc_id: str, page: Page) -> Iterator[tuple[str, bytes]]:

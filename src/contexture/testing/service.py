@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.keys import ApiKeys
 from contexture.config import Settings
 from contexture.engine import Contexture
@@ -15,13 +15,14 @@ from contexture.ports import Bus
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
 from contexture.testing.workbench import Parts
+from contexture.wiring.shared import opened
 
 
 @asynccontextmanager
 async def small_engine(settings: Settings) -> AsyncGenerator[Contexture]:
-    """An engine over small embedders and a clock that stands still, in the folder that the settings name."""
+    """An engine over small embedders and a clock that stands still, in the place that the settings name."""
     speakers = Parts().encoders
-    store = await EmbeddedIndex.open(settings.home, EmbeddedOptions(vectors=speakers.vectors, threads=1))
+    store = await opened(settings, EmbeddedOptions(vectors=speakers.vectors, threads=1))
     engine = Contexture(settings, store, speakers, FixedClock())
     try:
         yield engine

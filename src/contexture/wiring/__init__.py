@@ -20,6 +20,7 @@ from contexture.wiring.memory import local_memory, memory_health, memory_service
 from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.pages import page_store
 from contexture.wiring.research import alike, ask_recipe, research_builder
+from contexture.wiring.shared import api_keys, beside, builds, pool_of
 from contexture.wiring.spans import spans, traced
 from contexture.wiring.turn import TurnParts, turn_builder
 from contexture.wiring.visual import page_encoder, placed, visual_pages
@@ -29,9 +30,12 @@ __all__ = [
     "SystemClock",
     "TurnParts",
     "alike",
+    "api_keys",
     "ask_recipe",
+    "beside",
     "block_store",
     "block_writer",
+    "builds",
     "bus",
     "cache_metrics",
     "chat_model",
@@ -58,6 +62,7 @@ __all__ = [
     "page_store",
     "placed",
     "policy",
+    "pool_of",
     "preparer",
     "query_builder",
     "redactor",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contexture.adapters.blocks.sqlite import SqliteBlocks
+from typing import TYPE_CHECKING
+
+from contexture.adapters.blocks.sqlite import SqliteBlocks, StoredBlocks
 from contexture.blocks.links import names_in
 from contexture.blocks.workspace import Workspace
 from contexture.config import Settings
@@ -10,9 +12,16 @@ from contexture.ports import Index
 from contexture.retrieval.prepare import Preparer
 from contexture.workspace import WritableBlocks
 
+if TYPE_CHECKING:
+    from contexture.adapters.postgres.pool import Pool
 
-def block_store(settings: Settings) -> SqliteBlocks:
-    """Blocks in the store's folder; the file is made when the first one is written."""
+
+def block_store(settings: Settings, pool: Pool | None = None) -> StoredBlocks:
+    """Blocks in the store's folder, whose file is made when the first one is written, or in its database."""
+    if pool is not None:
+        from contexture.adapters.blocks.postgres import PostgresBlocks
+
+        return PostgresBlocks(pool, names_in)
     return SqliteBlocks(settings.home / "blocks.db", names_in)
 
 

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import structlog
 
 from contexture.adapters.llm import registry as models
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.outbox.outbox import Outbox
 from contexture.adapters.outbox.rows import Item
-from contexture.adapters.replies.sqlite import SqliteReplies
-from contexture.adapters.sessions.sqlite import SqliteSessions
+from contexture.adapters.replies.sqlite import SqliteReplies, StoredReplies
+from contexture.adapters.sessions.sqlite import SqliteSessions, StoredSessions
 from contexture.answer.process import ChatRecipe
 from contexture.answer.route import Route
 from contexture.config import Settings, keep_vendors_offline
 from contexture.ports import ChatModel, Clock, MemoryService
 from contexture.wiring.spans import traced
 
+if TYPE_CHECKING:
+    from contexture.adapters.postgres.pool import Pool
 
-def sessions(settings: Settings) -> SqliteSessions:
-    """The sessions, in the store's folder."""
+
+def sessions(settings: Settings, pool: Pool | None = None) -> StoredSessions:
+    """The sessions, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.sessions.postgres import PostgresSessions
+
+        return PostgresSessions(pool)
     return SqliteSessions(settings.home / "sessions.sqlite")
 
 
-def replies(settings: Settings) -> SqliteReplies:
-    """What became of messages that carry an id, in the store's folder."""
+def replies(settings: Settings, pool: Pool | None = None) -> StoredReplies:
+    """What became of messages that carry an id, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.replies.postgres import PostgresReplies
+
+        return PostgresReplies(pool, days=settings.reply_days)
     return SqliteReplies(settings.home / "replies.sqlite", days=settings.reply_days)
 
 
-def outbox(settings: Settings, memory: MemoryService, clock: Clock) -> Outbox:
-    """What sees to it that memories arrive, in the store's folder."""
+def outbox(settings: Settings, memory: MemoryService, clock: Clock, pool: Pool | None = None) -> Outbox:
+    """What sees to it that memories arrive, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.outbox.postgres import outbox_tables
+
+        return Outbox(outbox_tables(pool), memory, clock=clock, on_parked=_report)
     return Outbox(settings.home / "outbox.sqlite", memory, clock=clock, on_parked=_report)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from contexture.adapters.embedders import registry as embedders
 from contexture.adapters.embedders.cache import CachedEmbedder
-from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.redaction.noop import NoopRedactor
 from contexture.adapters.rerankers import registry as rerankers
@@ -24,6 +25,7 @@ from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, SearchOptions
+from contexture.wiring import shared
 from contexture.wiring.visual import page_encoder
 
 COUNTED = ("o200k_base", "cl100k_base")
@@ -46,13 +48,13 @@ def encoders(settings: Settings) -> Encoders:
     )
 
 
-async def index(settings: Settings, speakers: Encoders) -> EmbeddedIndex:
-    """The embedded index."""
+async def index(settings: Settings, speakers: Encoders) -> IndexOverTruth:
+    """The index of the store, in its folder or in a database."""
     seen = page_encoder(settings, speakers).vectors
     options = EmbeddedOptions(
         vectors={**speakers.vectors, **seen}, threads=settings.search_threads, exact_limit=settings.exact_limit
     )
-    return await EmbeddedIndex.open(settings.home, options)
+    return await shared.opened(settings, options)
 
 
 def redactor(settings: Settings) -> Redactor:
@@ -67,7 +69,7 @@ def operator(settings: Settings) -> Callable[[], Operator]:
     if settings.redaction_operator == "mask":
         return Masked
     if settings.redaction_operator == "hash":
-        salt = _salt(settings.home / "redaction.salt")
+        salt = _salt(settings.home / shared.SALT)
         return lambda: Hashed(salt=salt)
     return Placeholders
 
@@ -84,7 +86,7 @@ def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch
         encoders=speakers,
         options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
         cache=ResultCache(settings.cache_size),
-        journal=store if isinstance(store, EmbeddedIndex) else None,
+        journal=store if isinstance(store, IndexOverTruth) else None,
         reranker=rerankers.load(settings.reranker) if settings.reranker else None,
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
 from contexture.adapters.graph.phrases import CapitalisedPhrases
-from contexture.adapters.graph.sqlite import SqliteGraphCache
+from contexture.adapters.graph.sqlite import SqliteGraphCache, StoredGraph
 from contexture.adapters.tokens.models import counter_for
 from contexture.answer.commands.job import MemoryPlace
 from contexture.answer.commands.prices import PRICES, Price, price_behind
@@ -21,9 +22,16 @@ from contexture.types import Scope
 from contexture.wiring.chat import chat_model
 from contexture.wiring.spans import traced
 
+if TYPE_CHECKING:
+    from contexture.adapters.postgres.pool import Pool
 
-def graph_cache(settings: Settings) -> SqliteGraphCache:
-    """What was extracted from articles, in the store's folder."""
+
+def graph_cache(settings: Settings, pool: Pool | None = None) -> StoredGraph:
+    """What was extracted from articles, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.graph.postgres import PostgresGraphCache
+
+        return PostgresGraphCache(pool)
     return SqliteGraphCache(settings.home / "graph.sqlite")
 
 

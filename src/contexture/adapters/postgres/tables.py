@@ -90,8 +90,8 @@ class Rows:
         return iter(self.fetchall())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows."""
-        return [_taken(row) for row in self._cursor.fetchall()]
+        """All rows; none of a statement that gives none."""
+        return [_taken(row) for row in self._cursor.fetchall()] if self._cursor.description else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row."""

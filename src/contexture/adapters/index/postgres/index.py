@@ -35,7 +35,7 @@ class PostgresIndex(IndexOverTruth):
     """
 
     def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions) -> None:
-        self._pool = pool
+        self.pool = pool
         with ExitStack() as undo:
             migrate(pool, pool.schema, MIGRATIONS)
             self._replica = Replica(folder)
@@ -59,13 +59,13 @@ class PostgresIndex(IndexOverTruth):
 
     @contextmanager
     def _reading(self) -> Generator[None]:
-        with self._pool.lent():
+        with self.pool.lent():
             self._catch_up()
             yield
 
     def _save(self, collection: Collection) -> None:
         fields = json.dumps({name: str(kind) for name, kind in collection.fields.items()})
-        with self._pool.transaction() as db:
+        with self.pool.transaction() as db:
             row = db.execute("UPDATE counter SET seq = seq + 1 RETURNING seq").fetchone()
             db.execute(
                 "INSERT INTO collections VALUES (%s, %s, %s) "
@@ -76,13 +76,13 @@ class PostgresIndex(IndexOverTruth):
 
     def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
         packed = write.pack(records)
-        with self._pool.transaction() as db:
+        with self.pool.transaction() as db:
             mine = write.upsert(db, scope, collection, packed)
         self._catch_up(mine)
         return mine.seq
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
-        with self._pool.transaction() as db:
+        with self.pool.transaction() as db:
             removed = write.delete(db, scope, collection, ids)
         self._catch_up()
         return removed
@@ -90,7 +90,7 @@ class PostgresIndex(IndexOverTruth):
     def _optimize(self) -> None:
         with self._writing, self._snapshot():
             self._shelf.optimize()
-        with self._pool.transaction() as db:
+        with self.pool.transaction() as db:
             db.execute("UPDATE counter SET forgotten = greatest(forgotten, seq - %s)", (_REMEMBERED,))
             db.execute("DELETE FROM writes WHERE seq <= (SELECT forgotten FROM counter)")
 
@@ -101,7 +101,7 @@ class PostgresIndex(IndexOverTruth):
         finally:
             self._shelf.release()
             self._replica.release()
-            self._pool.close()
+            self.pool.close()
 
     # --- following ---
 
@@ -120,7 +120,7 @@ class PostgresIndex(IndexOverTruth):
     @contextmanager
     def _snapshot(self, mine: Change | None = None) -> Generator[None]:
         """The database as it is now, the parts brought up to it; for one thread at a time."""
-        with self._pool.transaction(_SNAPSHOT):
+        with self.pool.transaction(_SNAPSHOT):
             self._follow(self._database.last(), mine)
             yield
 

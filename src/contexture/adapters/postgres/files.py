@@ -1,0 +1,91 @@
+"""Small files in PostgreSQL, by place and name: builds, pictures of pages, a store's salt."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import cast
+
+from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.tables import PostgresTables
+from contexture.errors import NotFound
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE files (
+        place TEXT NOT NULL, name TEXT NOT NULL, number BIGINT NOT NULL GENERATED ALWAYS AS IDENTITY,
+        data BYTEA NOT NULL, PRIMARY KEY (place, name)
+    );
+    CREATE INDEX files_number ON files (place, number);
+    """,
+)
+_BUILDS = "builds"
+_ID = re.compile(r"ctx-[0-9a-f]{12}")
+
+
+class PostgresFiles:
+    """Writes, reads and removes whole files."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._tables = PostgresTables(pool, "files", _MIGRATIONS)
+
+    def write(self, place: str, name: str, data: bytes) -> None:
+        """Write a file instead of the one there was."""
+        self._tables.run(
+            lambda db: db.execute(
+                "INSERT INTO files (place, name, data) VALUES (?, ?, ?) "
+                "ON CONFLICT (place, name) DO UPDATE SET data = excluded.data",
+                (place, name, data),
+            )
+        )
+
+    def first(self, place: str, name: str, data: bytes) -> bytes:
+        """Write a file unless there is one; what stands there."""
+
+        def work(db: sqlite3.Connection) -> bytes:
+            query = "INSERT INTO files (place, name, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+            db.execute(query, (place, name, data))
+            return cast("bytes", db.execute(_READ, (place, name)).fetchone()[0])
+
+        return self._tables.run(work)
+
+    def read(self, place: str, name: str) -> bytes | None:
+        """A file, or None where there is none."""
+        found = self._tables.run(lambda db: db.execute(_READ, (place, name)).fetchone())
+        return None if found is None else found[0]
+
+    def remove(self, place: str, name: str) -> None:
+        """Remove a file, where there is one."""
+        self._tables.run(lambda db: db.execute("DELETE FROM files WHERE place = ? AND name = ?", (place, name)))
+
+    def keep(self, place: str, most: int) -> None:
+        """Remove all but the newest files of a place."""
+        query = (
+            "DELETE FROM files WHERE place = ?1 AND number <= "
+            "(SELECT number FROM files WHERE place = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"
+        )
+        self._tables.run(lambda db: db.execute(query, (place, most)))
+
+
+_READ = "SELECT data FROM files WHERE place = ? AND name = ?"
+
+
+class PostgresBuilds:
+    """Keeps the capsules of the last `keep` builds of all processes; older ones make room."""
+
+    def __init__(self, files: PostgresFiles, keep: int) -> None:
+        self._files = files
+        self._keep = keep
+
+    def save(self, build_id: str, capsule: bytes) -> None:
+        """Write one capsule, whole or not at all."""
+        if self._keep:
+            self._files.write(_BUILDS, build_id, capsule)
+            self._files.keep(_BUILDS, self._keep)
+
+    def load(self, build_id: str) -> bytes:
+        """The capsule of a build; unknown ids and ids of another shape are answered alike."""
+        found = self._files.read(_BUILDS, build_id) if _ID.fullmatch(build_id) else None
+        if found is None:
+            raise NotFound(f"no build {build_id!r} is kept here")
+        return found
