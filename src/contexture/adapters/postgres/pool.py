@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from contexture.errors import InvalidRequest, SourceError, SourceTimeout, SourceUnavailable, StoreUnwritable
+from contexture.errors import ContextError, InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
 
 try:
     import psycopg
@@ -25,6 +25,9 @@ Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 _SCHEMA = "contexture"
 _NAME = re.compile("[a-z_][a-z0-9_]{0,40}")
 _CONNECT_SECONDS = 5
+_KEPT_ALIVE_SECONDS = 15
+# A process that hangs in the middle of a write does not hold up the others for ever.
+_LIMITS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _IDLE = 16  # connections that are kept for later
 _REFUSED = (
     errors.DiskFull,
@@ -88,7 +91,9 @@ class Pool:
             autocommit=True,
             connect_timeout=_CONNECT_SECONDS,
             application_name="contexture",
-            options=f"-c search_path={self.schema}",
+            options=f"-c search_path={self.schema} {_LIMITS}",
+            keepalives_idle=_KEPT_ALIVE_SECONDS,
+            tcp_user_timeout=1_000 * _KEPT_ALIVE_SECONDS,
         )
         connection.adapters.register_dumper(int, Int8Dumper)  # else a number's size would decide what a query means
         return connection
@@ -157,9 +162,11 @@ def postgres_errors(name: str) -> Generator[None]:
         raise _ours(failure, name) from failure
 
 
-def _ours(failure: psycopg.Error, name: str) -> SourceError:
+def _ours(failure: psycopg.Error, name: str) -> ContextError:
     told = str(failure).strip().splitlines()
     reason = told[0] if told else type(failure).__name__
+    if isinstance(failure, errors.ProgramLimitExceeded):
+        return InvalidRequest(f"an id or a name is too long to be stored: {reason}")
     if isinstance(failure, _REFUSED):
         return StoreUnwritable(f"{name} refuses to write: {reason}; nothing was stored")
     if isinstance(failure, (errors.QueryCanceled, errors.LockNotAvailable)):

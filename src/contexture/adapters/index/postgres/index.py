@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from contexture.adapters.index.checks import merged
 from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.listening import Listener
@@ -64,9 +65,11 @@ class PostgresIndex(IndexOverTruth):
             yield
 
     def _save(self, collection: Collection) -> None:
-        fields = json.dumps({name: str(kind) for name, kind in collection.fields.items()})
         with self.pool.transaction() as db:
             row = db.execute("UPDATE counter SET seq = seq + 1 RETURNING seq").fetchone()
+            # Another process may have given it other fields a moment ago.
+            wanted = merged(self._database.collections().get(collection.name), collection)
+            fields = json.dumps({name: str(kind) for name, kind in wanted.fields.items()})
             db.execute(
                 "INSERT INTO collections VALUES (%s, %s, %s) "
                 "ON CONFLICT (name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",

