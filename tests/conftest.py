@@ -52,12 +52,14 @@ def folder_of(item: pytest.Item) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def known_vectors(lasting_folder: Callable[[], Path]) -> Iterator[Path]:
-    """A file of vectors; the shipped models are loaded once here, and embed no text twice.
+def known_vectors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file of vectors that all workers share; the shipped models are loaded once here, and embed no text twice.
 
     Hundreds of commands run in this process: each would read the same weights, and many embed the same samples.
     """
-    load, path = registry.load, lasting_folder() / "embeddings.sqlite"
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if hasattr(request.config, "workerinput") else base) / "embeddings.sqlite"
+    load = registry.load
 
     @cache
     def kept(name: str, threads: int) -> Embedder:
@@ -70,6 +72,19 @@ def known_vectors(lasting_folder: Callable[[], Path]) -> Iterator[Path]:
             lambda name, *, threads: kept(name, threads) if name in SHIPPED else load(name, threads=threads),
         )
         yield path
+
+
+@pytest.fixture(scope="session")
+def demo_home(known_vectors: Path, lasting_folder: Callable[[], Path]) -> Callable[[], Path]:
+    """Gives folders for a demonstration by another process, which need not embed the samples again."""
+
+    def made() -> Path:
+        home = lasting_folder()
+        (home / "demo").mkdir(mode=0o700)
+        (home / "demo" / "embeddings.sqlite").symlink_to(known_vectors)
+        return home
+
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +17,6 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 PATIENCE = 20_000  # milliseconds: a busy machine is not a failure
 
 expect.set_options(timeout=PATIENCE)
@@ -44,26 +42,26 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def demo() -> Iterator[str]:
-    """The address of `contexture serve --demo`, its store in memory where there is any: loading syncs every write."""
-    with TemporaryDirectory(prefix="contexture-", dir=MEMORY if MEMORY.is_dir() else None) as home:
-        log = Path(home) / "log"
-        words = ("serve", "--home", home, "--demo", "--port", "0", "--json")
-        with (
-            log.open("w") as told,
-            subprocess.Popen(
-                [sys.executable, "-c", "from contexture.cli.main import app; app()", *words],
-                stdout=subprocess.PIPE,
-                stderr=told,
-                text=True,
-            ) as process,
-        ):
-            line = process.stdout.readline() if process.stdout else ""
-            try:
-                assert line, log.read_text()
-                yield json.loads(line)["url"]
-            finally:
-                process.terminate()
+def demo(demo_home: Callable[[], Path]) -> Iterator[str]:
+    """The address of `contexture serve --demo`."""
+    home = demo_home()
+    log = home / "log"
+    words = ("serve", "--home", str(home), "--demo", "--port", "0", "--json")
+    with (
+        log.open("w") as told,
+        subprocess.Popen(
+            [sys.executable, "-c", "from contexture.cli.main import app; app()", *words],
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+        ) as process,
+    ):
+        line = process.stdout.readline() if process.stdout else ""
+        try:
+            assert line, log.read_text()
+            yield json.loads(line)["url"]
+        finally:
+            process.terminate()
 
 
 @pytest.fixture

@@ -194,9 +194,9 @@ def test_keys_are_needed_and_can_be_revoked(tmp_path, home):
 
 
 @pytest.fixture(scope="module")
-def demonstration(lasting_folder):
-    """Where the samples are; whoever comes second finds them embedded."""
-    return lasting_folder()
+def demonstration(demo_home):
+    """Where the samples are; whoever comes second finds them loaded."""
+    return demo_home()
 
 
 def test_the_demonstration_is_served_without_keys(demonstration):
