@@ -29,7 +29,7 @@ lint: $(READY)  ## ruff, pyright strict, import-linter
 	$(BIN)/lint-imports
 
 test: lint  ## lint, then every test with coverage
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 --cov --cov-report=term
+	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --max-worker-restart=0 --cov --cov-report=term
 
 format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

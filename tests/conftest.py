@@ -13,17 +13,22 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.ports import Embedder
 
 TESTS = Path(__file__).parent
-LONGEST = ("browser", "integration", "service", "property", "brokers", "conformance", "docs")
+LONGEST = ("browser", "postgres", "integration", "service", "property", "brokers", "conformance", "docs")
 """Folders whose files take long: they begin first, so that no worker is left alone with one at the end."""
 
 REPEATING = {"browser", "conformance", "docs", "golden", "integration", "integrations", "property"}
 """Folders that run over and over what unit tests run once; being traced would double their time for no new line."""
+
+ONE_SERVER = ("browser", "postgres")
+"""Folders whose tests share a server."""
 
 SHIPPED = ("minilm", "use")
 LOOPBACK = ("127.", "::1", "localhost")
@@ -35,13 +40,24 @@ settings.register_profile("contexture", deadline=None, derandomize=True)
 settings.load_profile("contexture")
 
 
+class Together(LoadScopeScheduling):
+    """Gives a worker all tests of a file, or of a folder whose tests share a server: what they share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return next((folder for folder in ONE_SERVER if file.startswith(f"tests/{folder}/")), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
+    """Whatever way to distribute is named, this is the one."""
+    return Together(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, keep the tests of a file in one worker, and trace what is worth tracing."""
+    """Begin with what takes longest, and trace what is worth tracing."""
     items.sort(key=lambda item: LONGEST.index(folder) if (folder := folder_of(item)) in LONGEST else len(LONGEST))
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            # What the tests of a file share is made once.
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS).with_suffix(""))))
         if folder_of(item) in REPEATING:
             item.add_marker(pytest.mark.no_cover)
 
