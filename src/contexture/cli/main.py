@@ -22,6 +22,7 @@ from contexture.cli import (
     ingest,
     keys,
     mcp,
+    migrate,
     replay,
     search,
     serve,
@@ -110,6 +111,7 @@ for group in (
     tokens,
     evaluate,
     backup,
+    migrate,
     doctor,
     settings,
 ):

@@ -12,7 +12,7 @@ from contexture.adapters.sessions.database import Database, Tables, storable
 from contexture.errors import SourceUnavailable
 from contexture.types import Extracted
 
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     CREATE TABLE records (
         tenant TEXT NOT NULL, id TEXT NOT NULL, version TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (tenant, id)
@@ -65,7 +65,7 @@ class SqliteGraphCache(StoredGraph):
     """What was extracted, in one file; a damaged one is a `SourceUnavailable`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(Database(path, _MIGRATIONS))
+        super().__init__(Database(path, MIGRATIONS))
 
 
 def _get(db: sqlite3.Connection, tenant: str, version: str, ids: Sequence[str]) -> dict[str, Extracted]:

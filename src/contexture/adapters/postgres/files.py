@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from typing import cast
 
 from contexture.adapters.postgres.pool import Pool
@@ -28,6 +29,11 @@ class PostgresFiles:
 
     def __init__(self, pool: Pool) -> None:
         self._tables = PostgresTables(pool, "files", _MIGRATIONS)
+
+    def names(self) -> Sequence[tuple[str, str]]:
+        """Every file by place and name, the oldest first."""
+        rows = self._tables.run(lambda db: db.execute("SELECT place, name FROM files ORDER BY number").fetchall())
+        return [(place, name) for place, name in rows]
 
     def write(self, place: str, name: str, data: bytes) -> None:
         """Write a file instead of the one there was."""

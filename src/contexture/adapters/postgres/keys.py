@@ -10,7 +10,7 @@ from contexture.adapters.keys import ApiKeys
 from contexture.adapters.postgres.pool import Pool
 from contexture.adapters.postgres.tables import PostgresTables
 
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     CREATE TABLE keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, hash BYTEA NOT NULL, tenant TEXT NOT NULL, "user" TEXT NOT NULL,
@@ -26,7 +26,7 @@ class PostgresKeys(ApiKeys):
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._tables = PostgresTables(pool, "keys", _MIGRATIONS)
+        self._tables = PostgresTables(pool, "keys", MIGRATIONS)
 
     def close(self) -> None:
         """Release the connections."""

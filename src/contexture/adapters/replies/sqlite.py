@@ -12,7 +12,7 @@ from contexture.adapters.sessions.database import Database, Tables, storable
 from contexture.conversation import ReplyState, StoredReply
 from contexture.types import Scope
 
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     CREATE TABLE replies (
         tenant TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL, session TEXT NOT NULL,
@@ -66,7 +66,7 @@ class SqliteReplies(StoredReplies):
     """Replies in one file."""
 
     def __init__(self, path: Path, *, days: float) -> None:
-        super().__init__(Database(path, _MIGRATIONS), days=days)
+        super().__init__(Database(path, MIGRATIONS), days=days)
 
 
 def _key(scope: Scope, message_id: str) -> tuple[str, str, str]:

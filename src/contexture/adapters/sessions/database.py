@@ -58,6 +58,12 @@ class Database:
         """Whether anything was ever written."""
         return self._path.exists()
 
+    def make(self) -> None:
+        """Make the file, and bring its tables to the newest version; then release it."""
+        with self._lock, store_errors(self._path):
+            self._opened()
+        self.close()
+
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, once what it wrote is on the disk.
 

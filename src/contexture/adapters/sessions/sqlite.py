@@ -12,7 +12,7 @@ from contexture.adapters.sessions.database import Database, Tables, packed, stor
 from contexture.conversation import Event
 from contexture.types import Scope
 
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     CREATE TABLE sessions (
         row INTEGER PRIMARY KEY, tenant TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL,
@@ -76,7 +76,7 @@ class SqliteSessions(StoredSessions):
     """Sessions in one file; a damaged one is a `SourceUnavailable` that names it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(Database(path, _MIGRATIONS))
+        super().__init__(Database(path, MIGRATIONS))
 
 
 def _owner(scope: Scope) -> tuple[str, str]:

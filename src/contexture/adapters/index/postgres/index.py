@@ -66,15 +66,9 @@ class PostgresIndex(IndexOverTruth):
 
     def _save(self, collection: Collection) -> None:
         with self.pool.transaction() as db:
-            row = db.execute("UPDATE counter SET seq = seq + 1 RETURNING seq").fetchone()
-            # Another process may have given it other fields a moment ago.
+            db.execute("SELECT FROM counter FOR UPDATE")  # another process may be giving it other fields
             wanted = merged(self._database.collections().get(collection.name), collection)
-            fields = json.dumps({name: str(kind) for name, kind in wanted.fields.items()})
-            db.execute(
-                "INSERT INTO collections VALUES (%s, %s, %s) "
-                "ON CONFLICT (name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
-                (collection.name, fields, row[0] if row else 0),
-            )
+            write.save(db, collection.name, json.dumps({name: str(kind) for name, kind in wanted.fields.items()}))
         self._catch_up()
 
     def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:

@@ -59,11 +59,26 @@ def pack(prepared: Sequence[Prepared]) -> list[PackedRecord]:
     return [_packed(item) for item in newest.values()]
 
 
-def upsert(db: Connection, scope: Scope, collection: str, records: Sequence[PackedRecord]) -> Change:
-    """Write records inside a transaction; returns what it did to the passages."""
+def save(db: Connection, collection: str, fields: str) -> None:
+    """Make a collection, or replace its fields, inside a transaction."""
+    seq, *_ = _numbers(db, 0, 0)
+    db.execute(
+        "INSERT INTO collections VALUES (%s, %s, %s) "
+        "ON CONFLICT (name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
+        (collection, fields, seq),
+    )
+
+
+def upsert(
+    db: Connection, scope: Scope, collection: str, records: Sequence[PackedRecord], *, anyone: bool = False
+) -> Change:
+    """Write records inside a transaction; returns what it did to the passages.
+
+    What the scope may not read it cannot replace, unless `anyone` may.
+    """
     tenant, passages = packed(scope.tenant), sum(len(each.passages) for each in records)
     seq, pid, record = _numbers(db, passages, len(records))
-    gone = _found(db, scope, collection, [each.id for each in records], must_see=True)
+    gone = _found(db, scope, collection, [each.id for each in records], must_see=not anyone, sees_all=anyone)
     removed = _remove(db, gone)
     classes = _classes(db, collection, tenant, {each.acl for each in records})
     _copy_records(
@@ -79,7 +94,7 @@ def upsert(db: Connection, scope: Scope, collection: str, records: Sequence[Pack
 def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
     """Remove those of the records that the scope may see inside a transaction; returns how many there were."""
     seq, *_ = _numbers(db, 0, 0)
-    gone = _found(db, scope, collection, [packed(id_) for id_ in dict.fromkeys(ids)], must_see=False)
+    gone = _found(db, scope, collection, [packed(id_) for id_ in dict.fromkeys(ids)], must_see=False, sees_all=False)
     removed = _remove(db, gone)
     _tell(db, seq, packed(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0)
     return len(gone)
@@ -130,7 +145,9 @@ def _numbers(db: Connection, passages: int, records: int) -> tuple[int, int, int
     return found[0], found[1], found[2]
 
 
-def _found(db: Connection, scope: Scope, collection: str, ids: Sequence[bytes], *, must_see: bool) -> list[Gone]:
+def _found(
+    db: Connection, scope: Scope, collection: str, ids: Sequence[bytes], *, must_see: bool, sees_all: bool
+) -> list[Gone]:
     """The records of these ids that are there; one that the scope may not see is refused, or passed over."""
     rows = db.execute(
         "SELECT r.record, r.id, r.class, c.acl FROM records r JOIN classes c USING (class) "
@@ -139,7 +156,7 @@ def _found(db: Connection, scope: Scope, collection: str, ids: Sequence[bytes], 
         binary=True,
     ).fetchall()
     principals = set(scope.principals)
-    hidden = [id_ for _, id_, _, acl in rows if principals.isdisjoint(json.loads(acl))]
+    hidden = [id_ for _, id_, _, acl in rows if not sees_all and principals.isdisjoint(json.loads(acl))]
     if hidden and must_see:
         raise NotPermitted(f"record {hidden[0].decode()!r} cannot be written by user {scope.user!r}")
     return [Gone(record, id_, access) for record, id_, access, _ in rows if id_ not in hidden]
