@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public
 
+from contexture.adapters.tokens.bpe import PARAGRAPHS
 from contexture.adapters.tokens.models import counter_for
 
 NAMES = ["cl100k_base", "o200k_base", "estimate-claude", "estimate-any"]
@@ -42,6 +43,17 @@ def oracle(name: str) -> tiktoken.Encoding:
 def test_exact_counts_equal_the_reference(name: str, text: str) -> None:
     """Any text counts as the reference implementation encodes it."""
     assert len(oracle(name).encode_ordinary(text)) == counter_for(name).count(text)
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+@settings(deadline=None)
+@given(parts=st.lists(TEXTS, max_size=6))
+def test_paragraphs_count_alone_what_they_count_together(name: str, parts: list[str]) -> None:
+    """Wherever a long text is divided, no token of the reference implementation lies across."""
+    text = "\n\n".join(parts)
+    counted = [len(oracle(name).encode_ordinary(part)) for part in PARAGRAPHS.split(text)]
+
+    assert len(oracle(name).encode_ordinary(text)) == sum(counted)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,3 +97,11 @@ def test_a_prompt_counts_at_least_its_contents(name: str, contents: list[str]) -
 def test_an_estimate_is_never_below_the_count_it_rests_on(name: str, text: str) -> None:
     """A margin only ever adds."""
     assert counter_for(name).count(text) >= counter_for("cl100k_base").count(text)
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+def test_a_long_text_counts_as_one(name: str) -> None:
+    """What is counted by paragraph adds up to what the reference implementation says of the whole."""
+    text = "Words, and more of them.\n\n- a line\n\n/a path\n\n\n\n  indented\n\nend " * 300
+
+    assert len(oracle(name).encode_ordinary(text)) == counter_for(name).count(text)
