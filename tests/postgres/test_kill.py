@@ -1,8 +1,10 @@
-"""PostgreSQL dies under load and comes back: builds say what they lack, and nothing that was acknowledged is lost."""
+"""PostgreSQL, or a process beside ours, dies under load: builds go on, and nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,3 +107,30 @@ async def test_no_acknowledged_write_is_lost(mortal: Any, new_folder: Callable[[
 
     assert load.acknowledged == [record.id for record in stored]
     assert all("PostgreSQL" in reason for reason in load.degraded)
+
+
+async def test_a_killed_process_leaves_whole_writes_to_the_others(
+    new_url: Callable[[], str], new_folder: Callable[[], Path]
+) -> None:
+    """Another process writes and is killed: ours has found each record once it was acknowledged, and goes on."""
+    url = new_url()
+    words = [sys.executable, str(Path(__file__).with_name("writer.py")), url, str(new_folder())]
+    async with small_engine(Settings(home=new_folder(), store=url)) as engine:
+        acknowledged: list[str] = []
+        seen: list[bool] = []
+        writer = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        while len(acknowledged) < EACH:
+            acknowledged.append((await writer.stdout.readline()).decode().strip())
+            found = await engine.search(f"pump {acknowledged[-1]}")
+            seen.append(acknowledged[-1] in {each.record_id for each in found.found})
+        writer.kill()
+        acknowledged += (await writer.stdout.read()).decode().split()
+        await writer.wait()
+        stored = await engine.index.get(engine.scope, engine.settings.collection, acknowledged)
+        await engine.add([Record(id="mine", text="The pump of this process leaks.", acl=(PUBLIC,))])
+        mine = await engine.search("pump of this process")
+
+    assert acknowledged == [record.id for record in stored]
+    assert all(seen)
+    assert "mine" in {each.record_id for each in mine.found}

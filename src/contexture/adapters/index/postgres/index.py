@@ -127,7 +127,7 @@ class PostgresIndex(IndexOverTruth):
             return
         writes = self._database.writes(seen, last)
         full = self._added(seen)
-        missed = self._database.forgotten() > seen
+        missed = self._database.forgotten() > seen or last < seen  # or an earlier state was put back
         if missed:
             self._shelf.rebuild()
         else:
