@@ -1,0 +1,168 @@
+"""Replies, the outbox, names, builds and files in PostgreSQL do what they do in files; so does any text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contexture.conversation import Memory, ReplyState, StoredReply
+from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
+from contexture.testing.doubles import NOON, FixedClock
+from contexture.types import Extracted, Mention, Scope
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+from contexture.adapters.graph.postgres import PostgresGraphCache
+from contexture.adapters.graph.sqlite import SqliteGraphCache
+from contexture.adapters.outbox.outbox import Outbox, OutboxOptions
+from contexture.adapters.outbox.postgres import outbox_tables
+from contexture.adapters.postgres.dialect import escaped, translated, unescaped
+from contexture.adapters.postgres.files import PostgresBuilds, PostgresFiles
+from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.replies.postgres import PostgresReplies
+from contexture.adapters.replies.sqlite import SqliteReplies
+
+ANNA = Scope(tenant="acme", user="anna", groups=("sales",))
+BORIS = Scope(tenant="acme", user="boris")
+
+
+@pytest.fixture
+def pool(new_url: Callable[[], str]) -> Iterator[Pool]:
+    """Connections to an empty schema."""
+    made = Pool(new_url())
+    yield made
+    made.close()
+
+
+class Service:
+    """Keeps what it is given; refuses what is poison."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[Scope, str]] = {}
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Keep all of them or none."""
+        if any("poison" in memory.text for memory in memories):
+            raise InvalidRequest("cannot be read")
+        self.kept |= {memory.idempotency_key: (scope, memory.text) for memory in memories}
+        return [memory.idempotency_key for memory in memories]
+
+
+@pytest.mark.parametrize("kind", ["file", "database"])
+async def test_replies_stand_once_they_are_complete(kind: str, pool: Pool, tmp_path: Path) -> None:
+    """A complete one is not replaced, another user's is unknown, and old ones go."""
+    in_file = kind == "file"
+    store = SqliteReplies(tmp_path / "r.sqlite", days=1) if in_file else PostgresReplies(pool, days=1)
+    old = StoredReply(message_id="old", session_id="s", state=ReplyState.COMPLETE, time=NOON - timedelta(days=3))
+    first = StoredReply(message_id="m", session_id="s", state=ReplyState.COMPLETE, time=NOON, body=b"\x00\xff")
+    second = StoredReply(message_id="m", session_id="s", state=ReplyState.FAILED, time=NOON, body=b"no")
+    for reply in (old, first, second):
+        stands = await store.put(ANNA, reply)
+    found = [await store.get(who, name) for who, name in ((ANNA, "m"), (ANNA, "old"), (BORIS, "m"))]
+    store.close()
+
+    assert first == stands
+    assert [first, None, None] == found
+
+
+async def test_two_processes_share_an_outbox(pool: Pool) -> None:
+    """What one takes the other delivers; what is refused is parked, and can be tried again."""
+    service, options = Service(), OutboxOptions(blames=1)
+    one, other = [Outbox(outbox_tables(pool), service, clock=FixedClock(), options=options) for _ in range(2)]
+    await one.put(ANNA, Memory(text="tea", idempotency_key="a"), Memory(text="poison", idempotency_key="b"))
+    await one.put(BORIS, Memory(text="rum", idempotency_key="c"))
+    await one.put(ANNA, Memory(text="again", idempotency_key="a"))
+    status = await other.drain()
+    parked = await one.parked()
+    await asyncio.gather(one.stop(), other.stop())
+
+    assert {"a": (ANNA, "tea"), "c": (BORIS, "rum")} == service.kept
+    assert (0, 1, ["b"]) == (status.waiting, status.parked, [item.memory.idempotency_key for item in parked])
+
+
+@pytest.mark.parametrize("kind", ["file", "database"])
+async def test_names_are_kept_found_and_forgotten(kind: str, pool: Pool, tmp_path: Path) -> None:
+    """By tenant, version and name; a record that is put again has only its new names."""
+    store = SqliteGraphCache(tmp_path / "g.sqlite") if kind == "file" else PostgresGraphCache(pool)
+    anna = Extracted(
+        record_id="a", hash="1", mentions=(Mention(0, 4, "person", "Anna"),), bonds=(), keys=("anna", "x" * 9_000)
+    )
+    other = Extracted(record_id="b", hash="2", mentions=(), bonds=(), keys=("anna",))
+    await store.put("acme", "v1", [anna, other])
+    found = (
+        await store.mentioning("acme", "v1", ["anna", "nobody"]),
+        await store.mentioning("acme", "v1", ["x" * 9_000]),
+    )
+    elsewhere = await store.mentioning("other", "v1", ["anna"]), await store.get("acme", "v2", ["a"])
+    await store.put("acme", "v1", [Extracted(record_id="b", hash="3", mentions=(), bonds=(), keys=("boris",))])
+    await store.forget("acme", ["a"])
+    left = await store.get("acme", "v1", ["a", "b"]), await store.mentioning("acme", "v1", ["anna"])
+    store.close()
+
+    assert (["a", "b"], ["a"]) == tuple(map(list, found))
+    assert ([], {}) == (list(elsewhere[0]), elsewhere[1])
+    assert ({"b"}, []) == (set(left[0]), list(left[1]))
+
+
+def test_the_last_builds_are_kept(pool: Pool) -> None:
+    """Older ones make room, whichever process made them; none is kept where none are wanted."""
+    builds, none = PostgresBuilds(PostgresFiles(pool), 2), PostgresBuilds(PostgresFiles(pool), 0)
+    names = [f"ctx-{number:012x}" for number in range(4)]
+    for name in names:
+        builds.save(name, name.encode())
+    none.save("ctx-00000000000f", b"x")
+
+    assert [names[2].encode(), names[3].encode()] == [builds.load(name) for name in names[2:]]
+    for name in (names[0], "ctx-00000000000f", "another"):
+        with pytest.raises(NotFound):
+            builds.load(name)
+
+
+def test_files_are_written_read_and_removed(pool: Pool) -> None:
+    """By place and name; the first to write a file that is made once decides what it holds."""
+    files = PostgresFiles(pool)
+    files.write("pages/a", "p.jpg", b"\x00one")
+    files.write("pages/a", "p.jpg", b"\x00two")
+    made = files.first("salt", "s", b"mine"), files.first("salt", "s", b"yours")
+    before = files.read("pages/a", "p.jpg"), files.read("pages/b", "p.jpg")
+    files.remove("pages/a", "p.jpg")
+
+    assert (b"mine", b"mine") == made
+    assert (b"\x00two", None, None) == (*before, files.read("pages/a", "p.jpg"))
+
+
+async def test_a_store_that_is_closed_says_so(pool: Pool) -> None:
+    """Whoever comes afterwards is told."""
+    store = PostgresReplies(pool, days=1)
+    store.close()
+    with pytest.raises(SourceUnavailable, match="closed"):
+        await store.get(ANNA, "m")
+
+
+@given(left=st.text("\x00\x01\x02ab"), right=st.text("\x00\x01\x02ab"))
+def test_texts_with_nul_keep_their_order(left: str, right: str) -> None:
+    """What PostgreSQL cannot hold is written otherwise, comes back as it was, and sorts as it did."""
+    assert (left, right) == (unescaped(escaped(left)), unescaped(escaped(right)))
+    assert "\x00" not in escaped(left)
+    assert (left < right) == (escaped(left) < escaped(right))
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("SELECT id FROM t WHERE user = ? AND b = ?", 'SELECT id FROM t WHERE "user" = %s AND b = %s'),
+        ("VALUES (?1, ?2, ?1)", "VALUES (%(p1)s, %(p2)s, %(p1)s)"),
+        ("t.user = :user AND a LIKE 'x%'", "t.\"user\" = %(user)s AND a LIKE 'x%%'"),
+        ("FROM json_each(:rows) i CROSS JOIN b ON 1 = 1", "FROM numbers_in(%(rows)s) i JOIN b ON 1 = 1"),
+        ("FROM b INDEXED BY b_order WHERE", "FROM b  WHERE"),
+    ],
+)
+def test_statements_are_read_as_postgresql_reads_them(said: str, read: str) -> None:
+    """What the two databases spell differently is spelt the other way."""
+    assert read.encode() == translated(said)
