@@ -24,6 +24,8 @@ MIGRATIONS = (
 class PostgresKeys(ApiKeys):
     """The keys of one store; each is read when it is presented, so a revoked one fails everywhere at once."""
 
+    far = True
+
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._tables = PostgresTables(pool, "keys", MIGRATIONS)
