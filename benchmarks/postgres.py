@@ -60,6 +60,7 @@ async def measured(url: str, folder: Path, models: Models, size: int, asked: int
     for block in records(size):
         await writer.write(block)
     numbers["ingest_per_s"] = size / writer.seconds
+    print(f"ingest_per_s {numbers['ingest_per_s']:.0f}", flush=True)
     later, numbers["open_empty_s"] = await clocked(lambda: opened(f"{url}&schema=loading", folder / "later", models))
     await later.close()
     await loading.close()

@@ -223,3 +223,13 @@ def test_a_schema_has_a_plain_name(name: str) -> None:
     """What could be read as anything else in a statement is refused."""
     with pytest.raises(InvalidRequest, match="schema"):
         Pool(f"postgres://localhost/app?schema={name}")
+
+
+async def test_a_snapshot_outlasts_what_a_write_may_not(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """Parts may take longer to build than a write may stand still."""
+    with pair[0].pool.connect() as connection:
+        limit = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    with pair[0]._reading(), pair[0]._snapshot(), pair[0].pool.lent() as connection:
+        inside = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+
+    assert (("1min",), ("0",)) == (limit, inside)

@@ -22,7 +22,8 @@ from contexture.adapters.postgres.pool import Pool
 from contexture.types import Collection, Prepared, Scope
 
 _AT_ONCE = 4_000  # passages held in memory while following
-_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+# It holds nobody up, and may be idle for long while parts are built.
+_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
 _REMEMBERED = 100_000  # writes that those who follow may be behind
 
 
