@@ -11,7 +11,7 @@ OURS = "contexture"
 class Entry:
     """A row of the table: which class runs it, which packages do the work, and how it was set up.
 
-    `most` is the number of records above which it is not asked.
+    `most` is the number of records above which it is not asked; `remark` is what a picture should say beside its time.
     """
 
     title: str
@@ -21,9 +21,12 @@ class Entry:
     store: str
     packer: str
     most: int
+    remark: str
 
 
-def _peer(title: str, place: str, packages: str, store: str, packer: str, *, most: int = 1_000_000) -> Entry:
+def _peer(
+    title: str, place: str, packages: str, store: str, packer: str, *, most: int = 1_000_000, remark: str = ""
+) -> Entry:
     module, _, made_by = place.partition(":")
     return Entry(
         title=title,
@@ -33,6 +36,7 @@ def _peer(title: str, place: str, packages: str, store: str, packer: str, *, mos
         store=store,
         packer=packer,
         most=most,
+        remark=remark,
     )
 
 
@@ -87,13 +91,15 @@ ENTRIES = {
         "haystack-ai tiktoken",
         "the same",
         "a component that adds documents while `TiktokenCounter` allows, then `PromptBuilder`",
+        most=10_000,  # it differs in packing only
     ),
     "chroma": _peer(
         "Chroma",
         "with_chroma:Chroma",
         "chromadb tiktoken",
-        "in-process client, vectors only: it has no hybrid search of its own in process",
+        "in-process client, HNSW over vectors only: it has no hybrid search of its own in process",
         _LOOP,
+        remark="vectors only",
     ),
     "lancedb": _peer(
         "LanceDB",
@@ -106,8 +112,9 @@ ENTRIES = {
         "txtai",
         "with_txtai:Txtai",
         "txtai faiss-cpu tiktoken",
-        "`Embeddings` with `hybrid` and `content` on, external vectors",
+        "`Embeddings` with `hybrid` and `content` on, external vectors, cells of FAISS above 5,000 records",
         _LOOP,
+        remark="approximate vectors",
     ),
     "mem0": _peer(
         "mem0",
@@ -115,6 +122,7 @@ ENTRIES = {
         "mem0ai qdrant-client tiktoken",
         "`Memory.add` with `infer=False` and `Memory.search`, on its default store",
         _LOOP,
+        remark="vectors only",
         most=10_000,  # it takes them one by one, each with two commits
     ),
 }

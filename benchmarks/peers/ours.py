@@ -17,10 +17,9 @@ from benchmarks.vectors import Synthetic
 
 from contexture import wiring
 from contexture.adapters.embedders import registry
-from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.builders.query.request import QueryRequest
 from contexture.config import Settings
-from contexture.ports import Embedder
+from contexture.ports import Embedder, Index
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Collection, Matrix, Record, Scope, Vector
 
@@ -143,5 +142,5 @@ class Ours:
         search = wiring.search(self._settings, store, self._encoders)
         self._builder = wiring.query_builder(self._settings, search, scanner, wiring.SystemClock())
 
-    async def _write(self, store: EmbeddedIndex, scope: Scope, some: Sequence[Record]) -> None:
+    async def _write(self, store: Index, scope: Scope, some: Sequence[Record]) -> None:
         await store.upsert(scope, _NAME, await self._preparer.prepare(some))

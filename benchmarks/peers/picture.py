@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.peers.entries import ENTRIES, OURS
 from benchmarks.peers.table import times_ours
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _STEP = 860, 190, 210, 58, 30
+_WIDTH, _LEFT, _RIGHT, _TOP, _STEP = 860, 190, 230, 58, 30
+_OFTEN = 0.1
 _STYLE = """
 text { font: 14px system-ui, sans-serif; fill: #4b5563; }
 .title { font-weight: 600; font-size: 16px; }
@@ -48,7 +49,9 @@ def _bar(at: int, name: str, row: Mapping[str, Any], ours: Mapping[str, Any] | N
     y = _TOP + _STEP * at
     told = f"{row['p50_ms']:,.3g} ms" if row["p50_ms"] < 100 else f"{row['p50_ms']:,.0f} ms"
     if name != OURS:
-        told += f"  ({times_ours(row, ours)})"
+        told += f" ({times_ours(row, ours)})"
+    remarks = [ENTRIES[name].remark, "over budget" if row["over_en_share"] > _OFTEN else ""]
+    told = ", ".join([told, *filter(None, remarks)])
     kind = "ours" if name == OURS else "other"
     return (
         f'<text class="name" x="{_LEFT - 10}" y="{y + 15}">{escape(ENTRIES[name].title)}</text>'

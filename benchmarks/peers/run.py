@@ -98,7 +98,7 @@ class _Run:
 
     def _asked(self, name: str, folder: Path, documents: int) -> tuple[dict[str, Any] | None, str]:
         if documents > ENTRIES[name].most:
-            return None, f"loading {documents:,} records takes it too long"
+            return None, f"it is not asked above {ENTRIES[name].most:,} records"
         return _told(self._plan.interpreter(name), name, folder, self._scratch)
 
 

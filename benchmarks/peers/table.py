@@ -32,7 +32,10 @@ def write_docs(page: Path, results: Mapping[str, Any]) -> None:
 
 def times_ours(row: Row, ours: Row | None, figure: str = "p50_ms") -> str:
     """How many times as long as ours a question takes."""
-    return f"{row[figure] / ours[figure]:.2g}x" if ours else ""
+    if ours is None:
+        return ""
+    ratio = row[figure] / ours[figure]
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def _speed(part: Mapping[str, Any]) -> str:
@@ -113,7 +116,9 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, numbers: boo
 
 
 def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
+    if value is None:
+        return ""
+    return f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}"
 
 
 def _short(value: float) -> str:

@@ -15,16 +15,16 @@ _READER = "reader"
 
 
 class Known(EmbeddingBase):
-    """Looks vectors up by text."""
+    """Looks vectors up by text, without the white space around it, which is taken off before embedding."""
 
     def __init__(self, rows: dict[str, Rows]) -> None:
         super().__init__()
-        self.rows = rows
+        self.rows = {text.strip(): row for text, row in rows.items()}
 
     def embed(self, text: str, memory_action: str | None = None) -> list[float]:
         """The known row of a text."""
         del memory_action
-        return self.rows[text].tolist()
+        return self.rows[text.strip()].tolist()
 
 
 class Mem0:
@@ -48,7 +48,7 @@ class Mem0:
     def load(self, documents: Sequence[Document], vectors: Rows) -> float:
         """Add one text after the other, which is the only way it takes them."""
         questions = self._known.rows
-        self._known.rows = {each.text: row for each, row in zip(documents, vectors, strict=True)}
+        self._known.rows = {each.text.strip(): row for each, row in zip(documents, vectors, strict=True)}
         for each in documents:
             self._memory.add(each.text, user_id=_READER, metadata={"record": each.id}, infer=False)
         self._known.rows = questions

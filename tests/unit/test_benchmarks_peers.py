@@ -35,10 +35,17 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
     folder = tmp_path_factory.mktemp("peers")
     (folder / "page.md").write_text(
         "# Before\n\n<!-- peers: written by `python -m benchmarks.peers --write-docs` -->\n"
-        "old\n<!-- end of peers -->\n\nafter\n",
+        "stale\n<!-- end of peers -->\n\nafter\n",
         encoding="utf-8",
     )
+    data = folder / "known"
+    data.mkdir()
+    records = [{"id": "pump", "text": "Viktor repairs the pump."}, {"id": "ship", "text": "Судно стоит в порту."}]
+    questions = [{"id": "q", "text": "Who repairs the pump?", "gold": ["pump"]}]
+    for name, rows in (("corpus", records), ("queries", questions)):
+        (data / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     asked = ["--sizes", "200", "--questions", "6", "--only", "contexture,chroma", "--python", str(folder / "none")]
+    asked += ["--data", str(data), "--vectors", str(folder / "vectors")]
     places = ["--json", "told.json", "--write-docs", "page.md", "--picture", "peers.svg"]
     placed = [str(folder / place) if "." in place else place for place in places]
     done = subprocess.run(
@@ -61,6 +68,15 @@ def test_ours_is_measured_and_within_budget(quick):
     assert 0 == row["over_en_share"]
 
 
+def test_quality_is_measured_where_answers_are_known(quick):
+    """A folder of questions gives ranks and whether the answers are in the prompt."""
+    part = quick[1]["parts"][1]
+    row = part["rows"]["contexture"]
+
+    assert ("known", 2, True) == (part["title"], part["documents"], part["gold"])
+    assert 1 == row["ndcg@10"] == row["recall@5"] == row["gold_hit"]
+
+
 def test_who_cannot_run_is_named(quick):
     """A library that is not installed is left out by name and with the reason."""
     assert ["chroma"] == list(quick[1]["parts"][0]["left_out"])
@@ -73,7 +89,7 @@ def test_the_table_goes_between_the_markers(quick):
 
     assert page.startswith("# Before\n")
     assert page.endswith("<!-- end of peers -->\n\nafter\n")
-    assert "old" not in page
+    assert "stale" not in page
     assert quick[0].strip() in page
 
 
