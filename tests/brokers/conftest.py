@@ -57,6 +57,15 @@ class KafkaBroker:
         for topic in topics:
             self._kafka.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
 
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Answer nobody while the context lasts."""
+        self._kafka.rd_kafka_mock_broker_set_down(self._cluster, 1)
+        try:
+            yield
+        finally:
+            self._kafka.rd_kafka_mock_broker_set_up(self._cluster, 1)
+
     def close(self) -> None:
         """Let go of it."""
         self._kafka.rd_kafka_mock_cluster_destroy(self._cluster)
@@ -79,6 +88,14 @@ def nats_address(lasting_folder) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaBroker]:
     """A Kafka broker that tests share."""
+    broker = KafkaBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[KafkaBroker]:
+    """A Kafka broker that a test has for itself."""
     broker = KafkaBroker()
     yield broker
     broker.close()

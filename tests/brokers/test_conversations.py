@@ -248,6 +248,29 @@ async def test_a_broker_that_is_not_there_is_a_source_that_fails(address, monkey
     assert "secret" not in str(failure.value)
 
 
+async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeypatch):
+    """A publisher that was told of a failure publishes again: were the first one kept too, it would come twice."""
+    from contexture.adapters.bus import kafka
+
+    monkeypatch.setattr(kafka, "_PATIENCE", 1.0)
+    own_kafka.make(*(names := ["conversation.inbound", "conversation.outbound", "conversation.dead"]))
+    settings, inbox = Settings(bus=f"kafka://{own_kafka.address}", bus_redeliver_seconds=6.0), Inbox()
+    bus = wiring.bus(settings)
+    await bus.reach()
+    with own_kafka.down():
+        for _ in range(2):
+            with pytest.raises(SourceError):
+                await bus.publish(names[1], "s", b"told of a failure")
+        async with asyncio.timeout(60):  # to wait for messages that nobody takes would take minutes
+            await bus.close()
+    await bus.publish(names[1], "s", b"taken")
+    async with bus.delivering(names[1], inbox.take):
+        await inbox.until(1)
+    await bus.close()
+
+    assert [b"taken"] == inbox.bodies
+
+
 @pytest.mark.parametrize("settings", ["nats"], indirect=True)
 async def test_a_message_that_is_too_large_is_the_callers_to_fix(settings, bus):
     """The broker's own limit is told as such."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
@@ -27,10 +27,12 @@ try:
 except ImportError as missing:
     raise ImportError('a bus over Kafka needs faststream: pip install "contexture[worker]"') from missing
 
+_LOG = logging.getLogger("contexture.bus")
 _PATIENCE = 5.0  # seconds for one answer of the broker
 _POLL = 0.02  # seconds for a batch to fill; a message that comes alone waits as long
 _LONGEST_BATCH_MS = 3_600_000
 _KNOWN = KafkaError.TOPIC_ALREADY_EXISTS
+_LATE = KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - errors of the client itself are spelt so
 
 
 class KafkaBus:
@@ -50,14 +52,15 @@ class KafkaBus:
         """Hand a message over; every replica that is in sync has it."""
         broker = await self._connected()
         with self._errors():
-            async with asyncio.timeout(_PATIENCE):
+            # The client gives a message up by itself, and says so; this is for one that does not.
+            async with asyncio.timeout(_PATIENCE * 2):
                 await broker.publish(body, topic=topic, key=key.encode("utf-8", "surrogatepass"))
 
     @asynccontextmanager
     async def delivering(self, topic: str, handle: Handle) -> AsyncGenerator[None]:
         """Give the messages of a topic to `handle` while the context lasts."""
         await self.reach()
-        broker = self._broker()
+        broker = self._broker(self._options.extra)
 
         async def on_batch(batch: Any) -> None:
             # All keys are finished even when one fails; then the whole batch comes again.
@@ -104,14 +107,14 @@ class KafkaBus:
             if self._sender is None:
                 with self._errors():
                     await asyncio.to_thread(self._declare)
-                    broker = self._broker()
+                    broker = self._broker({**_gives_up_in(_PATIENCE), **self._options.extra})
                     await broker.connect()
                 self._sender = broker
             return self._sender
 
     def _declare(self) -> None:
         """Make the topics that are missing; raises when no broker answers."""
-        admin = cast("Any", AdminClient({"bootstrap.servers": self._servers, **self._options.extra}))
+        admin = cast("Any", AdminClient({"bootstrap.servers": self._servers, **self._options.extra}, logger=_LOG))
         there = admin.list_topics(timeout=_PATIENCE).topics
         wanted = [
             NewTopic(topic, num_partitions=self._options.partitions, replication_factor=-1)
@@ -127,13 +130,13 @@ class KafkaBus:
                 if cast("KafkaError", failure.args[0]).code() != _KNOWN:
                     raise
 
-    def _broker(self) -> KafkaBroker:
+    def _broker(self, config: Mapping[str, str | int | bool]) -> KafkaBroker:
         return KafkaBroker(
             self._servers,
             acks="all",
-            config=cast("Any", dict(self._options.extra)),
+            config=cast("Any", dict(config)),
             apply_types=False,
-            logger=logging.getLogger("contexture.bus"),
+            logger=_LOG,
             log_level=logging.DEBUG,
             graceful_timeout=self._options.grace_seconds,
         )
@@ -148,9 +151,16 @@ class KafkaBus:
             raise SourceUnavailable(f"too many messages wait for the bus at {self._servers}") from failure
         except KafkaException as failure:
             told = cast("KafkaError", failure.args[0])
+            if told.code() == _LATE:
+                raise SourceTimeout(f"the bus at {self._servers} did not answer in time") from failure
             if told.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 raise InvalidRequest(f"the message is larger than the bus at {self._servers} takes") from failure
             raise SourceUnavailable(f"the bus at {self._servers} failed: {told.str()}") from failure
+
+
+def _gives_up_in(seconds: float) -> Mapping[str, int]:
+    """Lets nothing wait longer for a broker: what was reported as a failure must not be published after all."""
+    return {"delivery.timeout.ms": int(seconds * 1_000)}
 
 
 async def _undecoded(batch: Any) -> Any:
