@@ -85,6 +85,25 @@ async def test_the_same_message_twice_is_one_turn(engine, client, bus):
     assert ["user", "assistant"] == [event["message"]["role"] for event in events]
 
 
+async def test_an_id_that_another_message_has_is_refused(engine, client, bus):
+    """At once where that is known, and as a dead letter where it is not; the message that came first is answered."""
+    use(engine, "At nine.")
+    first, other = {**ASKED, "message_id": "m-1"}, {**ASKED, "message_id": "m-1", "message": "And back?"}
+    taken = [(await client.post("/v1/chat", json=asked)).status_code for asked in (first, other)]
+    async with worker_of(engine.settings, bus, inside(engine)).running():
+        told = [json.loads(body)["status"] for body in await bus.until(OUTBOUND, 2)]
+    late = [
+        (await client.post("/v1/chat", json={**first, **changed})).status_code
+        for changed in ({}, other, {**other, "background": False}, {"session_id": "t"})
+    ]
+    found = (await client.get("/v1/chat/replies/m-1")).json()
+
+    assert ([202, 202], ["complete", "failed"]) == (taken, told)
+    assert [202, 422, 422, 422] == late
+    assert "that of another message" in json.loads(bus.published[DEAD][0])["reason"]["user_message"]
+    assert ("complete", "At nine.") == (found["status"], found["reply"]["reply"])
+
+
 async def test_a_message_that_fails_says_why_where_its_reply_would_be(engine, client, bus):
     """The policy lets it in and denies it later: the reply is an error, and there is a dead letter."""
     allowed = iter([True, False])
@@ -170,9 +189,11 @@ async def test_a_bus_that_is_away_takes_nothing(engine):
             raise SourceUnavailable("the bus at 10.0.0.1 failed")
 
     async with service_client(engine, bus=Away()) as client:
-        refused = await client.post("/v1/chat", json=ASKED)
+        refused = await client.post("/v1/chat", json={**ASKED, "message_id": "m-1"})
+        found = (await client.get("/v1/chat/replies/m-1")).json()
 
     assert (503, "1") == (refused.status_code, refused.headers["Retry-After"])
+    assert ("failed", True) == (found["status"], found["error"]["retryable"])
 
 
 async def test_many_sessions_at_once_end_in_one_turn_for_each_message(engine, client, bus):

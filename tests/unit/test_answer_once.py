@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -147,6 +148,32 @@ async def test_a_message_that_was_cut_off_is_not_in_its_own_history(make):
 
     (shown,) = model.asked
     assert 1 == sum(ASKED.message in str(message["content"]) for message in shown)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_an_id_that_another_message_has_is_refused(make, ended):
+    """Whether that one was answered or cut off: nothing of the second is kept, and the first can be ended."""
+    first = make("At nine." if ended else Killed())
+    with suppress(Killed):
+        await first.run(ASKED, scope=ANNA)
+    once = make("At nine.")
+    others = [replace(ASKED, message="And back?"), *([replace(ASKED, session_id="t")] if ended else [])]
+    for other in others:
+        with pytest.raises(InvalidRequest, match="'m-1' is that of another message"):
+            await once.run(other, scope=ANNA)
+
+    assert "At nine." == (await once.run(ASKED, scope=ANNA)).reply
+    assert [("user", ASKED.message), ("assistant", "At nine.")] == await turns(once)
+
+
+async def test_a_message_with_a_secret_is_known_again_when_the_secrets_have_changed(make):
+    """What was masked then may not be masked now, and the other way round."""
+    asked = replace(ASKED, message="The password is hunter2.")
+    once = make("I see.")
+    masking = replace(once, process=replace(once.process, secrets=KnownSecrets({"DB": "hunter2"})))
+    first = await masking.run(asked, scope=ANNA)
+
+    assert first == await once.run(asked, scope=ANNA)
 
 
 async def test_a_failure_is_kept_and_tried_anew(make):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
@@ -16,6 +15,7 @@ from contexture.answer.record import CITATIONS, Said, ended, turn_id
 from contexture.conversation import Event, ReplyState, StoredReply
 from contexture.errors import ContextError, InvalidRequest, NotFound, SourceUnavailable
 from contexture.ledger import Degradation
+from contexture.pipeline.mask import is_masked
 from contexture.ports import ReplyStore
 from contexture.types import Scope, content_hash
 
@@ -33,6 +33,15 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Left:
+    """What earlier tries have left of a turn: its message, and its whole answer."""
+
+    turn: str
+    asked: Event | None
+    told: Event | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerOnce:
     """Processes messages that have a `message_id`, and keeps what became of each.
 
@@ -46,20 +55,29 @@ class AnswerOnce:
     ordering: Ordering = field(default_factory=Ordering)
 
     async def run(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> ChatResult:
-        """The answer, as it was given the first time."""
+        """The answer, as it was given the first time; an id that another message has is an `InvalidRequest`."""
         asked = placed(request)
         async with self.ordering.of((scope.tenant, scope.user, asked.message_id)):
             kept = await self.replies.get(scope, asked.message_id)
             if kept is not None and kept.state is ReplyState.COMPLETE:
-                return result_of(kept)
-            return await self._answered(asked, scope, now or self.process.clock.now())
+                return self._same(asked, result_of(kept))
+            left = await self._left(asked, scope)
+            return await self._answered(asked, left, scope, now or self.process.clock.now())
 
     async def accept(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> StoredReply:
         """Note that a message was taken, if the policy allows that; says what is known of it, which may be its end."""
         asked = placed(request)
         await self.process.permit(asked, scope, asked.session_id)
         when = now or self.process.clock.now()
-        return await self.replies.put(scope, _reply(asked, ReplyState.ACCEPTED, when))
+        known = await self.replies.put(scope, _reply(asked, ReplyState.ACCEPTED, when))
+        if known.state is ReplyState.COMPLETE:
+            self._same(asked, result_of(known))
+        return known
+
+    async def failed(self, request: ChatRequest, failure: ContextError, *, scope: Scope, now: datetime | None) -> None:
+        """Note why a message has no answer, unless it has one."""
+        when = now or self.process.clock.now()
+        await self.replies.put(scope, _reply(placed(request), ReplyState.FAILED, when, _told(failure)))
 
     async def find(self, message_id: str, *, scope: Scope) -> StoredReply:
         """What became of a message; an unknown one and another user's are `NotFound` alike."""
@@ -68,34 +86,55 @@ class AnswerOnce:
             raise NotFound(f"no message {message_id!r} was taken here")
         return found
 
-    async def _answered(self, asked: ChatRequest, scope: Scope, now: datetime) -> ChatResult:
+    async def _answered(self, asked: ChatRequest, left: Left, scope: Scope, now: datetime) -> ChatResult:
         try:
-            result = await self._resumed(asked, scope) or await self.process.run(asked, scope=scope, now=now)
+            result = await self._resumed(asked, left, scope) or await self.process.run(asked, scope=scope, now=now)
         except ContextError as failure:
-            told = Failure(code=failure.code, message=str(failure), retryable=failure.retryable)
-            await self.replies.put(scope, _reply(asked, ReplyState.FAILED, now, told))
+            await self.replies.put(scope, _reply(asked, ReplyState.FAILED, now, _told(failure)))
             raise
         return result_of(await self.replies.put(scope, _reply(asked, ReplyState.COMPLETE, now, result)))
 
-    async def _resumed(self, asked: ChatRequest, scope: Scope) -> ChatResult | None:
-        """The answer that stands in the session already, its memories handed on again; None when there is none."""
+    async def _left(self, asked: ChatRequest, scope: Scope) -> Left:
+        """What earlier tries at a message have left in its session."""
         events = await self.process.sessions.list_events(scope, asked.session_id, limit=_LOOKED_THROUGH)
         turn = turn_id(scope, asked.session_id, asked.message_id)
-        found = _pair(events, turn)
-        if found is None:
+        found = {event.id: event for event in events if event.id.startswith(turn)}
+        left = Left(turn=turn, asked=found.get(f"{turn}-user"), told=found.get(f"{turn}-{ended(Status.COMPLETE)}"))
+        if left.asked is not None:
+            self._check(asked, asked.session_id, left.asked)
+        return left
+
+    async def _resumed(self, asked: ChatRequest, left: Left, scope: Scope) -> ChatResult | None:
+        """The answer that stands in the session already, its memories handed on again; None when there is none."""
+        if left.asked is None or left.told is None:
             return None
-        result = _result(asked.session_id, *found)
+        result = _result(asked.session_id, left.asked, left.told)
         said = Said(
-            turn=turn,
+            turn=left.turn,
             session_id=asked.session_id,
             persona_id=asked.persona_id,
-            time=found[0].time,
-            asked=str(found[0].message["content"]),
+            time=left.asked.time,
+            asked=str(left.asked.message["content"]),
             told=result.reply,
             injected=tuple(citation.memory_id for citation in result.citations),
         )
         await self.process.remember(scope, said, result.model)
         return result
+
+    def _same(self, asked: ChatRequest, result: ChatResult) -> ChatResult:
+        """The answer, once it is sure that it is one to this message."""
+        self._check(asked, result.session_id, result.events[0])
+        return result
+
+    def _check(self, asked: ChatRequest, session_id: str, known: Event) -> None:
+        """Refuse an id that another message has: to answer with that one's answer would be wrong, and silent."""
+        texts = {str(known.message["content"]), self.process.shown(asked.message)}
+        # Which secrets are known may have changed in between.
+        same = len(texts) == 1 or any(map(is_masked, texts))
+        if session_id != asked.session_id or not same:
+            raise InvalidRequest(
+                f"the id {asked.message_id!r} is that of another message of yours; give each message its own"
+            )
 
 
 def placed(request: ChatRequest) -> ChatRequest:
@@ -127,11 +166,8 @@ def _reply(asked: ChatRequest, state: ReplyState, now: datetime, body: object = 
     return StoredReply(message_id=asked.message_id, session_id=asked.session_id, state=state, time=now, body=packed)
 
 
-def _pair(events: Sequence[Event], turn: str) -> tuple[Event, Event] | None:
-    """The message of a turn and its whole answer, where both stand in the session."""
-    found = {event.id: event for event in events if event.id.startswith(turn)}
-    asked, told = found.get(f"{turn}-user"), found.get(f"{turn}-{ended(Status.COMPLETE)}")
-    return (asked, told) if asked and told else None
+def _told(failure: ContextError) -> Failure:
+    return Failure(code=failure.code, message=str(failure), retryable=failure.retryable)
 
 
 def _result(session_id: str, asked: Event, told: Event) -> ChatResult:

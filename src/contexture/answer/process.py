@@ -150,8 +150,12 @@ class ProcessMessage:
         if not decision.allowed:
             raise NotPermitted(decision.reason or f"the policy does not allow {ACTION!r}")
 
+    def shown(self, message: str) -> str:
+        """What is kept of a message, and shown to a model: its known secrets are masked."""
+        return Mask(self.secrets.known()).mask(mended(message))
+
     async def _with_context(self, request: ChatRequest, scope: Scope, session_id: str, now: datetime) -> OpenTurn:
-        text = Mask(self.secrets.known()).mask(mended(request.message))
+        text = self.shown(request.message)
         analysis = analyse(text)
         turn_name = turn_id(scope, session_id, request.message_id)
         most = self.recipe.history_events

@@ -19,6 +19,11 @@ def placeholder(key: str) -> str:
     return f"§§secret({key})"
 
 
+def is_masked(text: str) -> bool:
+    """Whether a secret is hidden in a text."""
+    return _PLACEHOLDER.search(text) is not None
+
+
 class Mask:
     """Replaces known secret values: the leftmost first, and of those that start together the longest.
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from contexture.answer.exchange import ChatRequest
 from contexture.answer.once import AnswerOnce, placed
 from contexture.conversation import ReplyState, StoredReply
-from contexture.errors import InvalidRequest
+from contexture.errors import ContextError, InvalidRequest
 from contexture.ports import Bus
 from contexture.service.envelope import encoded
 from contexture.service.wire.handover import inbound_object
@@ -34,6 +34,11 @@ class Gateway:
             raise InvalidRequest("this service has no bus to hand messages over to: leave out `background`")
         named = placed(request if request.message_id else replace(request, message_id=uuid4().hex))
         reply = await once.accept(named, scope=scope, now=now)
-        if reply.state is not ReplyState.COMPLETE:
+        if reply.state is ReplyState.COMPLETE:
+            return reply
+        try:
             await self._bus.publish(self._topic, named.session_id, encoded(inbound_object(named, scope)))
+        except ContextError as failure:  # whoever reads the reply must not wait for it
+            await once.failed(named, failure, scope=scope, now=now)
+            raise
         return reply
