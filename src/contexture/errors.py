@@ -14,6 +14,7 @@
   x SourceError             a store or service let us down        (HTTP 503)
     + SourceTimeout         it did not answer in time
     + SourceUnavailable     it refused, or is not there
+      Overloaded            it has all the work that it takes
     + StoreLocked           another process holds the embedded store
     + StoreUnwritable       disk full, read-only folder: nothing was acknowledged
   x ContractError           a plug-in, or we, broke a promise     (HTTP 500)
@@ -125,6 +126,10 @@ class SourceTimeout(SourceError):
 
 class SourceUnavailable(SourceError):
     """It refused, or is not there."""
+
+
+class Overloaded(SourceUnavailable):
+    """It has all the work that it takes; what was asked was not looked at."""
 
 
 class StoreLocked(SourceError):

@@ -19,12 +19,15 @@ from contexture.errors import (
     ContractError,
     InvalidRequest,
     NotPermitted,
+    Overloaded,
     SourceTimeout,
     SourceUnavailable,
+    StoreUnwritable,
     TooManyRequests,
 )
 from contexture.resilience.retry import Retries
 from contexture.service.app import create_app
+from contexture.service.crowd import Places
 from contexture.service.serving import listening, url_of
 from contexture.service.wire.handover import inbound_of
 from contexture.testing.doubles import ScriptedChatModel
@@ -112,6 +115,14 @@ async def test_messages_wait_for_a_service_that_is_not_there(engine, place):
     assert naps[0] < 2 < naps[2] < 8
 
 
+async def test_a_service_that_is_full_says_so_to_the_worker(engine, place, monkeypatch):
+    """Nothing was looked at, so that the message may wait for its turn."""
+    monkeypatch.setattr(Places, "refusal", lambda _: Overloaded("that is all we take"))
+    async with through(lambda: place, Retries()) as answer:
+        with pytest.raises(Overloaded, match="that is all we take"):
+            await answer(message())
+
+
 async def test_a_service_that_does_not_answer_in_time_is_tried_again_later(engine, place, monkeypatch):
     """The worker is told that it took too long."""
     never = asyncio.Event()
@@ -136,6 +147,12 @@ async def test_a_service_that_does_not_answer_in_time_is_tried_again_later(engin
         (b"{}", SourceUnavailable),
         (b'{"error": {"code": "LIMITED", "user_message": "slower"}}', TooManyRequests),
         (b'{"error": {"code": "UNAVAILABLE", "user_message": "later"}}', SourceUnavailable),
+        (b'{"error": {"code": "UNAVAILABLE", "user_message": "", "tech_message": "Overloaded: x"}}', Overloaded),
+        (
+            b'{"error": {"code": "UNAVAILABLE", "user_message": "", "tech_message": "StoreUnwritable:"}}',
+            StoreUnwritable,
+        ),
+        (b'{"error": "away"}', SourceUnavailable),
         (b'{"error": {"code": "INTERNAL", "user_message": "ours"}}', ContractError),
     ],
 )

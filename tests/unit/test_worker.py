@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from contexture.adapters.metrics.worker import WorkerMetrics
-from contexture.errors import InvalidRequest, NotPermitted, SourceTimeout, SourceUnavailable
+from contexture.errors import (
+    InvalidRequest,
+    NotPermitted,
+    Overloaded,
+    SourceTimeout,
+    SourceUnavailable,
+    StoreUnwritable,
+)
 from contexture.resilience.retry import Retries
 from contexture.service.wire.handover import Inbound, inbound_of
 from contexture.testing.bus import LocalBus
@@ -104,6 +111,19 @@ async def test_a_failure_that_may_pass_is_tried_again_with_growing_pauses():
         (told,) = await heard(bus, "out", 1)
 
     assert ("complete", [1.0, 2.0], 3) == (told["status"], naps.taken, len(answers.asked))
+    assert not bus.published["dead"]
+
+
+@pytest.mark.parametrize("full", [Overloaded("64 requests are under way"), StoreUnwritable("the disk is full")])
+async def test_what_no_message_is_to_blame_for_is_waited_for(full):
+    """However long it takes, with pauses that stop growing, and there is no dead letter."""
+    bus, naps = LocalBus(), Naps()
+    answers = Answers({"m-1": [full] * 8})
+    async with worker(bus, answers, naps=naps).running():
+        await bus.publish("in", "s", said())
+        (told,) = await heard(bus, "out", 1)
+
+    assert ("complete", [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]) == (told["status"], naps.taken)
     assert not bus.published["dead"]
 
 

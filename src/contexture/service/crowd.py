@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contexture.config import Settings
-from contexture.errors import ContextError, SourceTimeout, SourceUnavailable, TooManyRequests
+from contexture.errors import ContextError, Overloaded, SourceTimeout, TooManyRequests
 from contexture.service.callers import Identity, answers_anyone
 from contexture.service.problems import problem
 from contexture.service.rights import ASKS
@@ -39,11 +39,11 @@ class Places:
         self.inside = 0
         self._free = asyncio.Semaphore(lane.most)
 
-    def refusal(self) -> SourceUnavailable | None:
+    def refusal(self) -> Overloaded | None:
         """What is said to one more; None while there is a place, or room to wait for one."""
         if self.inside < self.lane.most + self.lane.waiting:
             return None
-        return SourceUnavailable(f"{self.inside} requests are under way here, which is all we take; try again soon")
+        return Overloaded(f"{self.inside} requests are under way here, which is all we take; try again soon")
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[None]:
@@ -130,7 +130,7 @@ class Crowd:
         try:
             async with self._counted(scope), limit, places.one():
                 await self._app(scope, receive, sent)
-        except (TooManyRequests, SourceUnavailable) as refusal:
+        except (TooManyRequests, Overloaded) as refusal:
             await self._refused(refusal, places, scope, receive, sent)
         except TimeoutError:
             if not limit.expired():
@@ -166,7 +166,7 @@ class Crowd:
 
 _REASONS: Mapping[type[ContextError], str] = {
     TooManyRequests: "caller",
-    SourceUnavailable: "full",
+    Overloaded: "full",
     SourceTimeout: "timeout",
 }
 

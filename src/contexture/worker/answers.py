@@ -19,8 +19,10 @@ from contexture.errors import (
     InvalidRequest,
     NotFound,
     NotPermitted,
+    Overloaded,
     SourceTimeout,
     SourceUnavailable,
+    StoreUnwritable,
     TooManyRequests,
     Unauthorized,
 )
@@ -40,6 +42,7 @@ _KINDS: Mapping[str, type[ContextError]] = {
     "LIMITED": TooManyRequests,
     "UNAVAILABLE": SourceUnavailable,
 }
+_CLOSER: Mapping[str, type[ContextError]] = {kind.__name__: kind for kind in (Overloaded, StoreUnwritable)}
 
 
 def inside(engine: Contexture) -> Answer:
@@ -118,8 +121,9 @@ def _error(body: bytes) -> ContextError:
     try:
         told = msgspec.json.decode(body)["error"]
         code, message = str(told["code"]), str(told["user_message"])
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        kind = str(told.get("tech_message", "")).partition(":")[0]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return SourceUnavailable("the service gave an answer that cannot be read")
     if code == "UNAUTHORIZED":
         return Unauthorized(message)
-    return _KINDS.get(code, ContractError)(message)
+    return (_CLOSER.get(kind) or _KINDS.get(code, ContractError))(message)

@@ -13,7 +13,7 @@ import structlog
 
 from contexture.answer.ordering import Ordering
 from contexture.conversation import Delivery
-from contexture.errors import ContextError, ContractError, InvalidRequest, SourceError
+from contexture.errors import ContextError, ContractError, InvalidRequest, Overloaded, SourceError, StoreUnwritable
 from contexture.ports import Bus
 from contexture.resilience.retry import Retries
 from contexture.service.envelope import UNEXPECTED, encoded
@@ -24,6 +24,7 @@ LONGEST_PAUSE = 30.0
 """Seconds between two tries at most, where giving up is no choice."""
 
 
+_BLAMELESS = (Overloaded, StoreUnwritable)
 WITHOUT_BODY = {"body": None, "body_base64": None}
 
 
@@ -71,7 +72,8 @@ class Worker:
 
     A message is acknowledged when its answer is published, so that none is lost; one that comes again gets the
     answer it got. Failures that may pass are tried again, with growing pauses, while later messages of the session
-    wait. What cannot be read, is not permitted, or fails too often goes to the dead letters with its reason.
+    wait; a full disk and a full service are waited for. What cannot be read, is not permitted, or fails too often goes
+    to the dead letters with its reason.
     """
 
     def __init__(
@@ -122,12 +124,22 @@ class Worker:
     async def _answered(self, inbound: Inbound) -> tuple[bytes | ContextError, int]:
         """The answer, or the failure of the last try; and how many tries there were."""
         for number in range(self._retries.most):
-            ended = await self._tried(inbound)
+            ended = await self._looked_at(inbound)
             if isinstance(ended, bytes) or not ended.retryable:
                 return ended, number + 1
             self._tally.retried()
             await self._retries.sleep(self._retries.pause(number))
-        return await self._tried(inbound), self._retries.most + 1
+        return await self._looked_at(inbound), self._retries.most + 1
+
+    async def _looked_at(self, inbound: Inbound) -> bytes | ContextError:
+        """What a try gives, once there is room for it, in the service and on the disk: no message is to blame."""
+        number = 0
+        while isinstance(ended := await self._tried(inbound), _BLAMELESS):
+            if not number:
+                structlog.get_logger().warning("messages wait", failure=str(ended))
+            await self._retries.sleep(self._longer(number))
+            number += 1
+        return ended
 
     async def _tried(self, inbound: Inbound) -> bytes | ContextError:
         try:
@@ -161,7 +173,11 @@ class Worker:
                 await self._bus.publish(topic, key, body)
             except SourceError as failure:
                 structlog.get_logger().warning("cannot publish yet", topic=topic, failure=str(failure))
-                await self._retries.sleep(min(LONGEST_PAUSE, self._retries.pause(min(number, 16))))
+                await self._retries.sleep(self._longer(number))
                 number += 1
             else:
                 return
+
+    def _longer(self, number: int) -> float:
+        """How long to wait where giving up is no choice."""
+        return min(LONGEST_PAUSE, self._retries.pause(min(number, 16)))
