@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +22,7 @@ from contexture.types import Collection, Equals, FieldType, Scope
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
 from contexture.adapters.index.postgres.index import PostgresIndex
+from contexture.adapters.index.postgres.listening import Listener
 from contexture.adapters.index.postgres.schema import MIGRATIONS
 from contexture.adapters.postgres.migrating import migrate
 from contexture.adapters.postgres.pool import Pool
@@ -128,7 +130,7 @@ async def test_a_process_that_was_away_too_long_builds_anew(pair: tuple[Postgres
 
     assert ["b"] == ids(await other.search(ANNA, query("zebra")))
     assert None is await other.changes(ANNA, NAME, before)
-    other._listener = one._listener.__class__(other.pool, lambda: None)
+    other._listener = Listener(other.pool, lambda: None)
     other._listener.start()
 
 
@@ -233,3 +235,44 @@ async def test_a_snapshot_outlasts_what_a_write_may_not(pair: tuple[PostgresInde
         inside = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
 
     assert (("1min",), ("0",)) == (limit, inside)
+
+
+async def test_following_that_was_cut_short_is_made_good(
+    pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that ends between two parts leaves a process that answers rightly as soon as it can ask again."""
+    one, other = pair
+    other._listener.stop()
+    await one.create(Collection(name="aside"))
+    await one.upsert(ANNA, "aside", [prepared(own("a"))])
+    await one.search(ANNA, query("zebra"))
+    await other.search(ANNA, query("zebra"))
+    await one.upsert(ANNA, "aside", [prepared(own("b"))])
+    await one.upsert(ANNA, NAME, [prepared(own("c"))])
+    read, broken = other._database.between, [NAME]
+
+    def between(seq: int, until: int, collection: str) -> object:
+        if collection in broken:
+            raise SourceUnavailable("gone")
+        return read(seq, until, collection)
+
+    monkeypatch.setattr(other._database, "between", between)
+    with pytest.raises(SourceUnavailable):
+        await other.search(ANNA, query("zebra"))
+    broken.clear()
+    aside = dataclasses.replace(query("zebra", vector=EAST), collection="aside")
+    found = [[ids(await index.search(ANNA, each)) for each in (query("zebra"), aside)] for index in pair]
+    other._listener = Listener(other.pool, lambda: None)
+    other._listener.start()
+
+    assert [[["c"], ["a", "b"]]] * 2 == found
+
+
+async def test_an_earlier_state_that_was_put_back_is_noticed(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """A process that has seen more than there is builds its parts anew."""
+    one, other = pair
+    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    await other.search(ANNA, query("zebra"))
+    other._database.seq += 5
+
+    assert ["a"] == ids(await other.search(ANNA, query("zebra", vector=EAST)))

@@ -38,7 +38,9 @@ class PostgresIndex(IndexOverTruth):
 
     def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions) -> None:
         self.pool = pool
+        self._torn = False
         with ExitStack() as undo:
+            undo.callback(pool.close)
             migrate(pool, pool.schema, MIGRATIONS)
             self._replica = Replica(folder)
             undo.callback(self._replica.release)
@@ -110,7 +112,7 @@ class PostgresIndex(IndexOverTruth):
 
     def _catch_up(self, mine: Change | None = None) -> None:
         """Let the parts follow every write there is; `mine` need not be read again."""
-        if self._database.last() == self._database.seq:
+        if self._database.last() == self._database.seq and not self._torn:
             return
         with self._writing, self._snapshot(mine):
             pass
@@ -124,15 +126,17 @@ class PostgresIndex(IndexOverTruth):
 
     def _follow(self, last: int, mine: Change | None) -> None:
         seen = self._database.seq
-        if last == seen:
+        if last == seen and not self._torn:
             return
+        missed = self._torn or self._database.forgotten() > seen or last < seen  # or an earlier state was put back
         writes = self._database.writes(seen, last)
-        full = self._added(seen)
-        missed = self._database.forgotten() > seen or last < seen  # or an earlier state was put back
+        self._torn = True  # until all of them have followed: some parts of a process may have, and others not
+        full = self._added(-1 if missed else seen)
         if missed:
             self._shelf.rebuild()
         else:
             self._apply([each for each in writes if each.collection not in full], seen, mine)
+        self._torn = False
         self._database.seq = last
         self._note(writes, since=last if missed else 0)
 
