@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
+import structlog
+
 from contexture.conversation import Decision, HealthState
 from contexture.errors import InvalidRequest
 from contexture.types import Json, Scope
@@ -22,6 +24,7 @@ except ImportError as missing:
 _ALLOW, _REASON = "found := data.contexture.allow", "found := data.contexture.reason"
 _PROBE: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
 _PACKAGE = re.compile(r"^\s*package\s+contexture\s*(#.*)?$", re.MULTILINE)
+_BROKEN = "the policy cannot be used, so everything is denied until it is mended; the log of the service says why"
 _SHOWN = 500  # characters of a compiler's message
 
 Stamp: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
@@ -43,7 +46,7 @@ class RegoPolicy:
 
     The input is `{tenant, user, groups, action, resource}`. Every `*.rego` file of the folder is a module; when one
     changes, all are compiled again before the next decision. A folder that does not compile is refused at the start
-    and denies everything later. Decisions are made one at a time on a thread of their own.
+    and denies everything later; the log says why. Decisions are made one at a time on a thread of their own.
 
     policy = RegoPolicy(Path("policies"), timeout=1.0)
     """
@@ -51,6 +54,7 @@ class RegoPolicy:
     def __init__(self, folder: Path, *, timeout: float = 1.0) -> None:
         self._folder = folder
         self._timeout = timeout
+        self._told = ""
         self._stamp = _stamp(folder)
         self._rules: _Rules | InvalidRequest = _compiled(folder, self._stamp)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
@@ -90,6 +94,11 @@ class RegoPolicy:
     def _decide(self, asked: Mapping[str, Json]) -> Decision:
         try:
             rules = self._current()
+        except InvalidRequest as failure:
+            self._tell(str(failure))
+            return _denied(_BROKEN)
+        self._told = ""
+        try:
             allowed = rules.allowed(asked)
             if allowed is True:
                 return Decision(allowed=True)
@@ -100,6 +109,12 @@ class RegoPolicy:
             return _denied(said or f"the policy denies {asked['action']!r}")
         wrong = "does not say" if allowed is None else "says neither true nor false"
         return _denied(said or f"the policy {wrong} whether {asked['action']!r} is allowed")
+
+    def _tell(self, failure: str) -> None:
+        """Write down once what is wrong with the files: whoever keeps them reads the log, and callers need not know."""
+        if failure != self._told:
+            self._told = failure
+            structlog.get_logger().error("the policy cannot be used, and everything is denied", reason=failure)
 
     def _current(self) -> _Rules:
         """The rules as the files say them now; what does not compile is not tried again until a file changes."""
