@@ -244,10 +244,10 @@ async def test_following_that_was_cut_short_is_made_good(
     one, other = pair
     other._listener.stop()
     await one.create(Collection(name="aside"))
-    await one.upsert(ANNA, "aside", [prepared(own("a"))])
+    await one.upsert(ANNA, "aside", [prepared(own("a"), NORTH)])
     await one.search(ANNA, query("zebra"))
     await other.search(ANNA, query("zebra"))
-    await one.upsert(ANNA, "aside", [prepared(own("b"))])
+    await one.upsert(ANNA, "aside", [prepared(own("b"), EAST)])
     await one.upsert(ANNA, NAME, [prepared(own("c"))])
     read, broken = other._database.between, [NAME]
 
@@ -262,10 +262,14 @@ async def test_following_that_was_cut_short_is_made_good(
     broken.clear()
     aside = dataclasses.replace(query("zebra", vector=EAST), collection="aside")
     found = [[ids(await index.search(ANNA, each)) for each in (query("zebra"), aside)] for index in pair]
+    await one.delete(ANNA, "aside", ["b"])
+    nearest = dataclasses.replace(query(vector=EAST, k=1), collection="aside")
+    left = [ids(await index.search(ANNA, nearest)) for index in pair]
     other._listener = Listener(other.pool, lambda: None)
     other._listener.start()
 
     assert [[["c"], ["a", "b"]]] * 2 == found
+    assert [["a"], ["a"]] == left
 
 
 async def test_an_earlier_state_that_was_put_back_is_noticed(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
