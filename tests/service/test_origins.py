@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.errors import InvalidRequest
+from contexture.errors import InvalidRequest, Overloaded
+from contexture.service.crowd import Places
 from contexture.testing.service import service_client
 
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
@@ -30,6 +31,18 @@ async def test_a_page_of_a_named_origin_may_call(engine):
     """And nobody else's."""
     assert (APP, APP) == await asked(engine, (APP,), APP)
     assert (None, None) == await asked(engine, (APP,), OTHER)
+
+
+async def test_a_page_can_read_that_it_was_sent_away(engine, monkeypatch):
+    """In a full house too its browser is told that it may call, and the page when to try again."""
+    monkeypatch.setattr(Places, "refusal", lambda _: Overloaded("that is all we take"))
+    engine.settings = engine.settings.model_copy(update={"cors_origins": (APP,)})
+    async with service_client(engine) as client:
+        before = await client.options("/v1/search", headers={"Origin": APP, **PREFLIGHT})
+        answer = await client.post("/v1/search", json={"query": "pump"}, headers={"Origin": APP})
+
+    assert (200, 503, "1") == (before.status_code, answer.status_code, answer.headers["retry-after"])
+    assert [APP, APP] == [each.headers.get("access-control-allow-origin") for each in (before, answer)]
 
 
 async def test_no_cookie_ever_counts(engine):

@@ -115,10 +115,11 @@ def create_app(
     app.add_middleware(Crowd, lanes=lanes, most=settings.max_per_caller)
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(Gate, callers=callers)
-    install_origins(app, settings.cors_origins)
     app.add_middleware(Measured, registry=registry)
     app.add_middleware(Correlation)
     app.add_middleware(Door, lanes=lanes)
+    # Outside the door: a page is let read that it was sent away, and its browser may always ask whether it may call.
+    install_origins(app, settings.cors_origins)
     return app
 
 

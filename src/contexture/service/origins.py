@@ -13,7 +13,7 @@ from contexture.service.callers import GROUPS, TENANT, USER
 from contexture.service.correlation import HEADER
 
 _ASKED = ("Authorization", "Content-Type", HEADER, TENANT, USER, GROUPS)
-_SHOWN = (HEADER, "Retry-After", "Server-Timing")
+_SHOWN = (HEADER, "Location", "Retry-After", "Server-Timing")
 
 
 def install(app: FastAPI, origins: Sequence[str]) -> None:
