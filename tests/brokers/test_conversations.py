@@ -240,12 +240,19 @@ async def test_a_broker_that_is_not_there_is_a_source_that_fails(address, monkey
 
     for module in (kafka, jetstream):
         monkeypatch.setattr(module, "_PATIENCE", 0.2)
+        monkeypatch.setattr(module, "_GLANCE", 0.2)
     bus = wiring.bus(Settings(bus=address.replace("nats://", "nats://anna:secret@")))
     with pytest.raises(SourceError, match=r"127\.0\.0\.1:1") as failure:
         await bus.publish("conversation.inbound", "s", b"{}")
+    state = await bus.state()
     await bus.close()
 
-    assert "secret" not in str(failure.value)
+    assert ("down", False) == (state, "secret" in str(failure.value))
+
+
+async def test_a_broker_says_how_it_does(bus):
+    """Before anything was published, and without publishing anything."""
+    assert "normal" == await bus.state()
 
 
 async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeypatch):
@@ -256,11 +263,13 @@ async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeyp
     own_kafka.make(*(names := ["conversation.inbound", "conversation.outbound", "conversation.dead"]))
     settings, inbox = Settings(bus=f"kafka://{own_kafka.address}", bus_redeliver_seconds=6.0), Inbox()
     bus = wiring.bus(settings)
+    states = [await bus.state()]
     await bus.reach()
     with own_kafka.down():
         for _ in range(2):
             with pytest.raises(SourceError):
                 await bus.publish(names[1], "s", b"told of a failure")
+        states.append(await bus.state())
         async with asyncio.timeout(60):  # to wait for messages that nobody takes would take minutes
             await bus.close()
     await bus.publish(names[1], "s", b"taken")
@@ -268,7 +277,7 @@ async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeyp
         await inbox.until(1)
     await bus.close()
 
-    assert [b"taken"] == inbox.bodies
+    assert ([b"taken"], ["normal", "down"]) == (inbox.bodies, states)
 
 
 @pytest.mark.parametrize("settings", ["nats"], indirect=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -14,6 +15,8 @@ from contexture import Settings
 from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable
 from contexture.service.app import create_app
+from contexture.service.routes import status
+from contexture.testing.bus import LocalBus
 from contexture.testing.service import service_client, small_engine
 
 
@@ -80,6 +83,34 @@ async def test_health_names_every_component(client, engine):
     assert {"store", "memory", "outbox", "embedders", "policy"} == found["components"].keys()
     assert "degraded" == found["components"]["memory"]["state"]
     assert "normal" == found["components"]["store"]["state"]
+
+
+async def test_a_full_disk_shows(client, monkeypatch):
+    """Everything can still be read, so the service is not down."""
+    monkeypatch.setattr(status, "disk_usage", lambda _: SimpleNamespace(free=100))
+    found = await client.get("/health")
+    store = found.json()["components"]["store"]
+
+    assert (200, "degraded", "its disk has less than 16 MB left") == (
+        found.status_code, store["state"], store["reason"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "shown"), [("normal", "normal"), ("down", "degraded")])
+async def test_a_bus_shows_where_there_is_one(engine, state, shown):
+    """One that does not answer is degraded, and one that cannot say how it does is taken to work."""
+
+    class Told(LocalBus):
+        async def state(self):
+            return HealthState(state)
+
+    async with service_client(engine, bus=Told()) as client:
+        found = (await client.get("/health")).json()
+    async with service_client(engine, bus=LocalBus()) as client:
+        silent = (await client.get("/health")).json()
+
+    assert shown == found["components"]["bus"]["state"]
+    assert {"state": "normal"} == silent["components"]["bus"]
 
 
 async def test_parked_memories_show(client, engine):

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from contexture.answer.exchange import ChatRequest
 from contexture.answer.once import AnswerOnce, placed
-from contexture.conversation import ReplyState, StoredReply
+from contexture.conversation import HealthState, ReplyState, StoredReply
 from contexture.errors import ContextError, InvalidRequest
 from contexture.ports import Bus
 from contexture.service.envelope import encoded
@@ -22,6 +22,13 @@ class Gateway:
     def __init__(self, bus: Bus | None, topic: str) -> None:
         self._bus = bus
         self._topic = topic
+
+    async def state(self) -> HealthState | None:
+        """How the bus does; None without one. A bus that cannot say is taken to work: it answers for itself."""
+        if self._bus is None:
+            return None
+        ask = getattr(self._bus, "state", None)
+        return HealthState.NORMAL if ask is None else await ask()
 
     async def hand_over(
         self, request: ChatRequest, *, once: AnswerOnce, scope: Scope, now: datetime | None

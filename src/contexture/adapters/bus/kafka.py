@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from contexture.adapters.bus.registry import BusOptions
-from contexture.conversation import Delivery
-from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable
+from contexture.conversation import Delivery, HealthState
+from contexture.errors import InvalidRequest, SourceError, SourceTimeout, SourceUnavailable
 from contexture.ports import Handle
 
 try:
@@ -29,6 +29,7 @@ except ImportError as missing:
 
 _LOG = logging.getLogger("contexture.bus")
 _PATIENCE = 5.0  # seconds for one answer of the broker
+_GLANCE = 1.0  # seconds for the same, when it is asked how it does
 _POLL = 0.02  # seconds for a batch to fill; a message that comes alone waits as long
 _LONGEST_BATCH_MS = 3_600_000
 _KNOWN = KafkaError.TOPIC_ALREADY_EXISTS
@@ -43,10 +44,20 @@ class KafkaBus:
         self._options = options
         self._opening = asyncio.Lock()
         self._sender: KafkaBroker | None = None
+        self._asking: Any = None
 
     async def reach(self) -> None:
         """Connect, and make the topics that are missing."""
         await self._connected()
+
+    async def state(self) -> HealthState:
+        """Down while no broker answers at once."""
+        try:
+            with self._errors():
+                await asyncio.to_thread(self._admin().list_topics, timeout=_GLANCE)
+        except SourceError:
+            return HealthState.DOWN
+        return HealthState.NORMAL
 
     async def publish(self, topic: str, key: str, body: bytes) -> None:
         """Hand a message over; every replica that is in sync has it."""
@@ -83,7 +94,7 @@ class KafkaBus:
         """Send what waits to be sent, and close the connections."""
         if self._sender is not None:
             await self._sender.stop()
-            self._sender = None
+        self._sender = self._asking = None
 
     def _subscribed(self, broker: KafkaBroker, topic: str) -> Any:
         silence = int(self._options.redeliver_seconds * 1_000)
@@ -114,7 +125,7 @@ class KafkaBus:
 
     def _declare(self) -> None:
         """Make the topics that are missing; raises when no broker answers."""
-        admin = cast("Any", AdminClient({"bootstrap.servers": self._servers, **self._options.extra}, logger=_LOG))
+        admin = self._admin()
         there = admin.list_topics(timeout=_PATIENCE).topics
         wanted = [
             NewTopic(topic, num_partitions=self._options.partitions, replication_factor=-1)
@@ -129,6 +140,12 @@ class KafkaBus:
             except KafkaException as failure:
                 if cast("KafkaError", failure.args[0]).code() != _KNOWN:
                     raise
+
+    def _admin(self) -> Any:
+        """What asks brokers about themselves; one is enough, because each keeps connections."""
+        if self._asking is None:
+            self._asking = AdminClient({"bootstrap.servers": self._servers, **self._options.extra}, logger=_LOG)
+        return self._asking
 
     def _broker(self, config: Mapping[str, str | int | bool]) -> KafkaBroker:
         return KafkaBroker(

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from contexture.adapters.bus.registry import BusOptions
-from contexture.conversation import Delivery
-from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable
+from contexture.conversation import Delivery, HealthState
+from contexture.errors import InvalidRequest, SourceError, SourceTimeout, SourceUnavailable
 from contexture.ports import Handle
 
 try:
@@ -32,6 +32,7 @@ except ImportError as missing:
 
 KEPT_DAYS = 7
 _PATIENCE = 5.0  # seconds for one answer of the server
+_GLANCE = 1.0  # seconds for the same, when it is asked how it does
 _IN_USE = 10_058  # a stream of this name exists with another configuration
 
 
@@ -52,6 +53,15 @@ class NatsBus:
     async def reach(self) -> None:
         """Connect, and make the topics that are missing."""
         await self._connected()
+
+    async def state(self) -> HealthState:
+        """Down while there is no connection, nor one to be had at once."""
+        try:
+            async with asyncio.timeout(_GLANCE):
+                broker = await self._connected()
+        except (TimeoutError, SourceError):
+            return HealthState.DOWN
+        return HealthState.NORMAL if await broker.ping(_GLANCE) else HealthState.DOWN
 
     async def publish(self, topic: str, key: str, body: bytes) -> None:
         """Hand a message over; the server has it on its disk, or in as many replicas as its stream has."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from shutil import disk_usage
 from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
@@ -11,10 +13,12 @@ from starlette.responses import PlainTextResponse
 from contexture.conversation import HealthState
 from contexture.errors import SourceError
 from contexture.service.depends import Engine, answer
+from contexture.service.gateway import Gateway
 from contexture.service.readiness import Readiness
 from contexture.service.wire.answers import HealthShape, ReadyShape
 
 _UNAVAILABLE = 503
+_NEEDED = 16 << 20  # bytes: the log of a database and some batches
 
 
 def router() -> APIRouter:
@@ -35,6 +39,7 @@ async def health(request: Request, engine: Engine) -> Response:
         "policy": await _policy(engine),
         "memory": {"state": engine.health.state()},
         "outbox": await _outbox(engine),
+        **await _bus(request.app.state.gateway),
     }
     worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
     status = _UNAVAILABLE if components["store"]["state"] is HealthState.DOWN else 200
@@ -58,7 +63,29 @@ async def _store(engine: Engine) -> dict[str, Any]:
         collections = await engine.index.collections()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
-    return {"state": HealthState.NORMAL, "collections": len(collections)}
+    found = {"state": HealthState.NORMAL, "collections": len(collections)}
+    return {**found, **_room(engine.settings.home)}
+
+
+def _room(home: Path) -> dict[str, Any]:
+    """What is to be said of the disk: without room everything can be read, and nothing written."""
+    try:
+        free = disk_usage(home).free
+    except OSError:
+        return {}
+    if free >= _NEEDED:
+        return {}
+    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {_NEEDED >> 20} MB left"}
+
+
+async def _bus(gateway: Gateway) -> dict[str, dict[str, Any]]:
+    """The bus, where there is one: only messages that are handed over need it, so it degrades the whole at worst."""
+    state = await gateway.state()
+    if state is None:
+        return {}
+    if state is HealthState.NORMAL:
+        return {"bus": {"state": state}}
+    return {"bus": {"state": HealthState.DEGRADED, "reason": "it does not answer; messages wait"}}
 
 
 async def _policy(engine: Engine) -> dict[str, Any]:
