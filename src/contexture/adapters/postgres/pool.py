@@ -28,6 +28,7 @@ _CONNECT_SECONDS = 5
 _KEPT_ALIVE_SECONDS = 15
 # A process that hangs in the middle of a write does not hold up the others for ever.
 _LIMITS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_SHORT = "-c jit=off -c plan_cache_mode=force_generic_plan"  # no statement is worth being compiled, or planned twice
 _IDLE = 16  # connections that are kept for later
 _REFUSED = (
     errors.DiskFull,
@@ -91,7 +92,7 @@ class Pool:
             autocommit=True,
             connect_timeout=_CONNECT_SECONDS,
             application_name="contexture",
-            options=f"-c search_path={self.schema} {_LIMITS}",
+            options=f"-c search_path={self.schema} {_LIMITS} {_SHORT}",
             keepalives_idle=_KEPT_ALIVE_SECONDS,
             tcp_user_timeout=1_000 * _KEPT_ALIVE_SECONDS,
         )
