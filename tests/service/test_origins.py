@@ -45,6 +45,20 @@ async def test_a_page_can_read_that_it_was_sent_away(engine, monkeypatch):
     assert [APP, APP] == [each.headers.get("access-control-allow-origin") for each in (before, answer)]
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [(APP, 200), ("http://127.0.0.1:8420", 200), ("http://localhost:3000", 200), ("", 200)]
+    + [(each, 403) for each in (OTHER, "null", "http://[", "https://localhost.example", "file://")],
+)
+async def test_without_keys_other_pages_cannot_even_send(engine, origin, status):
+    """A browser sends simple requests without asking, and here nothing but the sender's place is known."""
+    engine.settings = engine.settings.model_copy(update={"cors_origins": (APP,)})
+    async with service_client(engine) as client:
+        answer = await client.post("/v1/search", json={"query": "pump"}, headers={"Origin": origin})
+
+    assert status == answer.status_code
+
+
 async def test_no_cookie_ever_counts(engine):
     """Keys are presented, never sent along by a browser on its own."""
     engine.settings = engine.settings.model_copy(update={"cors_origins": (APP,)})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Send
@@ -82,6 +82,7 @@ class Callers:
         if presented or not self._is_open():
             raise Unauthorized(_REFUSED)
         _check_host(headers)
+        _check_origin(headers, self._settings.cors_origins)
         return Identity(None)
 
     def scope(self, identity: Identity, headers: Headers, body: Mapping[str, Any]) -> Scope:
@@ -169,6 +170,17 @@ def _check_host(headers: Headers) -> None:
     bare = given.rpartition("]")[0] if given.startswith("[") else given.partition(":")[0]
     if not is_loopback(bare):
         raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {given!r}")
+
+
+def _check_origin(headers: Headers, known: Sequence[str]) -> None:
+    """Without keys, a page of the web must not have a browser on this machine send what it could not send itself."""
+    given = headers.get("origin", "")
+    try:
+        own_machine = is_loopback(urlsplit(given).hostname or "")
+    except ValueError:
+        own_machine = False
+    if given and given not in known and not own_machine:
+        raise NotPermitted(f"without keys pages of {given!r} are not answered, unless CONTEXTURE_CORS_ORIGINS names it")
 
 
 def _groups(headers: Headers) -> tuple[str, ...]:
