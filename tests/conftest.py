@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 LONGEST = ("browser", "postgres", "integration", "service", "property", "brokers", "conformance", "docs")
 """Folders whose files take long: they begin first, so that no worker is left alone with one at the end."""
 
-REPEATING = {"browser", "conformance", "docs", "golden", "integration", "integrations", "property"}
+REPEATING = {"browser", "conformance", "docs", "golden", "property"}
 """Folders that run over and over what unit tests run once; being traced would double their time for no new line."""
 
 ONE_SERVER = ("browser", "postgres")
