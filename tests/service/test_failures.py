@@ -56,6 +56,27 @@ def test_the_servers_log_is_part_of_ours(server_log):
     assert 1 == sum(isinstance(each, ServerLog) for each in server_log.handlers)
 
 
+def test_what_a_bus_says_again_and_again_is_told_once_a_minute():
+    """Whatever numbers are in it; other lines, and failures of other kinds, are told at once."""
+    log = ServerLog(logging.WARNING, "bus", quiet=60.0)
+
+    def say(second, said, failure=None):
+        record = logging.LogRecord("nats", logging.ERROR, "", 0, said, None, (type(failure), failure, None))
+        record.created = float(second)
+        log.handle(record)
+
+    with capture_logs() as logged:
+        for second in range(0, 120, 10):
+            say(second, f"connect failed after {second} ms")
+            say(second, "lost", EOFError("hunter2"))
+        say(1, "no route")
+        say(1, "lost", OSError("hunter2"))
+
+    assert 2 == sum("connect failed" in each.get("said", "") for each in logged)
+    assert ["EOFError", "EOFError", "OSError"] == [each["error"] for each in logged if "error" in each]
+    assert "no route" in [each.get("said") for each in logged]
+
+
 async def test_a_request_under_way_is_finished_when_the_service_is_told_to_stop(
     engine, settings, monkeypatch, server_log
 ):
