@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import signal
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from random import Random
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,9 +26,10 @@ from contexture.errors import (
     StoreUnwritable,
 )
 from contexture.resilience.retry import Retries
+from contexture.service.serving import listening
 from contexture.service.wire.handover import Inbound, inbound_of
 from contexture.testing.bus import LocalBus
-from contexture.worker.running import until_stopped
+from contexture.worker.running import measured, until_stopped
 from contexture.worker.work import LONGEST_PAUSE, Topics, Worker
 
 TOPICS = Topics(inbound="in", outbound="out", dead="dead")
@@ -353,3 +355,18 @@ def test_a_message_without_a_session_has_one_of_its_own():
 
     assert first == again != other
     assert first
+
+
+def test_prometheus_reads_a_worker_of_its_own():
+    """While it runs; a port that is taken is told as such."""
+    registry = CollectorRegistry()
+    WorkerMetrics(registry).retried()
+    with closing(listening("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        taken = pytest.raises(SourceUnavailable, match="choose another --metrics-port")
+        with taken, measured(registry, "127.0.0.1", port):
+            pass
+    with measured(registry, "127.0.0.1", port):
+        shown = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+
+    assert "contexture_worker_retries_total 1.0" in shown

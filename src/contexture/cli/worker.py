@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,8 @@ from contexture.cli.output import emit, say
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from contexture.config import Settings
     from contexture.engine import Contexture
     from contexture.ports import Bus
@@ -30,6 +32,10 @@ def worker(
     service: Annotated[
         bool, typer.Option("--service", help="Never hold the store: wait for a service that does.")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", metavar="N", min=1, max=65_535, help="Port where Prometheus reads its metrics."),
+    ] = None,
 ) -> None:
     """Answer the messages of the bus until interrupted.
 
@@ -46,25 +52,30 @@ def worker(
             "a worker acts for many users, which no key may: leave out CONTEXTURE_URL, and run it where the service "
             "runs, with the same --home"
         )
-    asyncio.run(_work(settings, service=service, as_json=common.as_json))
+    asyncio.run(_work(settings, service=service, metrics_port=metrics_port, as_json=common.as_json))
 
 
-async def _work(settings: Settings, *, service: bool, as_json: bool) -> None:
+async def _work(settings: Settings, *, service: bool, metrics_port: int | None, as_json: bool) -> None:
     from contexture.service.failures import hear_bus
-    from contexture.worker.running import needed_bus, until_stopped, worker_of
+    from contexture.worker.running import measured, needed_bus, until_stopped, worker_of
 
     hear_bus()
     bus = needed_bus(settings)
     try:
-        async with _answering(settings, service=service) as (answer, place):
-            await until_stopped(worker_of(settings, bus, answer), lambda: _say(settings, place, as_json=as_json))
+        async with _answering(settings, service=service) as (answer, place, registry):
+            shown = measured(registry, settings.host, metrics_port) if metrics_port else nullcontext()
+            worker = worker_of(settings, bus, answer, registry=registry)
+            with shown:
+                await until_stopped(worker, lambda: _say(settings, place, as_json=as_json))
     finally:
         await bus.close()
 
 
 @asynccontextmanager
-async def _answering(settings: Settings, *, service: bool) -> AsyncGenerator[tuple[Answer, str]]:
-    """What answers, and how to say where: the service that holds the store, or an engine of our own."""
+async def _answering(settings: Settings, *, service: bool) -> AsyncGenerator[tuple[Answer, str, CollectorRegistry]]:
+    """What answers, how to say where, and what it is measured in: a service that holds the store, or our own engine."""
+    from prometheus_client import CollectorRegistry
+
     from contexture.adapters.announcement import read_announcement
     from contexture.cli.remote import remote
     from contexture.engine import open_store
@@ -74,11 +85,11 @@ async def _answering(settings: Settings, *, service: bool) -> AsyncGenerator[tup
     served = remote(settings)
     if service or served is not None:
         async with through(lambda: read_announcement(settings.home), worker_retries(settings)) as answer:
-            yield answer, served.url if served else f"the service of {settings.home}"
+            yield answer, served.url if served else f"the service of {settings.home}", CollectorRegistry()
         return
     async with open_store(settings) as engine:
         _ = engine.chat  # a model that cannot be loaded is told now
-        yield inside(engine), str(settings.home)
+        yield inside(engine), str(settings.home), engine.registry
 
 
 @asynccontextmanager

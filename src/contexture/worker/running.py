@@ -7,12 +7,12 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, start_http_server
 
 from contexture import wiring
 from contexture.adapters.metrics.worker import WorkerMetrics
 from contexture.config import Settings
-from contexture.errors import InvalidRequest
+from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ports import Bus
 from contexture.worker.work import Answer, Topics, Worker
 
@@ -44,6 +44,23 @@ async def until_stopped(worker: Worker, started: Callable[[], None]) -> None:
         async with worker.running():
             started()
             await stop.wait()
+
+
+@contextmanager
+def measured(registry: CollectorRegistry, host: str, port: int) -> Generator[None]:
+    """Let Prometheus read a registry at `/metrics` while the context lasts."""
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as failure:
+        raise SourceUnavailable(
+            f"cannot listen on {host}:{port}: {failure.strerror}; choose another --metrics-port"
+        ) from failure
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager
