@@ -136,9 +136,9 @@ class PostgresIndex(IndexOverTruth):
             self._shelf.rebuild()
         else:
             self._apply([each for each in writes if each.collection not in full], seen, mine)
-        self._torn = False
-        self._database.seq = last
         self._note(writes, since=last if missed else 0)
+        self._torn = False
+        self._database.seq = last  # after all else: who sees this number takes everything up to it for followed
 
     def _added(self, seen: int) -> set[str]:
         """Take collections that are new or have new fields; the new ones have seen everything."""
@@ -160,8 +160,9 @@ class PostgresIndex(IndexOverTruth):
     def _note(self, writes: Sequence[Write], *, since: int) -> None:
         """Remember what was touched; when some of it is not known any more, nothing from before counts."""
         self._opened = max(self._opened, since)
+        classes = {name: self._database.classes(name) for name in {each.collection for each in writes}}
         for each in writes:
-            readers = self._classes(each.collection)
+            readers = classes[each.collection]
             touched = [(id_, readers[access][1]) for id_, access in zip(each.ids, each.classes, strict=True)]
             self._journal.note(each.tenant, each.collection, each.seq, touched)
             self._versions[each.tenant, each.collection] = each.seq
