@@ -19,8 +19,9 @@ def admin_of(made, *, there=(), failure=None):
     """A client of a broker that has topics, and makes others or fails to."""
 
     class Admin:
-        def __init__(self, config):
+        def __init__(self, config, *, logger):
             made["config"] = config
+            made["logger"] = logger
 
         def list_topics(self, timeout):
             return SimpleNamespace(topics=dict.fromkeys(there))
