@@ -122,9 +122,21 @@ async def test_a_difference_is_found(new_url: Callable[[], str], new_folder: Cal
             closing(store_at(url, existing=True)) as second,
             pytest.raises(BrokenPromise, match=named),
         ):
-            compared(first, second, 0, 0, lambda *_: None)
+            compared(first, second, 0, lambda *_: None)
         async with small_engine(settings_of(new_folder(), url)) as engine:
             await engine.add(PUMPS[:1])
+
+
+async def test_a_file_that_differs_is_found(new_url: Callable[[], str], new_folder: Callable[[], Path]) -> None:
+    """A build that was changed after the move is named."""
+    folder, url = new_folder(), new_url()
+    await filled(settings_of(folder))
+    moved(str(folder), url)
+    with closing(store_at(str(folder), existing=True)) as first, closing(store_at(url, existing=True)) as second:
+        place, name = first.files.names()[0]
+        second.files.write(place, name, b"{}")
+        with pytest.raises(BrokenPromise, match=name):
+            compared(first, second, 0, lambda *_: None)
 
 
 async def test_other_sessions_are_not_mixed(new_url: Callable[[], str], new_folder: Callable[[], Path]) -> None:

@@ -73,11 +73,11 @@ def move(source: Store, target: Store, progress: Progress | None = None) -> Move
     for store in TABLES:
         tell("move the rest", 0, 0)
         _move_tables(source, target, store)
-    files = _move_files(source.files, target.files)
-    return compared(source, target, before, files, tell)
+    _move_files(source.files, target.files)
+    return compared(source, target, before, tell)
 
 
-def compared(source: Store, target: Store, before: int, files: int, tell: Progress) -> Moved:
+def compared(source: Store, target: Store, before: int, tell: Progress) -> Moved:
     """Compare records, rows and files by their number and content; the first that differs is named."""
     records = sum(_same_part(source, target, part, count, tell) for part, count in source.records.parts().items())
     rows = 0
@@ -88,7 +88,7 @@ def compared(source: Store, target: Store, before: int, files: int, tell: Progre
                 f"{store}: {mine.rows} rows of {source.name} are not the {theirs.rows} of {target.name}"
             )
         rows += mine.rows
-    return Moved(records=records, rows=rows, files=files, known_records=before)
+    return Moved(records=records, rows=rows, files=_same_files(source, target), known_records=before)
 
 
 def _move_part(source: Store, target: Store, part: Part, count: int, tell: Progress) -> int:
@@ -141,12 +141,18 @@ def _move_tables(source: Store, target: Store, store: str) -> None:
     copy(source.tables, target.tables, store)
 
 
-def _move_files(source: FilesPlace, target: FilesPlace) -> int:
-    names = source.names()
-    for place, name in names:
+def _move_files(source: FilesPlace, target: FilesPlace) -> None:
+    for place, name in source.names():
         data = source.read(place, name)
         if data is not None and target.read(place, name) != data:
             target.write(place, name, data)
+
+
+def _same_files(source: Store, target: Store) -> int:
+    names = source.files.names()
+    for place, name in names:
+        if source.files.read(place, name) != target.files.read(place, name):
+            raise BrokenPromise(f"the file {name!r} of {place} is not the same in {target.name}")
     return len(names)
 
 
