@@ -6,7 +6,7 @@ import re
 import select
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -77,13 +77,11 @@ class Pool:
                 yield connection
                 return
             connection.execute(f"BEGIN {kind}".encode())
-            try:
+            with ExitStack() as undo:
+                undo.callback(_undo, connection)
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException:
-                with suppress(psycopg.Error):
-                    connection.execute("ROLLBACK")
-                raise
+                undo.pop_all()
 
     def connect(self) -> Connection:
         """A connection of one's own, that the pool knows nothing of."""
@@ -173,6 +171,11 @@ def _ours(failure: psycopg.Error, name: str) -> ContextError:
     if isinstance(failure, (errors.QueryCanceled, errors.LockNotAvailable)):
         return SourceTimeout(f"{name} did not answer in time: {reason}")
     return SourceUnavailable(f"{name} failed: {reason}")
+
+
+def _undo(connection: Connection) -> None:
+    with suppress(psycopg.Error):  # a connection that is lost has undone it already
+        connection.execute("ROLLBACK")
 
 
 def _spoken_to(connection: Connection) -> bool:
