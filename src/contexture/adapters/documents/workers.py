@@ -6,7 +6,7 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -45,17 +45,15 @@ class ReadingWorkers:
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             try:
-                async with asyncio.timeout(limits.seconds):
-                    answer = await _ask(worker, order, progress)
+                async with AsyncExitStack() as undo:
+                    undo.push_async_callback(_end, worker)  # else it would go on with a file that nobody waits for
+                    async with asyncio.timeout(limits.seconds):
+                        answer = await _ask(worker, order, progress)
+                    undo.pop_all()
             except TimeoutError as late:
-                await _end(worker)
                 raise InvalidRequest(f"reading it takes longer than {limits.seconds:g} seconds") from late
             except _ENDED as failure:
-                await _end(worker)
                 raise InvalidRequest(_why(worker, limits)) from failure
-            except BaseException:
-                await _end(worker)  # it still works on a file that nobody waits for
-                raise
             self._idle.append(worker)
         if isinstance(answer, Read):
             return answer.document
