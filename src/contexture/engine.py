@@ -39,6 +39,7 @@ from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, ReplayMismatch, SourceError
 from contexture.ledger import Degradation, Ledger, Trace
+from contexture.news.store import NewsStore
 from contexture.pipeline.known import KnownSecrets
 from contexture.pipeline.redact import redact, redact_text
 from contexture.ports import Clock, Health, MemoryService, SessionStore, Spans
@@ -108,15 +109,6 @@ class Contexture:
             summarizer=self._summarizer,
         )
         wiring.cache_metrics(self.registry, self.searcher)
-        self.news = wiring.news_store(
-            settings,
-            store,
-            speakers,
-            preparer=self._preparer,
-            searcher=self.searcher,
-            scanner=self._redactor,
-            on_removed=wiring.forgets(self.graph),
-        )
         self.pages = wiring.page_store(
             settings,
             self._placed,
@@ -129,6 +121,19 @@ class Contexture:
         self._builder = self._builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = wiring.builds(settings, pool)
+
+    @cached_property
+    def news(self) -> NewsStore:
+        """Articles, found by window, language and source."""
+        return wiring.news_store(
+            self.settings,
+            self.index,
+            self._speakers,
+            preparer=self._preparer,
+            searcher=self.searcher,
+            scanner=self._redactor,
+            on_removed=wiring.forgets(self.graph),
+        )
 
     @cached_property
     def research(self) -> ResearchContextBuilder:
