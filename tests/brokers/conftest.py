@@ -9,8 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from contexture.testing.bus import new_topic
 
 PRODUCER = 0
 LISTENING = re.compile(r"Listening for client connections on (\S+)")
@@ -99,3 +102,16 @@ def own_kafka() -> Iterator[KafkaBroker]:
     broker = KafkaBroker()
     yield broker
     broker.close()
+
+
+@pytest.fixture(params=["nats", "kafka"])
+def topics(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings that name a real broker, topics of their own on it, and a group that nobody else is in."""
+    names = {f"bus_{topic}": new_topic() for topic in ("inbound", "outbound", "dead")}
+    if request.param == "kafka":
+        broker: KafkaBroker = request.getfixturevalue("kafka")
+        broker.make(*names.values())
+        address = f"kafka://{broker.address}"
+    else:
+        address = request.getfixturevalue("nats_address")
+    return {"bus": address, "bus_group": names["bus_inbound"].replace(".", "-"), "bus_partitions": 4, **names}

@@ -18,7 +18,7 @@ from contexture import Settings, wiring
 from contexture.answer.route import Route
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceError, UnknownAdapter
-from contexture.testing.bus import Inbox, new_topic
+from contexture.testing.bus import Inbox
 from contexture.testing.doubles import ScriptedChatModel
 from contexture.testing.service import service_client, small_engine
 from contexture.worker.answers import inside
@@ -27,20 +27,12 @@ from contexture.worker.running import worker_of
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(params=["nats", "kafka"])
-def settings(request, new_folder):
+@pytest.fixture
+def settings(topics, new_folder):
     """Settings of a tenant called acme, with topics of their own on a real broker."""
-    names = {f"bus_{topic}": new_topic() for topic in ("inbound", "outbound", "dead")}
-    if request.param == "kafka":
-        broker = request.getfixturevalue("kafka")
-        broker.make(*names.values())
-        address = f"kafka://{broker.address}"
-    else:
-        address = request.getfixturevalue("nats_address")
     return Settings(
-        home=new_folder(), tenant="acme", user="anna", bus=address, bus_group=names["bus_inbound"].replace(".", "-"),
-        bus_partitions=4, bus_redeliver_seconds=1.0, worker_retry_seconds=0.0, **names,
-    )  # fmt: skip
+        home=new_folder(), tenant="acme", user="anna", bus_redeliver_seconds=1.0, worker_retry_seconds=0.0, **topics
+    )
 
 
 def hello(name: str, session: str = "s") -> bytes:
@@ -156,7 +148,7 @@ async def test_workers_share_the_messages_and_keep_the_order_of_sessions(setting
         assert wanted == [each["id"] for each in told if each["session_id"] == f"s-{session}"]
 
 
-@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+@pytest.mark.parametrize("topics", ["nats"], indirect=True)
 @pytest.mark.parametrize("words", [["worker"], ["serve", "--worker", "--port", "0"]])
 def test_the_commands_answer_with_a_store_of_their_own(settings, words, monkeypatch):
     """Where no service holds the store; told to stop, they end well."""
@@ -185,7 +177,7 @@ def test_the_commands_answer_with_a_store_of_their_own(settings, words, monkeypa
     assert json.loads(result.stdout.splitlines()[0])
 
 
-@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+@pytest.mark.parametrize("topics", ["nats"], indirect=True)
 async def test_a_stream_that_somebody_made_is_used_as_it_is(settings, bus):
     """Its limits are not ours to change; one that takes our subjects away is a failure."""
     topic, client = settings.bus_inbound, await nats.connect(settings.bus)
@@ -280,7 +272,7 @@ async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeyp
     assert ([b"taken"], ["normal", "down"]) == (inbox.bodies, states)
 
 
-@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+@pytest.mark.parametrize("topics", ["nats"], indirect=True)
 async def test_a_message_that_is_too_large_is_the_callers_to_fix(settings, bus):
     """The broker's own limit is told as such."""
     with pytest.raises(InvalidRequest, match="larger than the bus"):

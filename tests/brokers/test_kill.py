@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from contexture import Settings, wiring
-from contexture.testing.bus import PATIENCE, Inbox, new_topic
+from contexture.testing.bus import PATIENCE, Inbox
 
 pytestmark = pytest.mark.integration
 
@@ -26,23 +26,12 @@ MESSAGES = 15
 ENOUGH = 5
 
 
-@pytest.fixture(params=["nats", "kafka"])
-def settings(request, new_folder) -> Settings:
+@pytest.fixture
+def settings(topics, new_folder) -> Settings:
     """Settings of processes that share a broker, with topics of their own."""
-    names = {f"bus_{topic}": new_topic() for topic in ("inbound", "outbound", "dead")}
-    if request.param == "kafka":
-        broker = request.getfixturevalue("kafka")
-        broker.make(*names.values())
-        address = f"kafka://{broker.address}"
-    else:
-        address = request.getfixturevalue("nats_address")
-    group = names["bus_inbound"].replace(".", "-")
     # A consumer of Kafka that falls silent on a busy machine would be taken for dead.
-    silence = 3.0 if request.param == "kafka" else 1.0
-    return Settings(
-        home=new_folder(), bus=address, bus_group=group, bus_partitions=4, bus_redeliver_seconds=silence,
-        worker_concurrency=2, **names,
-    )  # fmt: skip
+    silence = 3.0 if topics["bus"].startswith("kafka") else 1.0
+    return Settings(home=new_folder(), bus_redeliver_seconds=silence, worker_concurrency=2, **topics)
 
 
 @contextmanager
@@ -113,17 +102,6 @@ class Load:
         assert not self._thread.is_alive()
 
 
-async def replies(inbox: Inbox, wanted: set[str]) -> dict[str, dict]:
-    """The replies by id, once all of these have come; one that comes again is the same."""
-    count, found = 0, dict[str, dict]()
-    while not wanted <= found.keys():
-        count = len(await inbox.until(count + 1))
-        for body in inbox.bodies:
-            told = json.loads(body)
-            assert found.setdefault(told["id"], told) == told
-    return found
-
-
 def check_turns(client: httpx.Client, told: dict[str, dict]) -> None:
     """Every reply is complete and can be read; every session has one turn for each of its messages, in order."""
     for name, reply in told.items():
@@ -136,7 +114,7 @@ def check_turns(client: httpx.Client, told: dict[str, dict]) -> None:
         assert ["user", "assistant"] * len(asked) == [event["message"]["role"] for event in spoken]
 
 
-@pytest.mark.parametrize("settings", ["nats"], indirect=True)
+@pytest.mark.parametrize("topics", ["nats"], indirect=True)
 async def test_a_killed_service_loses_nothing_it_acknowledged(settings: Settings) -> None:
     """Memories and documents that were acknowledged under load are found after a restart, and messages answered."""
     home, inbox = settings.home, Inbox()
@@ -157,7 +135,7 @@ async def test_a_killed_service_loses_nothing_it_acknowledged(settings: Settings
     sent = {f"m-{number}" for number in loads.pop("messages").acknowledged}
     async with bus.delivering(settings.bus_outbound, inbox.take):
         with started(settings, "serve", "--worker", "--port", "0") as (process, _), client_of(home) as client:
-            told = await replies(inbox, sent)
+            told = await inbox.replies(sent)
             await asyncio.to_thread(check_turns, client, {name: told[name] for name in sent})
             for kind, load in loads.items():
                 paths = [f"/v1/records/{kind}/r-{number}" for number in load.acknowledged]
@@ -185,7 +163,7 @@ async def test_a_killed_worker_loses_no_message_and_answers_none_twice(settings:
                 service.send_signal(signal.SIGKILL)
                 await asyncio.to_thread(service.wait, PATIENCE)
                 with started(settings, "serve", "--port", "0"), client_of(settings.home) as again:
-                    found = await replies(inbox, wanted)
+                    found = await inbox.replies(wanted)
                     await asyncio.to_thread(check_turns, again, found)
                     worker.send_signal(signal.SIGTERM)
                     assert 0 == await asyncio.to_thread(worker.wait, PATIENCE)

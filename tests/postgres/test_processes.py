@@ -76,17 +76,6 @@ async def send(client: httpx.AsyncClient, number: int) -> None:
     assert (202, 200) == (handed.status_code, written.status_code)
 
 
-async def replies(inbox: Inbox, wanted: set[str]) -> dict[str, Any]:
-    """The replies by id, once all of these have come; one that comes again is the same."""
-    count, found = 0, dict[str, Any]()
-    while not wanted <= found.keys():
-        count = len(await inbox.until(count + 1))
-        for body in inbox.bodies:
-            told = json.loads(body)
-            assert found.setdefault(told["id"], told) == told
-    return found
-
-
 async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
     nats_address: str, new_url: Callable[[], str], new_folder: Callable[[], Path]
 ) -> None:
@@ -113,7 +102,7 @@ async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
             process.send_signal(signal.SIGKILL)
         for number in range(BEFORE, BEFORE + AFTER):
             await send(left, number)
-        told = await replies(inbox, {f"m-{number}" for number in range(BEFORE + AFTER)})
+        told = await inbox.replies({f"m-{number}" for number in range(BEFORE + AFTER)})
         sessions = [
             (await left.get(f"/v1/sessions/s-{session}/events", params={"limit": 1_000})).json()["events"]
             for session in range(SESSIONS)

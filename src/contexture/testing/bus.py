@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import uuid4
 
 from contexture.conversation import Delivery
@@ -96,6 +98,16 @@ class Inbox:
         async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: len(self.bodies) >= count)
         return self.bodies
+
+    async def replies(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
+        """The replies of a worker by id, once all of these have come; one that comes again is the same."""
+        count, found = 0, dict[str, dict[str, Any]]()
+        while not wanted <= found.keys():
+            count = len(await self.until(count + 1))
+            for body in self.bodies:
+                told = json.loads(body)
+                assert found.setdefault(told["id"], told) == told
+        return found
 
 
 class BusConformance:
