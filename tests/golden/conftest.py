@@ -14,3 +14,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are written instead of compared; never where the switch was not declared."""
     return bool(request.config.getoption("--update-golden", default=False))
+
+
+@pytest.fixture(scope="module", params=["folder", "postgres"])
+def store(request: pytest.FixtureRequest) -> str:
+    """The address of an empty store: none for one in a folder, then that of a database."""
+    return "" if request.param == "folder" else request.getfixturevalue("new_url")()

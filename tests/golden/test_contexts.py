@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from msgspec.structs import asdict
 
+from contexture import Settings
+from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
 from contexture.testing.doubles import NOON
-from contexture.testing.workbench import HIDDEN, Parts, workbench
-from contexture.types import PUBLIC, Equals, Not, Record, Scope
+from contexture.testing.workbench import FIELDS, HIDDEN, NAME, Parts, Workbench
+from contexture.types import PUBLIC, Collection, Equals, Not, Record, Scope
+from contexture.wiring.shared import opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANNA = Scope(tenant="harbour", user="anna", groups=("crew",))
 CORPUS = (
@@ -91,12 +97,23 @@ def as_json(built: QueryContext) -> dict[str, Any]:
     }
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterator[Workbench]:
+    """The corpus in a store, and a builder over it."""
+    parts = Parts(passage=160)
+    options = EmbeddedOptions(vectors=parts.encoders.vectors, threads=1)
+    index = await opened(Settings(home=lasting_folder(), store=store), options)
+    await index.create(Collection(name=NAME, fields=FIELDS))
+    made = Workbench(index, parts)
+    await made.add(Scope(tenant="harbour", user="captain", groups=("crew",)), CORPUS)
+    yield made
+    await index.close()
+
+
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_a_context_is_the_golden_one(name: str, update_golden: bool, new_folder: Callable[[], Path]) -> None:  # noqa: FBT001 - a fixture
+async def test_a_context_is_the_golden_one(bench: Workbench, name: str, update_golden: bool) -> None:  # noqa: FBT001 - a fixture
     """Messages, token counts, citations and ledger are letter for letter those of the golden file."""
-    async with workbench(new_folder(), Parts(passage=160)) as bench:
-        await bench.add(Scope(tenant="harbour", user="captain", groups=("crew",)), CORPUS)
-        built = await bench.builder.build(REQUESTS[name], scope=ANNA, now=NOON)
+    built = await bench.builder.build(REQUESTS[name], scope=ANNA, now=NOON)
     path = Path(__file__).with_name(f"{name}.json")
     if update_golden:
         path.write_text(json.dumps(as_json(built), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -50,9 +50,9 @@ FLOWS: dict[str, dict[str, Any]] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(lasting_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
+async def engine(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
     """An engine with the sample workspace, loaded at noon."""
-    settings = Settings(home=lasting_folder(), tenant="demo", user="demo", groups=("staff",))
+    settings = Settings(home=lasting_folder(), store=store, tenant="demo", user="demo", groups=("staff",))
     async with small_engine(settings) as found:
         member = lambda name: Scope(tenant="demo", user=name, groups=("staff",))  # noqa: E731 - one expression
         await settled(found, SAMPLE, DEMO, member, NOON)
