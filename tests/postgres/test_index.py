@@ -59,6 +59,26 @@ async def test_collections_and_fields_made_elsewhere_are_known(pair: tuple[Postg
     assert ["other", NAME] == [each.name for each in await one.collections()]
 
 
+async def test_a_field_that_comes_between_a_write_and_its_following_is_filtered_by(
+    pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was made of many records while the database wrote them is made again for the fields there are now."""
+    one, other = pair
+    follow = one._catch_up
+
+    def later(mine: object = None) -> None:
+        if mine is not None:
+            other._create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+        follow(mine)
+
+    monkeypatch.setattr(one, "_catch_up", later)
+    colours = ["red", "blue", "blue", "blue", "blue"]
+    rows = [prepared(own(f"r{at:02}", payload={"colour": colours[at % 5]})) for at in range(60)]
+    await one.upsert(ANNA, NAME, rows)
+
+    assert 12 == len(ids(await one.search(ANNA, query("zebra", where=Equals("colour", "red")))))
+
+
 async def test_versions_and_changes_are_those_of_all_processes(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """What another process wrote moves the version here, and is told to caches by id, to those who may read it."""
     one, other = pair

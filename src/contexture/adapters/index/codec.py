@@ -100,20 +100,23 @@ def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple
     return record, tuple(Span(*parts) for parts in header.title_redactions)
 
 
-def pack_facts(passage: Passage) -> bytes:
-    """The facts of a passage as bytes."""
-    return _encode(
-        Facts(
-            start=passage.start,
-            end=passage.end,
-            sentences=list(passage.sentences),
-            redactions=[(s.start, s.end, s.label, s.score) for s in passage.redactions],
-            tokens=dict(passage.tokens),
-            simhash=passage.simhash,
-            terms=np.fromiter(passage.terms.keys(), np.uint32, len(passage.terms)).tobytes(),
-            weights=np.fromiter(passage.terms.values(), np.float32, len(passage.terms)).tobytes(),
-        )
+def facts_of(passage: Passage) -> Facts:
+    """The facts of a passage."""
+    return Facts(
+        start=passage.start,
+        end=passage.end,
+        sentences=list(passage.sentences),
+        redactions=[(s.start, s.end, s.label, s.score) for s in passage.redactions],
+        tokens=dict(passage.tokens),
+        simhash=passage.simhash,
+        terms=np.fromiter(passage.terms.keys(), np.uint32, len(passage.terms)).tobytes(),
+        weights=np.fromiter(passage.terms.values(), np.float32, len(passage.terms)).tobytes(),
     )
+
+
+def pack_facts(facts: Facts) -> bytes:
+    """The facts of a passage as bytes."""
+    return _encode(facts)
 
 
 def pack_vectors(passage: Passage) -> bytes:
@@ -138,7 +141,12 @@ def packed_vectors(data: bytes) -> dict[str, bytes]:
 
 def unpack_vectors(data: bytes) -> dict[str, Vector]:
     """What `pack_vectors` packed."""
-    return {name: np.frombuffer(half, np.float16).astype(np.float32) for name, half in _vectors(data).items()}
+    return {name: unpack_vector(half) for name, half in _vectors(data).items()}
+
+
+def unpack_vector(half: bytes) -> Vector:
+    """One vector of those that `pack_vectors` packed."""
+    return np.frombuffer(half, np.float16).astype(np.float32)
 
 
 def to_passage(facts: Facts) -> Passage:

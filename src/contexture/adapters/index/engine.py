@@ -51,6 +51,14 @@ class Access:
     known: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Passages as the engine takes them, made before it may have them; of no use once it knows other fields."""
+
+    points: Sequence[qe.Point]
+    fields: Mapping[str, FieldType]
+
+
 class Engine:
     """One shard on disk for one collection; term weights are whole numbers, so that sums of them are exact."""
 
@@ -62,13 +70,20 @@ class Engine:
         self.fresh = loaded is None
         self._shard = loaded or self._create()
 
-    def apply(self, added: Sequence[Row], removed: Sequence[int]) -> None:
-        """Follow a change that SQLite has committed."""
+    def draft(self, added: Sequence[Row]) -> Draft:
+        """What `apply` would make of these passages; nothing finds them yet."""
+        fields = self._fields
+        return Draft([self._point(row, fields) for row in added], fields)
+
+    def apply(self, added: Sequence[Row], removed: Sequence[int], draft: Draft | None = None) -> None:
+        """Follow a change that SQLite has committed; `draft` is of the passages added."""
+        if draft is None or draft.fields is not self._fields:
+            draft = self.draft(added)
         with engine_errors("update"):
             if removed:
                 self._shard.update(qe.UpdateOperation.delete_points(list(removed)))
-            if added:
-                self._shard.update(qe.UpdateOperation.upsert_points([self._point(row) for row in added]))
+            if draft.points:
+                self._shard.update(qe.UpdateOperation.upsert_points(list(draft.points)))
 
     def lexical(
         self, weights: Mapping[int, int], where: qe.Filter | None, k: int, passing: Passing | None = None
@@ -143,17 +158,17 @@ class Engine:
             limit *= 4
         return {int(str(point.id)): point.score for point in found if point.score >= floor}
 
-    def _point(self, row: Row) -> qe.Point:
+    def _point(self, row: Row, fields: Mapping[str, FieldType]) -> qe.Point:
         record, _ = codec.unpack_header(row.header, row.record_id, "")
         vectors: dict[str, list[float] | qe.SparseVector] = {
-            name: vector.tolist()
-            for name, vector in codec.unpack_vectors(row.vectors).items()
+            name: codec.unpack_vector(half).tolist()
+            for name, half in (codec.packed_vectors(row.vectors).items() if self._options.vectors else ())
             if name in self._options.vectors
         }
         terms, weights = codec.term_arrays(row.facts)
         if len(terms):
             vectors[LEXICAL] = qe.SparseVector(indices=terms.tolist(), values=impacts(weights).tolist())
-        return qe.Point(row.pid, vectors, {_ACCESS: row.access, **payload_of(record, self._fields)})  # pyright: ignore[reportArgumentType]
+        return qe.Point(row.pid, vectors, {_ACCESS: row.access, **payload_of(record, fields)})  # pyright: ignore[reportArgumentType]
 
     def _load(self) -> qe.EdgeShard | None:
         """The shard on disk; None when it cannot be read, for SQLite can fill another."""

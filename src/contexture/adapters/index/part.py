@@ -9,7 +9,7 @@ from typing import Protocol
 import qdrant_edge as qe
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.engine import Access, Engine, Passing, engine_filter
+from contexture.adapters.index.engine import Access, Draft, Engine, Passing, engine_filter
 from contexture.adapters.index.hits import Places
 from contexture.adapters.index.scanner import Look, Scanner
 from contexture.adapters.index.scoring import Weights
@@ -111,13 +111,13 @@ class Part:
         if self.scanner is not None:
             self.scanner.fill(row for row in stored if self._compared(row.vectors))
 
-    def apply(self, added: Sequence[Row], removed: Sequence[int]) -> None:
-        """Follow a change that SQLite has committed."""
+    def apply(self, added: Sequence[Row], removed: Sequence[int], draft: Draft | None = None) -> None:
+        """Follow a change that SQLite has committed; `draft` is the engine's of the passages added."""
         if self.scanner is not None:
             rows = [row for row in added if self._compared(row.vectors)]
             stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in rows]
             self.scanner.apply(stored, [_record(row) for row in rows] if self.scanner.fields else (), removed)
-        self.engine.apply(added, removed)
+        self.engine.apply(added, removed, draft)
 
     def add_fields(self, fields: Mapping[str, FieldType]) -> None:
         """Let filters name further fields."""

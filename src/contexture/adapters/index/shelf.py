@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.engine import Engine, EngineOptions
+from contexture.adapters.index.engine import Draft, Engine, EngineOptions
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.part import Part
 from contexture.adapters.index.scanner import Scanner
 from contexture.adapters.index.source import Source
-from contexture.adapters.index.truth import Change
+from contexture.adapters.index.truth import Change, Row
 from contexture.errors import SourceUnavailable
 from contexture.types import Collection, Record, Vector
 
@@ -71,11 +71,15 @@ class Shelf:
         self._replay(part.engine, name, 0)
         self._truth.set_meta(f"layout {name}", self._layout(name))
 
-    def follow(self, name: str, done: Change) -> None:
+    def draft(self, name: str, added: Sequence[Row]) -> Draft:
+        """Do beforehand what following a change that adds these passages takes; nothing finds them yet."""
+        return self.part(name).engine.draft(added)
+
+    def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
         """Let a part follow a committed change; one that cannot is built anew from what SQLite holds."""
         try:
             part = self.part(name)
-            part.apply(done.added, done.removed)
+            part.apply(done.added, done.removed, draft)
         except SourceUnavailable:
             part = self._rebuild(name)
         if part.worn:

@@ -326,7 +326,7 @@ class Truth:
             db.execute("INSERT INTO matrices VALUES (?, ?, ?)", (row, name, pack_matrix(matrix)))
         for ordinal, passage in enumerate(item.passages):
             text = record.text[passage.start : passage.end]
-            facts = codec.pack_facts(passage)
+            facts = codec.pack_facts(codec.facts_of(passage))
             pid = db.execute(
                 "INSERT INTO passages (row, ordinal, seq, text, facts) VALUES (?, ?, ?, ?, ?)",
                 (row, ordinal, seq, text, facts),

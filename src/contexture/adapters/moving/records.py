@@ -80,7 +80,7 @@ def digest(item: Prepared) -> bytes:
         codec.pack_header(item),
         item.rules.encode(),
         codec.pack_spans(item.redactions),
-        *(codec.pack_facts(passage) for passage in item.passages),
+        *(codec.pack_facts(codec.facts_of(passage)) for passage in item.passages),
         *(codec.pack_vectors(passage) for passage in item.passages),
         *(name.encode() + pack_matrix(item.matrices[name]) for name in sorted(item.matrices)),
     ]

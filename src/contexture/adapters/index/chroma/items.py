@@ -94,7 +94,7 @@ def kept_of(prepared: Prepared, seq: int, known: Mapping[str, int]) -> tuple[Kep
         id=prepared.record.id,
         hash=prepared.record.hash,
         rules=prepared.rules,
-        facts=[codec.pack_facts(passage) for passage in prepared.passages],
+        facts=[codec.pack_facts(codec.facts_of(passage)) for passage in prepared.passages],
         vectors=[[name for name in passage.vectors if name in known] for passage in prepared.passages],
         matrices=sorted(prepared.matrices),
     )

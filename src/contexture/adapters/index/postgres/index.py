@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from contexture.adapters.index.checks import merged
+from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.listening import Listener
@@ -19,12 +22,21 @@ from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change
 from contexture.adapters.postgres.migrating import migrate
 from contexture.adapters.postgres.pool import Pool
+from contexture.errors import SourceUnavailable
 from contexture.types import Collection, Prepared, Scope
 
 _AT_ONCE = 4_000  # passages held in memory while following
 # It holds nobody up, and may be idle for long while parts are built.
 _SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
 _REMEMBERED = 100_000  # writes that those who follow may be behind
+_MANY = 50  # passages from which on another thread is worth waking
+
+
+class Mine(NamedTuple):
+    """A write of this process, and what was made of it while the database was at work."""
+
+    change: Change
+    draft: Future[Draft] | None
 
 
 class PostgresIndex(IndexOverTruth):
@@ -39,6 +51,7 @@ class PostgresIndex(IndexOverTruth):
     def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions) -> None:
         self.pool = pool
         self._torn = False
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="contexture-draft")
         with ExitStack() as undo:
             undo.callback(pool.close)
             migrate(pool, pool.schema, MIGRATIONS)
@@ -76,10 +89,16 @@ class PostgresIndex(IndexOverTruth):
 
     def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
         packed = write.pack(records)
+        drafts: list[Future[Draft]] = []
+
+        def meanwhile(change: Change) -> None:
+            if len(change.added) >= _MANY:
+                drafts.append(self._aside.submit(self._shelf.draft, collection, change.added))
+
         with self.pool.transaction() as db:
-            mine = write.upsert(db, scope, collection, packed)
-        self._catch_up(mine)
-        return mine.seq
+            change = write.upsert(db, scope, collection, packed, meanwhile)
+        self._catch_up(Mine(change, drafts[0] if drafts else None))
+        return change.seq
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         with self.pool.transaction() as db:
@@ -100,6 +119,7 @@ class PostgresIndex(IndexOverTruth):
             self._shelf.flush()
         finally:
             self._shelf.release()
+            self._aside.shutdown()
             self._replica.release()
             self.pool.close()
 
@@ -110,7 +130,7 @@ class PostgresIndex(IndexOverTruth):
         with self._gate.inside(), self._reading():
             pass
 
-    def _catch_up(self, mine: Change | None = None) -> None:
+    def _catch_up(self, mine: Mine | None = None) -> None:
         """Let the parts follow every write there is; `mine` need not be read again."""
         if self._database.last() == self._database.seq and not self._torn:
             return
@@ -118,13 +138,13 @@ class PostgresIndex(IndexOverTruth):
             pass
 
     @contextmanager
-    def _snapshot(self, mine: Change | None = None) -> Generator[None]:
+    def _snapshot(self, mine: Mine | None = None) -> Generator[None]:
         """The database as it is now, the parts brought up to it; for one thread at a time."""
         with self.pool.transaction(_SNAPSHOT):
             self._follow(self._database.last(), mine)
             yield
 
-    def _follow(self, last: int, mine: Change | None) -> None:
+    def _follow(self, last: int, mine: Mine | None) -> None:
         seen = self._database.seq
         if last == seen and not self._torn:
             return
@@ -147,13 +167,15 @@ class PostgresIndex(IndexOverTruth):
             self._shelf.add(collection)
         return self._shelf.collections.keys() - known
 
-    def _apply(self, writes: Sequence[Write], seen: int, mine: Change | None) -> None:
+    def _apply(self, writes: Sequence[Write], seen: int, mine: Mine | None) -> None:
         for until in write.chunks(((each.seq, each.added + len(each.removed)) for each in writes), _AT_ONCE):
             some = [each for each in writes if seen < each.seq <= until]
             for name in sorted({each.collection for each in some}):
                 removed = [pid for each in some if each.collection == name for pid in each.removed]
-                known = mine is not None and (seen, until) == (mine.seq - 1, mine.seq)
-                added = mine.added if mine and known else tuple(self._database.between(seen, until, name))
+                if mine and (seen, until) == (mine.change.seq - 1, mine.change.seq):
+                    self._shelf.follow(name, mine.change, _drafted(mine))
+                    continue
+                added = tuple(self._database.between(seen, until, name))
                 self._shelf.follow(name, Change(seq=until, added=added, removed=tuple(removed)))
             seen = until
 
@@ -166,3 +188,10 @@ class PostgresIndex(IndexOverTruth):
             touched = [(id_, readers[access][1]) for id_, access in zip(each.ids, each.classes, strict=True)]
             self._journal.note(each.tenant, each.collection, each.seq, touched)
             self._versions[each.tenant, each.collection] = each.seq
+
+
+def _drafted(mine: Mine) -> Draft | None:
+    """What was made of a write; nothing where its part was being built anew."""
+    with suppress(SourceUnavailable):
+        return mine.draft.result() if mine.draft else None
+    return None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.matrices import pack_matrix
@@ -19,16 +22,18 @@ from contexture.types import Passage, Prepared, Scope
 
 _RECORD = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
 _PASSAGE = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
+_TERM = 4  # bytes of a term in a passage's facts
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a term and a class in one number
 _COUNT = "UPDATE counter SET seq = seq + 1, pid = pid + %s, record = record + %s RETURNING seq, pid - %s, record - %s"
 
 
 class PackedPassage(NamedTuple):
     """A passage as it is kept."""
 
-    text: bytes
+    text: str
+    known: codec.Facts
     facts: bytes
     vectors: bytes
-    terms: list[int]
 
 
 class PackedRecord(NamedTuple):
@@ -70,25 +75,33 @@ def save(db: Connection, collection: str, fields: str) -> None:
 
 
 def upsert(
-    db: Connection, scope: Scope, collection: str, records: Sequence[PackedRecord], *, anyone: bool = False
+    db: Connection,
+    scope: Scope,
+    collection: str,
+    records: Sequence[PackedRecord],
+    meanwhile: Callable[[Change], None] = lambda _: None,
+    *,
+    anyone: bool = False,
 ) -> Change:
     """Write records inside a transaction; returns what it did to the passages.
 
-    What the scope may not read it cannot replace, unless `anyone` may.
+    What the scope may not read it cannot replace, unless `anyone` may. `meanwhile` is told that before it is done.
     """
     tenant, passages = packed(scope.tenant), sum(len(each.passages) for each in records)
     seq, pid, record = _numbers(db, passages, len(records))
     gone = _found(db, scope, collection, [each.id for each in records], must_see=not anyone, sees_all=anyone)
     removed = _remove(db, gone)
     classes = _classes(db, collection, tenant, {each.acl for each in records})
+    done = Change(seq=seq, added=tuple(_rows(pid, records, classes)), removed=tuple(removed))
+    meanwhile(done)
     _copy_records(
         db, collection, tenant, [(record + at, classes[each.acl], each) for at, each in enumerate(records, 1)]
     )
     _copy_passages(db, collection, seq, pid, [(record + at, each) for at, each in enumerate(records, 1)])
-    _count(db, ((classes[each.acl], passage.terms) for each in records for passage in each.passages), +1)
+    _count(db, [(classes[each.acl], passage.known) for each in records for passage in each.passages], +1)
     touched = [(each.id, each.access) for each in gone] + [(each.id, classes[each.acl]) for each in records]
     _tell(db, seq, tenant, collection, touched, removed, passages)
-    return Change(seq=seq, added=tuple(_rows(pid, records, classes)), removed=tuple(removed))
+    return done
 
 
 def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
@@ -105,7 +118,7 @@ def _packed(item: Prepared) -> PackedRecord:
     try:
         return PackedRecord(
             id=packed(record.id),
-            acl=json.dumps(sorted(set(record.acl))).encode(),
+            acl=_readers(record.acl),
             hash=record.hash,
             header=codec.pack_header(item),
             text=record.text.encode(),
@@ -118,13 +131,15 @@ def _packed(item: Prepared) -> PackedRecord:
         raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure
 
 
+@lru_cache(maxsize=1_024)
+def _readers(acl: tuple[str, ...]) -> bytes:
+    return json.dumps(sorted(set(acl))).encode()
+
+
 def _packed_passage(text: str, passage: Passage) -> PackedPassage:
-    return PackedPassage(
-        text=text[passage.start : passage.end].encode(),
-        facts=codec.pack_facts(passage),
-        vectors=codec.pack_vectors(passage),
-        terms=list(passage.terms),
-    )
+    known = codec.facts_of(passage)
+    piece = text[passage.start : passage.end]
+    return PackedPassage(piece, known, codec.pack_facts(known), codec.pack_vectors(passage))
 
 
 def _rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, int]) -> Iterator[Row]:
@@ -132,9 +147,8 @@ def _rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, in
     pids = count(last + 1)
     for each in records:
         access, id_ = classes[each.acl], each.id.decode()
-        for at, (text, facts, vectors, _) in enumerate(each.passages):
-            known = codec.unpack_facts(facts)
-            yield Row(next(pids), access, id_, each.header, each.hash, each.rules, at, text.decode(), known, vectors)
+        for at, (text, known, _, vectors) in enumerate(each.passages):
+            yield Row(next(pids), access, id_, each.header, each.hash, each.rules, at, text, known, vectors)
 
 
 def _numbers(db: Connection, passages: int, records: int) -> tuple[int, int, int]:
@@ -151,7 +165,7 @@ def _found(
     """The records of these ids that are there; one that the scope may not see is refused, or passed over."""
     rows = db.execute(
         "SELECT r.record, r.id, r.class, c.acl FROM records r JOIN classes c USING (class) "
-        "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%s) ORDER BY r.record",
+        "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%b) ORDER BY r.record",
         (collection, packed(scope.tenant), list(ids)),
         binary=True,
     ).fetchall()
@@ -172,7 +186,7 @@ def _remove(db: Connection, gone: Sequence[Gone]) -> list[int]:
         (records,),
         binary=True,
     ).fetchall()
-    _count(db, ((access, codec.term_arrays(codec.unpack_facts(facts))[0].tolist()) for _, access, facts in rows), -1)
+    _count(db, [(access, codec.unpack_facts(facts)) for _, access, facts in rows], -1)
     pids: list[int] = sorted(row[0] for row in rows)
     db.execute("DELETE FROM vectors WHERE pid = ANY(%s)", (pids,))
     for table in (b"passages", b"matrices", b"records"):
@@ -214,7 +228,10 @@ def _copy_passages(
 ) -> None:
     all_ = [(number, at, passage) for number, each in records for at, passage in enumerate(each.passages)]
     numbered = list(enumerate(all_, start=last + 1))
-    rows = ((pid, number, collection, at, seq, passage.text, passage.facts) for pid, (number, at, passage) in numbered)
+    rows = (
+        (pid, number, collection, at, seq, passage.text.encode(), passage.facts)
+        for pid, (number, at, passage) in numbered
+    )
     _copy(db, "passages", _PASSAGE, rows)
     _copy(db, "vectors", ("int8", "bytea"), ((pid, passage.vectors) for pid, (*_, passage) in numbered))
 
@@ -226,33 +243,30 @@ def _copy(db: Connection, table: str, types: Sequence[str], rows: Iterable[Seque
             copy.write_row(row)
 
 
-def _count(db: Connection, passages: Iterable[tuple[int, Sequence[int]]], sign: int) -> None:
+def _count(db: Connection, passages: Sequence[tuple[int, codec.Facts]], sign: int) -> None:
     """Let the statistics know passages that came or went, each by its class and terms."""
-    held: Counter[int] = Counter()
-    terms: Counter[tuple[int, int]] = Counter()
-    for access, each in passages:
-        held[access] += 1
-        terms.update((term, access) for term in each)
-    keys = sorted(terms)
+    if not passages:
+        return
+    access = np.fromiter((each for each, _ in passages), np.uint64, len(passages))
+    lengths = [len(facts.terms) // _TERM for _, facts in passages]
+    terms = np.frombuffer(b"".join(facts.terms for _, facts in passages), np.uint32).astype(np.uint64)
+    keys, counts = np.unique(terms << _HALF | np.repeat(access, lengths), return_counts=True)
     db.execute(
         "INSERT INTO frequencies AS f SELECT * FROM unnest(%s::bigint[], %s::int[], %s::bigint[]) "
         "ON CONFLICT (term, class) DO UPDATE SET passages = f.passages + excluded.passages",
-        (
-            _array(key[0] for key in keys),
-            _array(key[1] for key in keys),
-            _array(sign * terms[key] for key in keys),
-        ),
+        (_array(keys >> _HALF), _array(keys & _LOW), _array(sign * counts)),
     )
+    held = np.unique(access, return_counts=True)
     db.execute(
         "UPDATE classes c SET passages = c.passages + n.passages "
         "FROM unnest(%s::int[], %s::bigint[]) AS n (class, passages) WHERE c.class = n.class",
-        (list(held), [sign * count for count in held.values()]),
+        (_array(held[0]), _array(sign * held[1])),
     )
 
 
-def _array(numbers: Iterable[int]) -> str:
+def _array(numbers: npt.NDArray[Any]) -> str:
     """Numbers as an array in SQL; the driver would look at each of them four times."""
-    return f"{{{','.join(map(str, numbers))}}}"
+    return f"{{{','.join(map(str, numbers.tolist()))}}}"
 
 
 def _tell(
@@ -266,7 +280,7 @@ def _tell(
 ) -> None:
     """Note what was done for those who follow, and wake them when it is committed."""
     db.execute(
-        "INSERT INTO writes VALUES (%s, %s, %s, %s::bytea[], %s::int[], %s::bigint[], %s)",
+        "INSERT INTO writes VALUES (%s, %s, %s, %b::bytea[], %b::int[], %b::bigint[], %s)",
         (seq, tenant, collection, [id_ for id_, _ in touched], [access for _, access in touched], list(removed), added),
     )
     db.execute("SELECT pg_notify(current_schema() || '_writes', '')")
