@@ -31,7 +31,14 @@ BROKEN = {
     "a space before the colon": HEAD + b"Content-Length : 17\r\n\r\n" + SEARCH,
     "an unknown encoding": HEAD + b"Transfer-Encoding: zip\r\n\r\n" + SEARCH,
     "a bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n" + SEARCH,
+    "a length and chunks": HEAD
+    + b"Content-Length: 17\r\nTransfer-Encoding: chunked\r\n\r\n11\r\n"
+    + SEARCH
+    + b"\r\n0\r\n\r\n",
     "a head without end": HEAD + b"X-Long: " + b"a" * 100_000,
+    "a long head": HEAD + b"X-Long: " + b"a" * 100_000 + b"\r\n\r\n",
+    "a long address": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "a version that is none": b"GET /health HTTP/3.7\r\nHost: 127.0.0.1\r\n\r\n",
 }
 
 
@@ -63,6 +70,14 @@ async def said(port, sent):
     return found
 
 
+async def test_a_head_that_does_not_end_is_not_waited_for(engine):
+    """It is refused while it grows."""
+    async with served(engine) as (port, _, _):
+        answer = await said(port, HEAD + b"X-Long: " + b"a" * 100_000)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
 async def test_what_cannot_be_read_is_refused_in_our_shape(engine):
     """One answer, one closed connection, and the service goes on."""
     async with served(engine) as (port, _, _):
@@ -77,12 +92,25 @@ async def test_what_cannot_be_read_is_refused_in_our_shape(engine):
     assert fine.startswith(b"HTTP/1.1 200")
 
 
-async def test_a_length_and_chunks_together_are_one_request(engine):
-    """What follows the chunks is never taken for a request that some proxy has not seen."""
-    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(SEARCH), SEARCH)
-    both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" % len(SEARCH)
+async def test_requests_may_follow_each_other_at_once(engine):
+    """Each is answered, in order, and a long body is not taken for a long head."""
+    long = json.dumps({"query": "pump", "collection": "x" * 200_000}).encode()
+    asking = b"".join(
+        HEAD + b"%bContent-Length: %d\r\n\r\n%b" % (extra, len(body), body)
+        for extra, body in ((b"", SEARCH), (b"", long), (b"Connection: close\r\n", SEARCH))
+    )
     async with served(engine) as (port, key, _):
-        answer = await said(port, HEAD + key + both + chunked + SMUGGLED)
+        answer = await said(port, asking.replace(HEAD, HEAD + key))
+
+    assert 3 == len(STATUS.findall(answer))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_cannot_be_read_behind_a_request_does_not_cost_its_answer(engine):
+    """The request is answered, the rest is not, and the connection is closed."""
+    whole = b"Content-Length: %d\r\n\r\n%b" % (len(SEARCH), SEARCH)
+    async with served(engine) as (port, key, _):
+        answer = await said(port, HEAD + key + whole + BROKEN["garbage"] + SMUGGLED)
 
     assert [b"HTTP/1.1 200 "] == STATUS.findall(answer)
 
