@@ -54,9 +54,10 @@ def test_the_doctor_asks_the_database(said: str) -> None:
     assert "PostgreSQL at" in found["detail"]
 
 
-def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("url", ["postgres://anna:hunter2@db/app", "postgres://db/app?user=anna&password=hunter2"])
+def test_a_password_is_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings hide an address that holds one."""
-    monkeypatch.setenv("CONTEXTURE_STORE", "postgres://anna:hunter2@db/app")
+    monkeypatch.setenv("CONTEXTURE_STORE", url)
     _, answer = run("settings")
 
     assert "hunter2" not in json.dumps(answer)

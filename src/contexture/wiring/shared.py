@@ -40,7 +40,7 @@ def beside(store: str, name: str) -> str:
     """The address of another store in the same database; a folder has no address."""
     if not store:
         return ""
-    from contexture.adapters.postgres.pool import split_schema
+    from contexture.adapters.postgres.address import split_schema
 
     rest, schema = split_schema(store)
     return f"{rest}{'&' if '?' in rest else '?'}schema={schema}_{name}"

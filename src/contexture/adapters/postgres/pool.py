@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import select
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from contexture.adapters.postgres.address import address_of
 from contexture.errors import ContextError, InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
 
 try:
     import psycopg
     from psycopg import errors
-    from psycopg.conninfo import conninfo_to_dict
     from psycopg.types.numeric import Int8Dumper
 except ImportError as missing:
     raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
-_SCHEMA = "contexture"
-_NAME = re.compile("[a-z_][a-z0-9_]{0,40}")
-_CONNECT_SECONDS = 5
-_KEPT_ALIVE_SECONDS = 15
-# A process that hangs in the middle of a write does not hold up the others for ever.
-_LIMITS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
-_SHORT = "-c jit=off -c plan_cache_mode=force_generic_plan"  # no statement is worth being compiled, or planned twice
+# What an address may say otherwise.
+_DEFAULTS: Mapping[str, Any] = {
+    "connect_timeout": 5,
+    "application_name": "contexture",
+    "keepalives_idle": 15,
+    "tcp_user_timeout": 15_000,
+}
+# A process that hangs in the middle of a write does not hold up the others for ever; and no statement is worth being
+# compiled, or planned twice. Said in SQL, because poolers pass no options on.
+_SESSION = (
+    "SET search_path TO {}; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; "
+    "SET jit = off; SET plan_cache_mode = force_generic_plan"
+)
 _IDLE = 16  # connections that are kept for later
 _REFUSED = (
     errors.DiskFull,
@@ -46,13 +50,13 @@ class Pool:
     """
 
     def __init__(self, url: str) -> None:
-        self._url, self.schema = split_schema(url)
+        self._address = address_of(url)
+        self.schema, self.name = self._address.schema, self._address.name
         self._guard = threading.Lock()
         self._idle: list[Connection] = []
         self._mine = threading.local()
         self._numbers: set[int] = set()
         self._closed = False
-        self.name = place_of(self._url)
 
     @contextmanager
     def lent(self) -> Generator[Connection]:
@@ -85,15 +89,12 @@ class Pool:
 
     def connect(self) -> Connection:
         """A connection of one's own, that the pool knows nothing of."""
-        connection = psycopg.connect(
-            self._url,
-            autocommit=True,
-            connect_timeout=_CONNECT_SECONDS,
-            application_name="contexture",
-            options=f"-c search_path={self.schema} {_LIMITS} {_SHORT}",
-            keepalives_idle=_KEPT_ALIVE_SECONDS,
-            tcp_user_timeout=1_000 * _KEPT_ALIVE_SECONDS,
-        )
+        wanted = {**_DEFAULTS, **self._address.options, "client_encoding": "UTF8"}
+        connection = psycopg.connect(autocommit=True, **wanted)
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            connection.execute(_SESSION.format(self.schema).encode())
+            undo.pop_all()
         connection.adapters.register_dumper(int, Int8Dumper)  # else a number's size would decide what a query means
         return connection
 
@@ -130,26 +131,6 @@ class Pool:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-def split_schema(url: str) -> tuple[str, str]:
-    """A URL as the driver reads it, and the schema that it names."""
-    parts = urlsplit(url)
-    told = parse_qsl(parts.query, keep_blank_values=True)
-    schema = dict(told).get("schema", _SCHEMA)
-    if not _NAME.fullmatch(schema):
-        raise InvalidRequest(f"{schema!r} cannot name a schema: use small letters, digits and '_'")
-    rest = urlencode([(key, value) for key, value in told if key != "schema"])
-    return urlunsplit(parts._replace(query=rest)), schema
-
-
-def place_of(url: str) -> str:
-    """Where a URL leads, without the password in it."""
-    try:
-        told = conninfo_to_dict(url)
-    except psycopg.Error:
-        return "PostgreSQL"
-    return f"PostgreSQL at {told.get('host', 'localhost')}/{told.get('dbname', '')}"
 
 
 @contextmanager
