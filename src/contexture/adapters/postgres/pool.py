@@ -14,6 +14,7 @@ from contexture.errors import ContextError, InvalidRequest, SourceTimeout, Sourc
 try:
     import psycopg
     from psycopg import errors
+    from psycopg.conninfo import make_conninfo
     from psycopg.types.numeric import Int8Dumper
 except ImportError as missing:
     raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
@@ -89,8 +90,8 @@ class Pool:
 
     def connect(self) -> Connection:
         """A connection of one's own, that the pool knows nothing of."""
-        wanted = {**_DEFAULTS, **self._address.options, "client_encoding": "UTF8"}
-        connection = psycopg.connect(autocommit=True, **wanted)
+        told = make_conninfo(**{**_DEFAULTS, **self._address.options, "client_encoding": "UTF8"})
+        connection = psycopg.connect(told, autocommit=True)
         with ExitStack() as undo:
             undo.callback(connection.close)
             connection.execute(_SESSION.format(self.schema).encode())
