@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from contexture.adapters.index.lock import StoreLock
-from contexture.adapters.index.over_truth import BM25, IndexOverTruth
+from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.parts import BM25, Parts
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change, Truth, store_errors
 from contexture.errors import StoreUnwritable
@@ -37,7 +38,7 @@ class EmbeddedIndex(IndexOverTruth):
             undo.callback(self._lock.release)
             self._file = Truth(folder / "truth.sqlite")
             undo.callback(self._file.close)
-            shelf = Shelf(folder, self._file, options)
+            shelf = self._shelve(options)
             undo.callback(shelf.release)
             super().__init__(str(folder), self._file, shelf, options)
             shelf.heal()
@@ -47,6 +48,10 @@ class EmbeddedIndex(IndexOverTruth):
     async def open(cls, folder: Path, options: EmbeddedOptions) -> EmbeddedIndex:
         """Open or create the store; writes that the engine has not seen are replayed."""
         return await asyncio.to_thread(cls, folder, options)
+
+    def _shelve(self, options: EmbeddedOptions) -> Parts:
+        """What finds: parts in this folder."""
+        return Shelf(self._folder, self._file, options)
 
     def _reading(self) -> AbstractContextManager[None]:
         return store_errors(self._folder)

@@ -45,10 +45,12 @@ class EngineOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """Which access classes a scope may read, out of all there are."""
+    """Which access classes a scope may read, out of all there are, and how many passages those hold."""
 
     allowed: frozenset[int]
     known: frozenset[int]
+    tenant: str = ""
+    passages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,12 @@ from contexture.adapters.index.filters import check, field_types, holds
 from contexture.adapters.index.gate import Gate
 from contexture.adapters.index.hits import hits_of, pooled
 from contexture.adapters.index.journal import WriteJournal
-from contexture.adapters.index.part import Sight
+from contexture.adapters.index.parts import BM25, Parts, Seen
 from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
-from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
+from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.index.source import Reading
 from contexture.errors import InvalidRequest, UnknownCollection
 from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
-
-BM25 = "bm25"
 
 _T = TypeVar("_T")
 
@@ -35,7 +33,7 @@ class IndexOverTruth:
     acknowledged before.
     """
 
-    def __init__(self, name: str, truth: Reading, shelf: Shelf, options: EmbeddedOptions) -> None:
+    def __init__(self, name: str, truth: Reading, shelf: Parts, options: EmbeddedOptions) -> None:
         self._gate = Gate(f"the store in {name!r} is closed")
         self._truth = truth
         self._shelf = shelf
@@ -202,8 +200,7 @@ class IndexOverTruth:
         found = self._journal.since(scope, collection, since)
         if found is None or since < self._opened:
             return None
-        classes, access = self._classes(collection), self._access(scope, collection)
-        return Changes(ids=tuple(found), passages=sum(classes[allowed][2] for allowed in access.allowed))
+        return Changes(ids=tuple(found), passages=self._access(scope, collection).passages)
 
     def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
         self._known(scope, collection)
@@ -219,7 +216,12 @@ class IndexOverTruth:
             for access, (tenant, acl, _) in classes.items()
             if tenant == scope.tenant and not principals.isdisjoint(acl)
         )
-        return Access(allowed=allowed, known=frozenset(access for access, (*_, count) in classes.items() if count))
+        return Access(
+            allowed=allowed,
+            known=frozenset(access for access, (*_, count) in classes.items() if count),
+            tenant=scope.tenant,
+            passages=sum(classes[access][2] for access in allowed),
+        )
 
     def _classes(self, collection: str) -> Mapping[int, tuple[str, tuple[str, ...], int]]:
         seq = self._truth.seq
@@ -235,12 +237,8 @@ class IndexOverTruth:
             return []
         weights = self._idf(query, access)
         sight = self._sight(query, access)
-        proposed: dict[str, dict[int, float]] = {}
-        if weights.terms:
-            proposed[BM25] = sight.lexical(weights, query.k)
-        for name, vector in query.vectors.items():
-            proposed[name] = sight.vectors.dense(name, vector, query.k)
-        ranks = pooled(proposed, query.k, query.pool, sight.vectors.places)
+        proposed = sight.proposals(weights, query.vectors, query.k)
+        ranks = pooled(proposed, query.k, query.pool, sight.places)
         rows = self._truth.rows(sorted(ranks))
         columns: dict[str, Mapping[int, float]] = {}
         matched: Mapping[int, int] = {}
@@ -249,10 +247,10 @@ class IndexOverTruth:
             columns[BM25], matched = lexical.scores, lexical.matched
         for name, vector in query.vectors.items():
             missing = [row.pid for row in rows if row.pid not in proposed[name]]
-            columns[name] = {**proposed[name], **(sight.vectors.similarities(name, vector, missing) if missing else {})}
+            columns[name] = {**proposed[name], **(sight.similarities(name, vector, missing) if missing else {})}
         return hits_of(rows, columns, ranks, matched)
 
-    def _sight(self, query: Query, access: Access) -> Sight:
+    def _sight(self, query: Query, access: Access) -> Seen:
         part = self._shelf.part(query.collection)
         if part.lacking(query.where):
             with self._writing:
@@ -262,9 +260,7 @@ class IndexOverTruth:
 
     def _idf(self, query: Query, access: Access) -> Weights:
         terms = list(dict.fromkeys(query.terms))
-        classes = self._classes(query.collection)
-        passages = sum(classes[allowed][2] for allowed in access.allowed)
-        return idf_weights(terms, self._truth.frequencies(terms, access.allowed), passages)
+        return idf_weights(terms, self._truth.frequencies(terms, access.allowed), access.passages)
 
     def _warm(self) -> None:
         with self._writing:

@@ -11,6 +11,7 @@ import qdrant_edge as qe
 from contexture.adapters.index import codec
 from contexture.adapters.index.engine import Access, Draft, Engine, Passing, engine_filter
 from contexture.adapters.index.hits import Places
+from contexture.adapters.index.parts import BM25
 from contexture.adapters.index.scanner import Look, Scanner
 from contexture.adapters.index.scoring import Weights
 from contexture.adapters.index.truth import Row, Stored
@@ -89,6 +90,20 @@ class Sight:
     where: qe.Filter | None
     vectors: Dense
     passing: Passing | None = None
+
+    def proposals(self, weights: Weights, vectors: Mapping[str, Vector], k: int) -> dict[str, dict[int, float]]:
+        """Each channel's best `k` passages, with every passage that ties with the last; words come first."""
+        words = {BM25: self.lexical(weights, k)} if weights.terms else {}
+        return words | {name: self.vectors.dense(name, vector, k) for name, vector in vectors.items()}
+
+    def similarities(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
+        """Dot products with these passages; one without such a vector is left out."""
+        return self.vectors.similarities(name, vector, pids)
+
+    @property
+    def places(self) -> Places:
+        """Gives record id and ordinal of passages, by which ties are broken."""
+        return self.vectors.places
 
     def lexical(self, weights: Weights, k: int) -> dict[int, float]:
         """The best `k` passages by BM25, with every passage that ties with the last."""

@@ -17,6 +17,14 @@ class Source(Protocol):
         """The number of the last write."""
         ...
 
+    def last(self) -> int:
+        """The number of the last write there is."""
+        ...
+
+    def identity(self) -> str:
+        """What tells this store from every other."""
+        ...
+
     def meta(self, key: str) -> str | None:
         """Something noted about the parts."""
         ...
@@ -67,6 +75,10 @@ class Reading(Source, Protocol):
 
     def frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> Mapping[int, int]:
         """In how many passages of these classes each term occurs."""
+        ...
+
+    def stored_at(self, pids: Sequence[int]) -> list[Stored]:
+        """What comparing vectors needs of passages, by id; one that is gone is left out."""
         ...
 
     def rows(self, pids: Sequence[int]) -> list[Row]:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.journal import Touched
@@ -74,6 +75,16 @@ class Truth:
             undo.pop_all()
 
     # --- meta and collections ---
+
+    def last(self) -> int:
+        """The number of the last write there is."""
+        return self.seq
+
+    def identity(self) -> str:
+        """What tells this store from every other; made when it is first asked for."""
+        with self._writing() as db:
+            db.execute("INSERT OR IGNORE INTO meta VALUES ('store', ?)", (uuid4().hex,))
+        return self.meta("store") or ""
 
     def meta(self, key: str) -> str | None:
         """A stored setting of the store itself."""
@@ -144,6 +155,19 @@ class Truth:
             (collection,),
         )
         return (Stored(pid, access, vectors, (id_, ordinal)) for pid, access, vectors, id_, ordinal in rows)
+
+    def stored_at(self, pids: Sequence[int]) -> list[Stored]:
+        """What comparing vectors needs of passages, by id; one that is gone is left out."""
+        found: list[Stored] = []
+        for some in _chunks(pids):
+            rows = self._reader().execute(
+                "SELECT p.pid, r.class, v.data, r.id, p.ordinal "  # noqa: S608 - fixed
+                "FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
+                f"WHERE p.pid IN ({_marks(some)})",
+                tuple(some),
+            )
+            found.extend(Stored(pid, access, vectors, (id_, at)) for pid, access, vectors, id_, at in rows)
+        return found
 
     def headers(self, collection: str) -> Iterator[tuple[int, Record]]:
         """The record, without its text, of every passage of a collection, in the order of the passages' ids."""

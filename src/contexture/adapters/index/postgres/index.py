@@ -13,6 +13,7 @@ from typing import NamedTuple
 from contexture.adapters.index.checks import merged
 from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.listening import Listener
 from contexture.adapters.index.postgres.replica import Replica
@@ -27,7 +28,7 @@ from contexture.types import Collection, Prepared, Scope
 
 _AT_ONCE = 4_000  # passages held in memory while following
 # It holds nobody up, and may be idle for long while parts are built.
-_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
+SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
 _REMEMBERED = 100_000  # writes that those who follow may be behind
 _MANY = 50  # passages from which on another thread is worth waking
 
@@ -58,10 +59,10 @@ class PostgresIndex(IndexOverTruth):
             self._replica = Replica(folder)
             undo.callback(self._replica.release)
             self._database = PostgresTruth(pool, self._replica.notes)
-            with pool.transaction(_SNAPSHOT):
+            with pool.transaction(SNAPSHOT):
                 self._database.seq = self._database.last()
                 self._replica.belongs(self._database.identity(), self._database.seq)
-                shelf = Shelf(self._replica.folder, self._database, options)
+                shelf = self._shelve(options)
                 undo.callback(shelf.release)
                 super().__init__(pool.name, self._database, shelf, options)
                 shelf.heal()
@@ -73,6 +74,10 @@ class PostgresIndex(IndexOverTruth):
     async def open(cls, url: str, folder: Path, options: EmbeddedOptions) -> PostgresIndex:
         """Open the store, made where it is missing; what this process has not seen yet is read."""
         return await asyncio.to_thread(lambda: cls(Pool(url), folder, options))
+
+    def _shelve(self, options: EmbeddedOptions) -> Parts:
+        """What finds: parts of this process."""
+        return Shelf(self._replica.folder, self._database, options)
 
     @contextmanager
     def _reading(self) -> Generator[None]:
@@ -140,7 +145,7 @@ class PostgresIndex(IndexOverTruth):
     @contextmanager
     def _snapshot(self, mine: Mine | None = None) -> Generator[None]:
         """The database as it is now, the parts brought up to it; for one thread at a time."""
-        with self.pool.transaction(_SNAPSHOT):
+        with self.pool.transaction(SNAPSHOT):
             self._follow(self._database.last(), mine)
             yield
 

@@ -145,6 +145,15 @@ class PostgresTruth:
         for _, pid, access, vectors, id_, ordinal in self._pages(query, collection, 0):
             yield Stored(pid, access, vectors, (_text(id_), ordinal))
 
+    def stored_at(self, pids: Sequence[int]) -> list[Stored]:
+        """What comparing vectors needs of passages, by id; one that is gone is left out."""
+        rows = self._all(
+            "SELECT p.pid, r.class, v.data, r.id, p.ordinal FROM passages p JOIN records r USING (record) "
+            "JOIN vectors v USING (pid) WHERE p.pid = ANY(%s)",
+            (list(pids),),
+        )
+        return [Stored(pid, access, vectors, (_text(id_), at)) for pid, access, vectors, id_, at in rows]
+
     def headers(self, collection: str) -> Iterator[tuple[int, Record]]:
         """The record, without its text, of every passage of a collection, in the order of the passages' ids."""
         query = f"SELECT p.seq, p.pid, r.id, r.header FROM passages p JOIN records r USING (record) WHERE {_NEWER}"  # noqa: S608 - fixed

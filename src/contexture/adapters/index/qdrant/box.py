@@ -1,0 +1,162 @@
+"""One collection in Qdrant: made, filled, and asked how far it has come."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, islice
+
+from qdrant_client import models
+
+from contexture.adapters.index.filters import field_types, key_of
+from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.points import point_of
+from contexture.adapters.index.truth import Row
+from contexture.types import Collection, FieldType
+
+Tenants = Callable[[int], str]
+"""Says by access class how its tenant is called in Qdrant."""
+
+_BATCH = 256  # points in a request: about ten kilobytes each
+_MARK = 0  # no passage has this number
+_MARKS = "marks"  # the shard key of that point, which belongs to no tenant
+_SEQ = "seq"
+_FIELDS = "fields"
+
+
+class Box:
+    """The points of one collection, and one more that says up to which write they have come.
+
+    Its name tells which store it belongs to and for which vectors it was made, so that stores may share a server and
+    another layout gets a collection of its own.
+    """
+
+    def __init__(self, server: Server, store: str, collection: Collection, vectors: Mapping[str, int]) -> None:
+        self.collection = collection
+        self._server = server
+        self._vectors = dict(vectors)
+        self._fields = field_types(collection)
+        layout = json.dumps([store, collection.name, self._vectors, server.options.by_tenant], sort_keys=True)
+        self.name = f"contexture_{collection.name}_{hashlib.sha256(layout.encode()).hexdigest()[:12]}"
+        self._origin = {"collection": collection.name, "store": store}
+        self._keys: set[str] = set()
+        self._noted: set[str] = set()
+
+    # --- how it is made ---
+
+    def prepare(self) -> None:
+        """Make it where it is missing."""
+        noted = self._server.metadata(self.name)
+        if noted is None:
+            self._server.create(self.name, self._vectors, self._origin)
+            noted = self._origin
+        if _FIELDS not in noted:
+            self._server.index_permissions(self.name)
+        self._noted = {str(field) for field in noted.get(_FIELDS, ())}
+        if self._server.options.by_tenant:
+            self._keys = self._server.shard_keys(self.name)
+            self._ensure(_MARKS)
+
+    @property
+    def lacking(self) -> dict[str, FieldType]:
+        """The fields that its points may not have yet, though filters may name them."""
+        return {name: kind for name, kind in self._fields.items() if name not in self._noted}
+
+    def complete(self) -> None:
+        """All points have all fields now: let filters on them be fast, and note it."""
+        for name, kind in self.lacking.items():
+            self._server.index_field(self.name, key_of(name), kind)
+        self._server.note(self.name, {_FIELDS: sorted(self._fields)})
+        self._noted = set(self._fields)
+
+    # --- how it is filled ---
+
+    @property
+    def seen(self) -> int:
+        """The number of the last write that it has; -1 when it has not been filled yet."""
+        shard = _MARKS if self._server.options.by_tenant else None
+        return int(self._server.payload(self.name, _MARK, shard).get(_SEQ, -1))
+
+    def apply(
+        self,
+        added: Iterable[Row],
+        removed: Sequence[int],
+        seq: int,
+        tenants: Tenants,
+        owners: frozenset[str] | None = None,
+    ) -> None:
+        """Take committed changes; when this returns it has everything up to `seq`, and a search sees it.
+
+        `owners` are the tenants of what was removed; None when they are not known.
+        """
+        operations = self._removals(removed, owners)
+        rows = iter(added)
+        batch = list(islice(rows, _BATCH))
+        while True:
+            following = list(islice(rows, _BATCH))
+            operations += self._additions(batch, tenants)
+            if not following:
+                self._server.update(self.name, [*operations, self._marked(seq)])
+                return
+            self._server.update(self.name, operations)
+            batch, operations = following, []
+
+    def count(self) -> int:
+        """How many passages it holds."""
+        return self._server.count(self.name) - 1
+
+    def sweep(self, known: Callable[[Sequence[int]], Mapping[int, object]]) -> None:
+        """Remove the points of passages that are not known."""
+        for page in self._server.ids(self.name):
+            kept = known(page)
+            gone = [pid for pid in page if pid not in kept and pid != _MARK]
+            if gone:
+                self._server.update(self.name, self._removals(gone, None))
+
+    # --- how it is asked ---
+
+    def ask(self, requests: Mapping[str, models.QueryRequest], tenant: str) -> dict[str, dict[int, float]]:
+        """What each request finds among a tenant's points, best first; all of them are asked at once."""
+        shard = tenant if self._server.options.by_tenant else None
+        asked = [request.model_copy(update={"shard_key": shard}) for request in requests.values()]
+        return dict(zip(requests, self._server.ask(self.name, asked), strict=True))
+
+    def params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
+        """How a dense search is made."""
+        return self._server.params(exact=exact, effort=effort)
+
+    # --- inside ---
+
+    def _removals(self, removed: Sequence[int], owners: frozenset[str] | None) -> list[models.UpdateOperation]:
+        """Passages of unknown owners are removed from every tenant's shards: a shard that has none does nothing."""
+        if not removed:
+            return []
+        if not self._server.options.by_tenant:
+            return [models.DeleteOperation(delete=models.PointIdsList(points=list(removed)))]
+        keys = sorted((self._keys if owners is None else self._keys & owners) - {_MARKS})
+        if not keys:
+            return []
+        return [models.DeleteOperation(delete=models.PointIdsList(points=list(removed), shard_key=list(keys)))]
+
+    def _additions(self, rows: Sequence[Row], tenants: Tenants) -> list[models.UpdateOperation]:
+        if not self._server.options.by_tenant:
+            return [self._upsert(rows, tenants, None)] if rows else []
+        by_tenant = groupby(sorted(rows, key=lambda row: tenants(row.access)), key=lambda row: tenants(row.access))
+        return [self._upsert(list(some), tenants, self._ensure(key)) for key, some in by_tenant]
+
+    def _upsert(self, rows: Sequence[Row], tenants: Tenants, shard: str | None) -> models.UpdateOperation:
+        points = [point_of(row, tenants(row.access), self._fields, self._vectors) for row in rows]
+        return models.UpsertOperation(upsert=models.PointsList(points=points, shard_key=shard))
+
+    def _marked(self, seq: int) -> models.UpdateOperation:
+        point = models.PointStruct(id=_MARK, vector={}, payload={_SEQ: seq})
+        shard = _MARKS if self._server.options.by_tenant else None
+        return models.UpsertOperation(upsert=models.PointsList(points=[point], shard_key=shard))
+
+    def _ensure(self, key: str) -> str:
+        """The shard key, made where it is missing."""
+        if key not in self._keys:
+            self._server.add_shard_key(self.name, key)
+            self._keys.add(key)
+        return key

@@ -1,0 +1,43 @@
+"""How a Qdrant server or cluster is reached and laid out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from contexture.errors import UnknownAdapter
+
+_PLACE = re.compile(r"qdrant(?:\+(https?))?://([^/:?#@]+)(?::(\d{1,5}))?/?")
+_PORT = 6_333
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QdrantOptions:
+    """Where Qdrant is, and how collections are made there.
+
+    QdrantOptions(place="qdrant://localhost:6333")
+    QdrantOptions(place="qdrant+https://cluster.example.org", api_key=key, by_tenant=True, replicas=2)
+
+    `shards` of 0 leaves their number to the server. `confirmations` is how many replicas must have a write before it
+    counts; with 0, all of them, so that whichever is asked next has it.
+    """
+
+    place: str
+    api_key: str = field(default="", repr=False)
+    timeout: float = 10.0
+    by_tenant: bool = False
+    shards: int = 0
+    replicas: int = 1
+    confirmations: int = 0
+
+    @property
+    def url(self) -> str:
+        """The address as HTTP has it."""
+        found = _PLACE.fullmatch(self.place)
+        if found is None:
+            raise UnknownAdapter(
+                f"{self.place.rpartition('@')[2]!r} names no Qdrant; write `qdrant://HOST:PORT` or "
+                "`qdrant+https://HOST:PORT`, and the key as CONTEXTURE_QDRANT_API_KEY"
+            )
+        kind, host, port = found.groups()
+        return f"{kind or 'http'}://{host}:{port or _PORT}"

@@ -1,0 +1,76 @@
+"""An index in Qdrant whose truth is PostgreSQL: several processes share both."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from contexture.adapters.index.parts import Parts
+from contexture.adapters.index.postgres import write
+from contexture.adapters.index.postgres.index import SNAPSHOT, Mine, PostgresIndex
+from contexture.adapters.index.postgres.truth import Write
+from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.shelf import RemoteShelf
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.postgres.pool import Pool
+from contexture.types import Prepared, Scope
+
+
+class QdrantOverPostgres(PostgresIndex):
+    """Implements the `Index` port over a database and a Qdrant that several processes share.
+
+    index = await QdrantOverPostgres.opened("postgres://db/app", folder, options, Server(QdrantOptions(place=...)))
+
+    Each write is sent to Qdrant once, by whoever made it or is the first to miss it.
+    """
+
+    def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions, server: Server) -> None:
+        self._server = server
+        self._remote: RemoteShelf
+        self._sending = threading.RLock()
+        super().__init__(pool, folder, options)
+
+    @classmethod
+    async def opened(cls, url: str, folder: Path, options: EmbeddedOptions, server: Server) -> QdrantOverPostgres:
+        """Open the store, made where it is missing; what Qdrant has not seen is sent, now or when it is back."""
+        index = await asyncio.to_thread(lambda: cls(Pool(url), folder, options, server))
+        await index.warm()
+        return index
+
+    def _shelve(self, options: EmbeddedOptions) -> Parts:
+        self._remote = RemoteShelf(self._server, self._database, options, self._turn)
+        return self._remote
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """Nobody else sends to Qdrant meanwhile, and the database is read as it is from then on."""
+        key = int.from_bytes(hashlib.sha256(self._database.identity().encode()).digest()[:8], "big", signed=True)
+        with self._sending, self.pool.lent() as connection:
+            connection.execute("SELECT pg_advisory_lock(%s)", (key,))
+            try:
+                with self.pool.transaction(SNAPSHOT):
+                    yield
+            finally:
+                connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
+
+    def _apply(self, writes: Sequence[Write], seen: int, mine: Mine | None) -> None:
+        """Nothing is read: whoever wrote has told Qdrant, and whoever searches makes sure of it."""
+        del seen, mine
+        self._remote.doubt({each.collection for each in writes})
+
+    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        packed = write.pack(records)
+        with self.pool.transaction() as db:
+            change = write.upsert(db, scope, collection, packed)
+        self._catch_up()
+        self._remote.attempt([collection])
+        return change.seq
+
+    def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        removed = super()._delete(scope, collection, ids)
+        self._remote.attempt([collection])
+        return removed

@@ -1,0 +1,185 @@
+"""The collections of a store in Qdrant, kept in step with the truth: what is missing is sent before it is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+
+from contexture.adapters.index.engine import Access, Draft
+from contexture.adapters.index.qdrant.box import Box, Tenants
+from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.points import tenant_key
+from contexture.adapters.index.qdrant.sight import Boundary, RemoteSight
+from contexture.adapters.index.qdrant.where import server_filter
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.source import Reading
+from contexture.adapters.index.truth import Change, Row
+from contexture.errors import SourceError
+from contexture.types import Collection, Filter
+
+Turn = Callable[[], AbstractContextManager[object]]
+"""Holds as long as something is sent, by one thread of one process at a time, and lets it read the newest truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePart:
+    """One collection, found in Qdrant."""
+
+    box: Box
+    truth: Reading
+    exact_limit: int
+
+    def lacking(self, where: Filter | None) -> set[str]:
+        """Nothing: Qdrant has every field."""
+        del where
+        return set()
+
+    def sight(self, access: Access, where: Filter | None) -> RemoteSight:
+        """What these permissions and this filter let through; exact where the scope may read few enough."""
+        tenant = tenant_key(access.tenant)
+        exact = access.passages <= self.exact_limit
+        boundary = Boundary(server_filter(access, tenant, where), access.allowed, tenant, exact)
+        return RemoteSight(self.box, boundary, self.truth.stored_at)
+
+
+class RemoteShelf:
+    """A box in Qdrant for each collection.
+
+    A write that Qdrant could not take is in the truth all the same; its collection is behind until Qdrant has it, and
+    nothing is found in a collection that is behind.
+    """
+
+    def __init__(self, server: Server, truth: Reading, options: EmbeddedOptions, turn: Turn | None = None) -> None:
+        self._server = server
+        self._truth = truth
+        self._options = options
+        self._turn: Turn = turn or _alone()
+        self._boxes: dict[str, Box] = {}
+        self.collections = truth.collections()
+        # How often it was doubted that Qdrant has everything, and which of these doubts was the last to be removed.
+        self._doubts: Counter[str] = Counter()
+        self._settled: dict[str, int] = {}
+
+    def part(self, name: str) -> RemotePart:
+        """What finds in a collection; Qdrant has every write to it then."""
+        self.settle(name)
+        return RemotePart(self._boxes[name], self._truth, self._options.exact_limit)
+
+    def settle(self, name: str) -> None:
+        """Let Qdrant have every write to a collection that it has not seen."""
+        if self._behind(name):
+            with self._turn():
+                if self._behind(name):
+                    doubt = self._doubts[name]
+                    self._send(name)
+                    self._settled[name] = doubt
+
+    def attempt(self, names: Iterable[str]) -> None:
+        """The same of some collections, if Qdrant can be reached now; who searches will see to the rest."""
+        for name in names:
+            with suppress(SourceError):
+                self.settle(name)
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """Somebody wrote to these collections: make sure that Qdrant has it before it is asked."""
+        self._doubts.update(names)
+
+    def add(self, collection: Collection) -> None:
+        """Take a new collection, or new fields of a known one; Qdrant is told when it is needed."""
+        self.collections[collection.name] = collection
+        self.doubt([collection.name])
+
+    def draft(self, name: str, added: Sequence[Row]) -> Draft:
+        """Nothing can be made beforehand."""
+        del name, added
+        return Draft((), {})
+
+    def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
+        """Let Qdrant have a committed change, if it can take it now."""
+        del draft
+        with self._turn(), suppress(SourceError):
+            behind = self._behind(name)
+            self.doubt([name])
+            doubt = self._doubts[name]
+            if behind:
+                self._send(name)
+            else:
+                tenants = self._tenants(name)
+                owners = frozenset(tenants(row.access) for row in done.added) or None
+                self._boxes[name].apply(done.added, done.removed, done.seq, tenants, owners)
+            self._settled[name] = doubt
+
+    def rebuild(self) -> None:
+        """Ask Qdrant again how far it has come."""
+        self.doubt(self.collections)
+
+    def heal(self) -> None:
+        """Nothing yet: what Qdrant has not seen is sent when the store is open."""
+
+    def add_columns(self, name: str, fields: set[str]) -> None:
+        """Nothing: Qdrant has every field."""
+
+    def add_declared_columns(self) -> None:
+        """Nothing: Qdrant has every field."""
+
+    def flush(self) -> None:
+        """What Qdrant has is durable; it will not ask again for what was removed."""
+        if not any(map(self._behind, self.collections)):
+            self._truth.forget_removed(self._truth.seq)
+
+    def optimize(self) -> None:
+        """Nothing: Qdrant merges what it holds by itself."""
+        self.flush()
+
+    def warm(self) -> None:
+        """Let Qdrant have what it has not seen, so that the first real query need not wait for it."""
+        self.attempt(self.collections)
+
+    def release(self) -> None:
+        """Let go of Qdrant."""
+        self._server.close()
+
+    # --- inside ---
+
+    def _behind(self, name: str) -> bool:
+        return self._settled.get(name) != self._doubts[name]
+
+    def _send(self, name: str) -> None:
+        """Send a collection's writes that Qdrant has not seen; all of them when what it has cannot be trusted."""
+        box, first = self._box(name)
+        seen, last = box.seen, self._truth.last()
+        if box.lacking or seen > last:  # fields that its points do not have, or an earlier truth was put back
+            seen = -1
+        if seen < last:
+            self._replay(box, name, seen, last)
+        if box.lacking:
+            box.complete()
+        if first and box.count() != self._truth.count(name):
+            self._replay(box, name, -1, last)
+            box.sweep(self._truth.places)
+        self._boxes[name] = box
+
+    def _replay(self, box: Box, name: str, seen: int, last: int) -> None:
+        removed, added = (self._truth.removed_since(seen, name), self._truth.since(seen, name))
+        box.apply(added, removed, last, self._tenants(name))
+
+    def _box(self, name: str) -> tuple[Box, bool]:
+        """The box of a collection as it is now, and whether it is new here."""
+        found, collection = self._boxes.get(name), self.collections[name]
+        if found is not None and found.collection == collection:
+            return found, False
+        box = Box(self._server, self._truth.identity(), collection, self._options.vectors)
+        box.prepare()
+        return box, True
+
+    def _tenants(self, name: str) -> Tenants:
+        keys = {access: tenant_key(tenant) for access, (tenant, *_) in self._truth.classes(name).items()}
+        return keys.__getitem__
+
+
+def _alone() -> Turn:
+    lock = threading.RLock()
+    return lambda: lock

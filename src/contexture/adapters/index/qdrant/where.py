@@ -1,0 +1,63 @@
+"""Permissions and filters as Qdrant takes them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from qdrant_client import models
+
+from contexture.adapters.index.engine import Access
+from contexture.adapters.index.filters import bound_of, key_of
+from contexture.adapters.index.qdrant.client import ACCESS, TENANT
+from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range, Scalar
+
+Condition: TypeAlias = "models.FieldCondition | models.HasIdCondition | models.Filter"
+
+
+def server_filter(access: Access, tenant: str, where: Filter | None) -> models.Filter:
+    """Tenant, readable access classes and the caller's filter, all of which must hold."""
+    readable = sorted(access.known & access.allowed)
+    must: list[models.Condition] = [
+        models.FieldCondition(key=TENANT, match=models.MatchValue(value=tenant)),
+        models.FieldCondition(key=ACCESS, match=models.MatchAny(any=readable)),
+    ]
+    if where is not None:
+        must.append(_compiled(where))
+    return models.Filter(must=must)
+
+
+def _compiled(where: Filter) -> models.Filter:
+    match where:
+        case And(parts):
+            return models.Filter(must=[_compiled(part) for part in parts])
+        case Or(parts):
+            return models.Filter(should=[_compiled(part) for part in parts]) if parts else _never()
+        case Not(part):
+            return models.Filter(must_not=[_compiled(part)])
+        case Equals(name, value):
+            return models.Filter(must=[_equals(name, value)])
+        case AnyOf(name, values):
+            return models.Filter(should=[_equals(name, value) for value in values]) if values else _never()
+        case Contains(name, piece):
+            substring = models.MatchSubstring(substring=piece)
+            return models.Filter(must=[models.FieldCondition(key=key_of(name), match=substring)])
+        case Range():
+            return models.Filter(must=[_range(where)])
+
+
+def _equals(name: str, value: Scalar) -> models.FieldCondition:
+    if isinstance(value, str):
+        return models.FieldCondition(key=key_of(name), match=models.MatchValue(value=value))
+    number = float(value)  # flags are kept as numbers, as in the engine in process
+    return models.FieldCondition(key=key_of(name), range=models.Range(gte=number, lte=number))
+
+
+def _range(where: Range) -> models.FieldCondition:
+    bounds = models.Range(
+        gte=bound_of(where.gte), gt=bound_of(where.gt), lte=bound_of(where.lte), lt=bound_of(where.lt)
+    )
+    return models.FieldCondition(key=key_of(where.field), range=bounds)
+
+
+def _never() -> models.Filter:
+    return models.Filter(must=[models.HasIdCondition(has_id=[])])
