@@ -105,7 +105,7 @@ class Outbox:
     async def stop(self) -> None:
         """End the background work, try what waits once more, and release the file; the rest waits for a restart.
 
-        A service that hangs is not waited for longer than `last_try`.
+        A service that hangs is not waited for longer than `last_try`, nor a database that is gone.
         """
         if self._stopped:
             return
@@ -113,7 +113,7 @@ class Outbox:
         worker, self._worker = self._worker, None
         self._news.set()
         try:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, SourceError):
                 async with asyncio.timeout(self._options.last_try):
                     if worker is not None:
                         await asyncio.wait([worker])

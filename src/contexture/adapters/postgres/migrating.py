@@ -17,9 +17,11 @@ def migrate(pool: Pool, schema: str, migrations: tuple[str, ...]) -> None:
     with pool.transaction() as db:
         if _version(db, schema) == len(migrations):
             return
+        _check_encoding(pool, db)
     with pool.transaction() as db:
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        db.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+        if db.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):  # else the right would be needed
+            db.execute(f"CREATE SCHEMA {schema}".encode())
         db.execute(f"SET LOCAL search_path TO {schema}".encode())
         db.execute(_TABLE)
         version = _version(db, schema)
@@ -34,6 +36,12 @@ def migrate(pool: Pool, schema: str, migrations: tuple[str, ...]) -> None:
             "INSERT INTO migrations VALUES (TRUE, %s) ON CONFLICT (one) DO UPDATE SET version = excluded.version",
             (len(migrations),),
         )
+
+
+def _check_encoding(pool: Pool, db: Connection) -> None:
+    found = db.info.parameter_status("server_encoding")
+    if found != "UTF8":
+        raise SourceUnavailable(f"{pool.name} keeps texts as {found}; make a database WITH ENCODING 'UTF8'")
 
 
 def _version(db: Connection, schema: str) -> int:
