@@ -9,6 +9,8 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, NonNegativeFloat
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_QDRANT = ("qdrant://", "qdrant+")
+
 
 def _alias(
     name: str, other: str, default: Any, description: str, *, ge: float | None = None, gt: float | None = None
@@ -25,7 +27,25 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CONTEXTURE_", extra="forbid", frozen=True, populate_by_name=True)
 
     home: Path = Field(default=Path(".contexture"), description="Folder of the embedded store.")
-    store: str = Field(default="", description="Database that holds the store instead, such as `postgres://HOST/NAME`.")
+    store: str = Field(
+        default="", description="Where the store is instead: `postgres://HOST/NAME`, or `qdrant://HOST:PORT`."
+    )
+    truth: str = Field(
+        default="",
+        description="Database behind a store in Qdrant, such as `postgres://HOST/NAME`; empty for the folder.",
+    )
+    qdrant_api_key: str = Field(default="", description="Key presented to Qdrant.")
+    qdrant_timeout_seconds: float = Field(default=10.0, gt=0, description="Time one request to Qdrant may take.")
+    qdrant_shard_by: Literal["hash", "tenant"] = Field(
+        default="hash", description="What decides in which shards of a Qdrant cluster a passage is."
+    )
+    qdrant_shard_number: int = Field(
+        default=0, ge=0, description="Shards of a collection in Qdrant, or of each tenant in it; 0 for Qdrant's choice."
+    )
+    qdrant_replication_factor: int = Field(default=1, ge=1, description="Copies of each shard in a Qdrant cluster.")
+    qdrant_write_consistency_factor: int = Field(
+        default=0, ge=0, description="Copies that must have a write before it is answered; 0 for all of them."
+    )
     tenant: str = Field(default="local", description="Tenant on whose behalf the command line and the library act.")
     user: str = Field(default="local", description="User on whose behalf the command line and the library act.")
     groups: tuple[str, ...] = Field(default=(), description="Groups of that user, as a JSON list.")
@@ -202,6 +222,16 @@ class Settings(BaseSettings):
     feed_private: bool = Field(default=False, description="Fetch feeds of this machine and of private networks too.")
     feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Size up to which a feed is fetched.")
     keep_builds: int = Field(default=200, ge=0, description="Builds kept on disk for `explain` and `replay`.")
+
+    @property
+    def in_qdrant(self) -> bool:
+        """Whether the store is searched in Qdrant, over a truth elsewhere."""
+        return self.store.startswith(_QDRANT)
+
+    @property
+    def database(self) -> str:
+        """Address of the database that holds whatever is stored; empty when the folder does."""
+        return self.truth if self.in_qdrant else self.store
 
     @classmethod
     def env_names(cls) -> list[str]:

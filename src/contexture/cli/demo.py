@@ -136,7 +136,8 @@ def settings_of(base: Settings) -> Settings:
     """The settings of the demonstration: its own store, tenant and user."""
     from contexture.wiring import beside
 
-    place = {"home": base.home / "demo", "store": beside(base.store, "demo")}
+    named = "truth" if base.in_qdrant else "store"
+    place = {"home": base.home / "demo", named: beside(base.database, "demo")}
     return base.model_copy(update={**place, "tenant": TENANT, "user": "demo", "groups": ()})
 
 

@@ -19,6 +19,7 @@ from contexture.wiring.execute import command_writer, forgets, graph_cache, grap
 from contexture.wiring.memory import local_memory, memory_health, memory_service
 from contexture.wiring.news import feed_parser, feed_wire, news_store
 from contexture.wiring.pages import page_store
+from contexture.wiring.qdrant import qdrant_server
 from contexture.wiring.research import alike, ask_recipe, research_builder
 from contexture.wiring.shared import api_keys, beside, builds, pool_of
 from contexture.wiring.spans import spans, traced
@@ -64,6 +65,7 @@ __all__ = [
     "policy",
     "pool_of",
     "preparer",
+    "qdrant_server",
     "query_builder",
     "redactor",
     "replies",

@@ -13,6 +13,7 @@ from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.keys import ApiKeys
 from contexture.config import Settings
 from contexture.errors import UnknownAdapter
+from contexture.wiring.qdrant import in_qdrant
 
 if TYPE_CHECKING:
     from contexture.adapters.postgres.files import PostgresBuilds
@@ -23,16 +24,20 @@ _POSTGRES = ("postgres://", "postgresql://")
 
 
 async def opened(settings: Settings, options: EmbeddedOptions) -> IndexOverTruth:
-    """The index of the store: in its folder, or in the database that the settings name."""
-    if not settings.store:
-        return await EmbeddedIndex.open(settings.home, options)
-    if not settings.store.startswith(_POSTGRES):
-        kind = settings.store.partition(":")[0]
-        raise UnknownAdapter(f"CONTEXTURE_STORE names a {kind!r}; a store is in a folder or at `postgres://HOST/NAME`")
-    from contexture.adapters.index.postgres.index import PostgresIndex
-
-    store = await PostgresIndex.open(settings.store, settings.home / "replicas", options)
-    _share_salt(store.pool, settings.home / SALT)
+    """The index of the store: in its folder, in the database that the settings name, or in Qdrant over either."""
+    if settings.truth and not settings.in_qdrant:
+        raise UnknownAdapter(
+            "CONTEXTURE_TRUTH is the database behind a store in Qdrant, which CONTEXTURE_STORE must name"
+        )
+    if settings.database and not settings.database.startswith(_POSTGRES):
+        kind = settings.database.partition(":")[0]
+        raise UnknownAdapter(
+            f"a store cannot be in a {kind!r}; it is in a folder, at `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
+        )
+    store = await _index(settings, options)
+    pool = pool_of(store)
+    if pool is not None:
+        _share_salt(pool, settings.home / SALT)
     return store
 
 
@@ -63,12 +68,22 @@ def builds(settings: Settings, pool: Pool | None) -> BuildFolder | PostgresBuild
 
 def api_keys(settings: Settings) -> ApiKeys:
     """The keys of the store; close them."""
-    if not settings.store:
+    if not settings.database:
         return ApiKeys(settings.home / "keys.sqlite")
     from contexture.adapters.postgres.keys import PostgresKeys
     from contexture.adapters.postgres.pool import Pool
 
-    return PostgresKeys(Pool(settings.store))
+    return PostgresKeys(Pool(settings.database))
+
+
+async def _index(settings: Settings, options: EmbeddedOptions) -> IndexOverTruth:
+    if settings.in_qdrant:
+        return await in_qdrant(settings, options)
+    if not settings.database:
+        return await EmbeddedIndex.open(settings.home, options)
+    from contexture.adapters.index.postgres.index import PostgresIndex
+
+    return await PostgresIndex.open(settings.database, settings.home / "replicas", options)
 
 
 def _share_salt(pool: Pool, path: Path) -> None:
