@@ -249,7 +249,7 @@ async def test_what_cannot_be_stored_is_refused(path: Path, bad: Memory) -> None
 
 
 async def test_a_damaged_item_is_named(path: Path) -> None:
-    """A row that cannot be read is an error that says which, and is left where it is."""
+    """A row that cannot be read is an error that says which, is left where it is, and does not keep the box open."""
     box = opened(path, Service())
     await box.put(ANNA, memory("one"))
     with sqlite3.connect(path) as other:
@@ -259,8 +259,7 @@ async def test_a_damaged_item_is_named(path: Path) -> None:
     with pytest.raises(SourceUnavailable, match="item 1 of the outbox is damaged"):
         await box.drain()
     assert 1 == (await box.status()).waiting
-    with pytest.raises(SourceUnavailable):
-        await box.stop()
+    await box.stop()
 
 
 async def test_the_worker_outlives_a_file_that_fails(path: Path) -> None:
