@@ -1,0 +1,49 @@
+"""A Qdrant of one's own, and stores over it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.testing.prepared import COLLECTION, VECTORS
+
+if TYPE_CHECKING:
+    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+    from contexture.testing.qdrant import QdrantDouble
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantDouble]:
+    """A Qdrant behind HTTP that nobody else uses."""
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    from contexture.testing.qdrant import QdrantDouble
+
+    with QdrantDouble() as double:
+        yield double
+
+
+@pytest.fixture
+async def reopen(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> AsyncIterator[Callable[..., object]]:
+    """Opens the one store over that Qdrant, closed first where it is open; arguments are those of its options."""
+    from contexture.adapters.index.qdrant.client import Server
+    from contexture.adapters.index.qdrant.options import QdrantOptions
+    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+
+    folder = new_folder()
+    async with AsyncExitStack() as stack:
+
+        async def give(exact_limit: int = 200_000, **chosen: object) -> QdrantOverSqlite:
+            await stack.aclose()
+            server = Server(QdrantOptions(place=qdrant.place, timeout=5, **chosen))
+            options = EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=exact_limit)
+            index = await QdrantOverSqlite.opened(folder, options, server)
+            stack.push_async_callback(index.close)
+            await index.create(COLLECTION)
+            return index
+
+        yield give

@@ -1,0 +1,210 @@
+"""A Qdrant that dies, comes back, forgets, or knows too much: nothing acknowledged is lost, and nothing is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contexture import Contexture, Record, Settings
+from contexture.adapters.index.truth import Truth
+from contexture.errors import SourceUnavailable
+from contexture.testing.doubles import NOON
+from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
+from contexture.testing.service import small_engine
+from contexture.types import PUBLIC, Collection, Equals, FieldType, Scope
+
+pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+
+from qdrant_client import models
+
+if TYPE_CHECKING:
+    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+    from contexture.testing.qdrant import QdrantDouble
+
+Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
+ANNA = Scope(tenant="local", user="anna")
+ZEBRA = query("zebra", vector=EAST)
+PUMP = Record(id="pump", title="Pump", text="The pump leaks oil into the basin.", acl=(PUBLIC,))
+
+
+def box(qdrant: QdrantDouble) -> str:
+    """The name of the one collection there is."""
+    (found,) = qdrant.client.get_collections().collections
+    return found.name
+
+
+async def test_writes_are_kept_while_qdrant_is_away(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """The truth takes and gives records all the same; a search says who is missing, and works when it is back."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.stop()
+    await index.upsert(ANNA, NAME, [prepared(own("b")), prepared(own("c"))])
+    removed = await index.delete(ANNA, NAME, ["a"])
+    kept = ids(await index.get(ANNA, NAME, ["a", "b"])), ids(await index.scroll(ANNA, NAME))
+    with pytest.raises(SourceUnavailable, match=r"Qdrant at 'qdrant://127\.0\.0\.1"):
+        await index.search(ANNA, ZEBRA)
+    qdrant.start()
+
+    assert (1, (["b"], ["b", "c"])) == (removed, kept)
+    assert ["b", "c"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_a_store_opens_without_its_qdrant(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """What was written before and meanwhile is found as soon as Qdrant answers."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.stop()
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("b"))])
+    qdrant.start()
+
+    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_a_write_that_was_cut_short_is_made_good_by_the_next_opening(
+    qdrant: QdrantDouble, reopen: Reopen
+) -> None:
+    """What the truth has and Qdrant never saw is sent when the store is opened, removals too, and nothing else is."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
+    await index.close()
+    truth = Truth(index._folder / "truth.sqlite")
+    truth.upsert(ANNA, NAME, [prepared(own("c"))])  # as a process does that is killed behind its commit
+    truth.delete(ANNA, NAME, ["a"])
+    truth.close()
+    qdrant.asked.clear()
+    index = await reopen()
+    sent = [
+        point["id"]
+        for body in qdrant.bodies("POST points batch")
+        for operation in body["operations"]
+        for point in operation.get("upsert", {}).get("points", ())
+    ]
+
+    assert [3, 0] == sent
+    assert ["b", "c"] == ids(await index.search(ANNA, ZEBRA))
+
+
+@pytest.mark.parametrize("status", [500, 429])
+async def test_a_refused_write_is_sent_again(qdrant: QdrantDouble, reopen: Reopen, status: int) -> None:
+    """The next write brings Qdrant what it refused, so that a search need not."""
+    index = await reopen()
+    qdrant.failing = status
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.failing = 0
+    await index.upsert(ANNA, NAME, [prepared(own("b"))])
+    qdrant.asked.clear()
+
+    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["POST points query batch"] == [each.what for each in qdrant.asked]
+
+
+async def test_a_qdrant_that_lost_everything_is_filled_again(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """The truth has all there is to know."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+    await index.delete(ANNA, NAME, ["b"])
+    qdrant.forget()
+    index = await reopen()
+
+    assert ["a", "c"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_a_passage_that_only_qdrant_lost_is_noticed(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Both are counted when a store is opened; a difference is made good."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+    qdrant.client.delete(box(qdrant), models.PointIdsList(points=[2]))
+    index = await reopen()
+
+    assert ["a", "b", "c"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_what_only_qdrant_knows_is_never_found(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Points without a passage do not come up, take nobody's place, and are swept when the store is opened."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+    name = box(qdrant)
+    (known,) = qdrant.client.retrieve(name, [1], with_vectors=True)
+    ghosts = [models.PointStruct(id=pid, vector=known.vector, payload=known.payload) for pid in range(100, 160)]
+    qdrant.client.upsert(name, ghosts)
+    found = await index.search(ANNA, query("zebra", vector=EAST, k=3))
+    await reopen()
+
+    assert ["a", "b", "c"] == ids(found)
+    assert [{1, 2, 3}] * 3 == [{hit.ranks[each] for hit in found} for each in ("bm25", "dense", "bm25")]
+    assert 3 + 1 == qdrant.client.count(name).count
+
+
+async def test_permissions_are_tested_on_what_qdrant_answers(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """A Qdrant that gives away what it should not, gives nothing away: the truth says who may read."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b", acl=("user:boris",)))])
+    qdrant.client.set_payload(box(qdrant), {"access": 1}, points=[2])
+
+    assert ["a"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_an_earlier_truth_that_was_put_back_is_believed(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """A Qdrant that has seen more than there is gets everything again, and forgets the rest."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    name = box(qdrant)
+    (known,) = qdrant.client.retrieve(name, [1], with_vectors=True)
+    later = models.PointStruct(id=7, vector=known.vector, payload=known.payload)
+    qdrant.client.upsert(name, [later, models.PointStruct(id=0, vector={}, payload={"seq": 9})])
+    index = await reopen()
+    (mark,) = qdrant.client.retrieve(name, [0])
+
+    assert (2, 1) == (qdrant.client.count(name).count, mark.payload["seq"])
+    assert ["a"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_new_fields_reach_passages_that_are_there(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """A field that is declared later filters what was written before, and the collection stays the same."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"})), prepared(own("b"))])
+    before = box(qdrant)
+    await index.create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    found = ids(await index.search(ANNA, query("zebra", where=Equals("colour", "red"))))
+
+    assert ["a"] == found
+    assert before == box(qdrant)
+
+
+async def test_stores_on_one_qdrant_do_not_meet(
+    qdrant: QdrantDouble, reopen: Reopen, new_folder: Callable[[], Path]
+) -> None:
+    """Another folder is another store, whatever its passages are numbered."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    async with small_engine(Settings(home=new_folder(), store=qdrant.place)) as other:
+        await other.add([PUMP])
+        found = await other.search("pump")
+
+    assert ["pump"] == [each.record_id for each in found.found]
+    assert ["a"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_a_build_degrades_and_names_qdrant(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> None:
+    """Without Qdrant a context is built without what it would have found; with it again nothing has to be started."""
+
+    async def asked(engine: Contexture) -> tuple[list[str], list[str]]:
+        built = await engine.build("Where does the pump leak?", now=NOON)
+        cited = [citation.record_id for citation in built.context.citations]
+        return cited, [each.reason for each in built.ledger.degradations]
+
+    async with small_engine(Settings(home=new_folder(), store=qdrant.place, cache_size=0)) as engine:
+        await engine.add([PUMP])
+        before = await asked(engine)
+        qdrant.stop()
+        without = await asked(engine)
+        qdrant.start()
+        after = await asked(engine)
+
+    assert (["pump"], []) == before == after
+    assert [] == without[0]
+    assert any("Qdrant at" in reason for reason in without[1])

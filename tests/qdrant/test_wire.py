@@ -1,0 +1,176 @@
+"""What is sent to Qdrant: how collections are laid out, where passages go, and what every question says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
+from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
+from contexture.types import Equals, Scope
+
+pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+
+from qdrant_client.http.exceptions import ResponseHandlingException
+
+from contexture.adapters.index.qdrant.client import Server, qdrant_errors
+from contexture.adapters.index.qdrant.options import QdrantOptions
+from contexture.adapters.index.qdrant.points import tenant_key
+
+if TYPE_CHECKING:
+    from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+    from contexture.testing.qdrant import QdrantDouble
+
+Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
+ANNA = Scope(tenant="acme", user="anna")
+BORIS = Scope(tenant="globex", user="boris")
+QUERY = "POST points query batch"
+UPDATE = "POST points batch"
+
+
+def operations(qdrant: QdrantDouble, kind: str) -> list[dict[str, Any]]:
+    """Every operation of a kind that was sent, but for the mark's."""
+    sent = [each for body in qdrant.bodies(UPDATE) for each in body["operations"]]
+    found = [each[kind] for each in sent if kind in each]
+    return [each for each in found if [point["id"] for point in each["points"] if isinstance(point, dict)] != [0]]
+
+
+async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Named vectors, words, shards, copies and how many of them must have a write."""
+    index = await reopen(shards=6, replicas=3)
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    (made,) = qdrant.bodies("PUT")
+
+    assert {"dense": {"size": 4, "distance": "Dot", "datatype": "float16"}} == made["vectors"]
+    assert ["lexical"] == list(made["sparse_vectors"])
+    assert (6, 3, 3) == (made["shard_number"], made["replication_factor"], made["write_consistency_factor"])
+
+
+async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Tenants lie together, access classes and every field that filters may name can be looked up."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    made = {body["field_name"]: body["field_schema"] for body in qdrant.bodies("PUT index")}
+
+    assert {"type": "keyword", "is_tenant": True} == made["tenant"]
+    assert {"type": "integer", "lookup": True, "range": False} == made["access"]
+    assert ("keyword", "float", "float") == (made['"f.tags"'], made['"f.rating"'], made['"f.time"'])
+
+
+async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Tenant and readable classes stand beside the caller's filter in each search, and all searches go at once."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b", acl=("user:boris",)))])
+    await index.upsert(BORIS, NAME, [prepared(own("c"))])
+    qdrant.asked.clear()
+    await index.search(ANNA, query("zebra", vector=EAST, where=Equals("tags", "red")))
+    (body,) = qdrant.bodies(QUERY)
+    conditions = [search["filter"]["must"] for search in body["searches"]]
+
+    assert ["lexical", "dense"] == [search["using"] for search in body["searches"]]
+    assert [{"key": "tenant", "match": {"value": "tenant.acme"}}] * 2 == [must[0] for must in conditions]
+    assert [{"key": "access", "match": {"any": [1]}}] * 2 == [must[1] for must in conditions]
+    assert [{"must": [{"key": '"f.tags"', "match": {"value": "red"}}]}] * 2 == [must[2] for must in conditions]
+
+
+@pytest.mark.parametrize(("limit", "exact"), [(2, True), (1, False)])
+async def test_few_passages_are_compared_and_many_walked(
+    qdrant: QdrantDouble, reopen: Reopen, limit: int, *, exact: bool
+) -> None:
+    """Who may read no more than the limit is answered exactly; what others have does not count."""
+    index = await reopen(limit)
+    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
+    await index.upsert(BORIS, NAME, [prepared(own("c"))])
+    qdrant.asked.clear()
+    await index.search(ANNA, query(vector=EAST, k=10))
+    seen = [search["params"] for body in qdrant.bodies(QUERY) for search in body["searches"]]
+
+    assert [{"exact": exact} if exact else {"exact": False, "hnsw_ef": 52}] == seen
+
+
+async def test_each_tenant_has_shards_of_its_own(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Shard keys are made once; writes and questions of a tenant go to its shards alone."""
+    index = await reopen(by_tenant=True, shards=2, replicas=2)
+    for name in "ab":
+        await index.upsert(ANNA, NAME, [prepared(own(name))])
+    await index.upsert(BORIS, NAME, [prepared(own("c"))])
+    found = ids(await index.search(ANNA, query("zebra")))
+    made = [
+        (body["shard_key"], body["shards_number"], body["replication_factor"]) for body in qdrant.bodies("PUT shards")
+    ]
+
+    assert "custom" == qdrant.bodies("PUT")[0]["sharding_method"]
+    assert [("marks", 2, 2), ("tenant.acme", 2, 2), ("tenant.globex", 2, 2)] == made
+    assert ["tenant.acme", "tenant.acme", "tenant.globex"] == [
+        each["shard_key"] for each in operations(qdrant, "upsert")
+    ]
+    assert ["tenant.acme"] == [search["shard_key"] for body in qdrant.bodies(QUERY) for search in body["searches"]]
+    assert ["a", "b"] == found
+
+
+async def test_what_is_removed_is_removed_from_its_shards(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """A changed record goes from its tenant's shards; where only ids are known, every tenant's are told."""
+    index = await reopen(by_tenant=True)
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(BORIS, NAME, [prepared(own("c"))])
+    await index.upsert(ANNA, NAME, [prepared(own("a", "zebra again"))])
+    await index.delete(BORIS, NAME, ["c"])
+    sent = [(each["points"], each["shard_key"]) for each in operations(qdrant, "delete")]
+
+    assert [([1], ["tenant.acme"]), ([2], ["tenant.acme", "tenant.globex"])] == sent
+    assert [] == ids(await index.search(BORIS, query("zebra")))
+
+
+async def test_the_key_is_sent_and_never_shown(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Every request carries it; no error and no description of the options does."""
+    with pytest.warns(UserWarning, match="insecure"):
+        index = await reopen(api_key="hunter2")
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.failing = 403
+    with pytest.raises(SourceUnavailable, match=r"Qdrant at .* 403") as caught:
+        await index.search(ANNA, query("zebra"))
+    qdrant.failing = 0
+
+    assert {"hunter2"} == {each.api_key for each in qdrant.asked}
+    assert "hunter2" not in f"{caught.value} {QdrantOptions(place='qdrant://x', api_key='hunter2')!r}"
+
+
+@pytest.mark.parametrize(
+    ("place", "url"),
+    [
+        ("qdrant://db", "http://db:6333"),
+        ("qdrant://db:7000/", "http://db:7000"),
+        ("qdrant+https://db.example.org:6333", "https://db.example.org:6333"),
+    ],
+)
+def test_addresses_are_those_of_http(place: str, url: str) -> None:
+    """A store's address says host, port and whether it is encrypted."""
+    assert url == QdrantOptions(place=place).url
+
+
+@pytest.mark.parametrize("place", ["qdrant://", "qdrant+ftp://db", "qdrant://db/path", "qdrant://key@db"])
+def test_other_addresses_are_refused(place: str) -> None:
+    """The error says how one is written, and repeats no key."""
+    with pytest.raises(UnknownAdapter, match=r"qdrant://HOST:PORT") as caught:
+        Server(QdrantOptions(place=place))
+
+    assert "key@" not in str(caught.value)
+
+
+def test_a_server_that_hangs_is_told_apart() -> None:
+    """A request that took too long is a timeout, and names Qdrant."""
+    with pytest.raises(SourceTimeout, match="Qdrant at"), qdrant_errors("Qdrant at 'x'"):
+        raise ResponseHandlingException(httpx.ReadTimeout("slow"))
+
+
+@pytest.mark.parametrize("tenant", ["", "with space", "x" * 65, "жёлтый", "half \ud800", "a/b"])
+def test_any_tenant_has_a_plain_name_in_qdrant(tenant: str) -> None:
+    """A name that is not plain is hashed, and never meets that of another tenant."""
+    key = tenant_key(tenant)
+
+    assert key.startswith("hashed.")
+    assert key.isascii()
+    assert tenant_key(key) != key
