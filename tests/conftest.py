@@ -167,3 +167,13 @@ def new_url(postgres: Any) -> Callable[[], str]:
     """Gives the address of an empty schema in it at each call."""
     numbers = count()
     return lambda: f"{postgres.get_uri()}&schema=s{next(numbers)}"
+
+
+@pytest.fixture(scope="session")
+def qdrant_place() -> Iterator[str]:
+    """The address of a Qdrant that all stores may share, behind HTTP and in the client's local mode."""
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    from contexture.testing.qdrant import QdrantDouble
+
+    with QdrantDouble() as double:
+        yield double.place

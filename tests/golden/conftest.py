@@ -16,7 +16,9 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden", default=False))
 
 
-@pytest.fixture(scope="module", params=["folder", "postgres"])
+@pytest.fixture(scope="module", params=["folder", "postgres", "qdrant"])
 def store(request: pytest.FixtureRequest) -> str:
-    """The address of an empty store: none for one in a folder, then that of a database."""
+    """The address of an empty store: none for one in a folder, then that of a database, then that of a Qdrant."""
+    if request.param == "qdrant":
+        return request.getfixturevalue("qdrant_place")
     return "" if request.param == "folder" else request.getfixturevalue("new_url")()
