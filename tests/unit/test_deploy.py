@@ -48,7 +48,9 @@ def test_only_settings_that_exist_are_named(path):
 
 def test_what_is_mounted_exists():
     """Files that containers get from this folder are there, and every named volume is declared."""
-    mounts = [mount.split(":") for service in COMPOSE["services"].values() for mount in service["volumes"]]
+    mounts = [
+        mount.split(":") for service in COMPOSE["services"].values() for mount in service["volumes"] if ":" in mount
+    ]
     here = [source for source, *_ in mounts if source.startswith("./")]
     named = {source for source, *_ in mounts if not source.startswith("./")}
 
@@ -64,25 +66,37 @@ def test_containers_wait_only_for_others_that_exist_and_listen_on_this_machine()
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
-def test_the_service_answers_the_messages_of_a_broker_that_nobody_else_reaches():
-    """The bus is the container next to it, which publishes no port; the command line takes the words."""
+@pytest.mark.parametrize("name", ["contexture", "worker"])
+def test_service_and_worker_share_a_broker_and_a_database_that_nobody_else_reaches(name):
+    """Both are containers next to them, which publish no port; the command line takes the words."""
     services = COMPOSE["services"]
-    scheme, _, place = services["contexture"]["environment"]["CONTEXTURE_BUS"].partition("://")
+    given = services[name]["environment"]
+    scheme, _, place = given["CONTEXTURE_BUS"].partition("://")
     listeners = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
-    command, *options = services["contexture"]["command"]
+    command, *options = services[name]["command"]
+    words = {word for each in get_command(app).commands[command].params for word in each.opts}
 
     assert ("kafka", f"PLAINTEXT://{place}") == (scheme, listeners)
-    assert not services["kafka"]["ports"]
-    assert set(options) <= {word for each in get_command(app).commands[command].params for word in each.opts}
-    assert "worker" in re.search(r"^ARG EXTRAS=(.*)$", DOCKERFILE, re.MULTILINE)[1].split(",")
+    assert given["CONTEXTURE_STORE"] == "postgres://contexture@postgres/contexture"
+    assert given["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    assert services["postgres"]["environment"]["POSTGRES_USER"] == "contexture"
+    assert not services["kafka"]["ports"] + services["postgres"]["ports"]
+    assert {word for word in options if word.startswith("--")} <= words
 
 
-def test_prometheus_scrapes_the_service_and_grafana_reads_prometheus():
+def test_the_image_has_what_the_containers_need():
+    """A driver of the database and one of the broker."""
+    assert {"worker", "postgres"} <= set(re.search(r"^ARG EXTRAS=(.*)$", DOCKERFILE, re.MULTILINE)[1].split(","))
+
+
+def test_prometheus_scrapes_service_and_workers_and_grafana_reads_prometheus():
     """The addresses are those of the containers."""
-    scraped = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"]
+    service, workers = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
     sources = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text())
 
-    assert [{"targets": ["contexture:8420"]}] == scraped
+    assert [{"targets": ["contexture:8420"]}] == service["static_configs"]
+    assert workers["dns_sd_configs"] == [{"names": ["worker"], "type": "A", "port": 9100}]
+    assert COMPOSE["services"]["worker"]["command"][-2:] == ["--metrics-port", "9100"]
     assert sources["datasources"][0]["url"] == "http://prometheus:9090"
     assert "EXPOSE 8420" in DOCKERFILE
     assert str(Settings.model_fields["port"].default) == "8420"
