@@ -290,13 +290,3 @@ async def test_following_that_was_cut_short_is_made_good(
 
     assert [[["c"], ["a", "b"]]] * 2 == found
     assert [["a"], ["a"]] == left
-
-
-async def test_an_earlier_state_that_was_put_back_is_noticed(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
-    """A process that has seen more than there is builds its parts anew."""
-    one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own("a"))])
-    await other.search(ANNA, query("zebra"))
-    other._database.seq += 5
-
-    assert ["a"] == ids(await other.search(ANNA, query("zebra", vector=EAST)))

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from contexture.adapters.index.checks import merged
 from contexture.adapters.index.engine import Draft
+from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.listening import Listener
 from contexture.adapters.index.postgres.replica import Replica
 from contexture.adapters.index.postgres.schema import MIGRATIONS
-from contexture.adapters.index.postgres.truth import PostgresTruth, Write
+from contexture.adapters.index.postgres.truth import PostgresTruth, State, Write
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change
 from contexture.adapters.postgres.migrating import migrate
@@ -52,6 +53,7 @@ class PostgresIndex(IndexOverTruth):
     def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions) -> None:
         self.pool = pool
         self._torn = False
+        self._shift = 0  # what is added to numbers, so that they rise even where those of the database fall
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="contexture-draft")
         with ExitStack() as undo:
             undo.callback(pool.close)
@@ -60,8 +62,8 @@ class PostgresIndex(IndexOverTruth):
             undo.callback(self._replica.release)
             self._database = PostgresTruth(pool, self._replica.notes)
             with pool.transaction(SNAPSHOT):
-                self._database.seq = self._database.last()
-                self._replica.belongs(self._database.identity(), self._database.seq)
+                self._database.at = self._database.state()
+                self._replica.belongs(self._database)
                 shelf = self._shelve(options)
                 undo.callback(shelf.release)
                 super().__init__(pool.name, self._database, shelf, options)
@@ -103,7 +105,7 @@ class PostgresIndex(IndexOverTruth):
         with self.pool.transaction() as db:
             change = write.upsert(db, scope, collection, packed, meanwhile)
         self._catch_up(Mine(change, drafts[0] if drafts else None))
-        return change.seq
+        return change.seq + self._shift
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         with self.pool.transaction() as db:
@@ -116,7 +118,7 @@ class PostgresIndex(IndexOverTruth):
             self._shelf.optimize()
         with self.pool.transaction() as db:
             db.execute("UPDATE counter SET forgotten = greatest(forgotten, seq - %s)", (_REMEMBERED,))
-            db.execute("DELETE FROM writes WHERE seq <= (SELECT forgotten FROM counter)")
+            db.execute("DELETE FROM writes WHERE seq < (SELECT forgotten FROM counter)")
 
     def _release(self) -> None:
         self._listener.stop()
@@ -137,7 +139,7 @@ class PostgresIndex(IndexOverTruth):
 
     def _catch_up(self, mine: Mine | None = None) -> None:
         """Let the parts follow every write there is; `mine` need not be read again."""
-        if self._database.last() == self._database.seq and not self._torn:
+        if self._database.state() == self._database.at and not self._torn:
             return
         with self._writing, self._snapshot(mine):
             pass
@@ -146,24 +148,41 @@ class PostgresIndex(IndexOverTruth):
     def _snapshot(self, mine: Mine | None = None) -> Generator[None]:
         """The database as it is now, the parts brought up to it; for one thread at a time."""
         with self.pool.transaction(SNAPSHOT):
-            self._follow(self._database.last(), mine)
+            self._follow(self._database.state(), mine)
             yield
 
-    def _follow(self, last: int, mine: Mine | None) -> None:
-        seen = self._database.seq
-        if last == seen and not self._torn:
+    def _follow(self, now: State, mine: Mine | None) -> None:
+        seen = self._database.at
+        if now == seen and not self._torn:
             return
-        missed = self._torn or self._database.forgotten() > seen or last < seen  # or an earlier state was put back
-        writes = self._database.writes(seen, last)
+        missed = self._torn or not self._database.tells_since(seen)  # or an earlier state was put back
         self._torn = True  # until all of them have followed: some parts of a process may have, and others not
-        full = self._added(-1 if missed else seen)
         if missed:
-            self._shelf.rebuild()
+            self._begin_anew(now.seq)
         else:
-            self._apply([each for each in writes if each.collection not in full], seen, mine)
-        self._note(writes, since=last if missed else 0)
+            self._go_on(now.seq, mine)
         self._torn = False
-        self._database.seq = last  # after all else: who sees this number takes everything up to it for followed
+        self._database.at = now  # after all else: who sees this number takes everything up to it for followed
+
+    def _begin_anew(self, last: int) -> None:
+        """Build every part from what there is now; nothing that caches hold from before counts."""
+        self._added(-1)
+        for gone in self._shelf.collections.keys() - self._database.collections().keys():
+            del self._shelf.collections[gone]
+        self._shelf.rebuild()
+        self._class_cache.clear()
+        self._versions.clear()
+        self._journal = WriteJournal()
+        self._shift += max(0, self._database.seq - last) + 1
+        self._opened = last + self._shift
+
+    def _go_on(self, last: int, mine: Mine | None) -> None:
+        """Let the parts follow what was written since, and note it for caches."""
+        seen = self._database.seq
+        writes = self._database.writes(seen, last)
+        full = self._added(seen)
+        self._apply([each for each in writes if each.collection not in full], seen, mine)
+        self._note(writes)
 
     def _added(self, seen: int) -> set[str]:
         """Take collections that are new or have new fields; the new ones have seen everything."""
@@ -184,15 +203,14 @@ class PostgresIndex(IndexOverTruth):
                 self._shelf.follow(name, Change(seq=until, added=added, removed=tuple(removed)))
             seen = until
 
-    def _note(self, writes: Sequence[Write], *, since: int) -> None:
-        """Remember what was touched; when some of it is not known any more, nothing from before counts."""
-        self._opened = max(self._opened, since)
+    def _note(self, writes: Sequence[Write]) -> None:
+        """Remember what was touched."""
         classes = {name: self._database.classes(name) for name in {each.collection for each in writes}}
         for each in writes:
-            readers = classes[each.collection]
+            readers, seq = classes[each.collection], each.seq + self._shift
             touched = [(id_, readers[access][1]) for id_, access in zip(each.ids, each.classes, strict=True)]
-            self._journal.note(each.tenant, each.collection, each.seq, touched)
-            self._versions[each.tenant, each.collection] = each.seq
+            self._journal.note(each.tenant, each.collection, seq, touched)
+            self._versions[each.tenant, each.collection] = seq
 
 
 def _drafted(mine: Mine) -> Draft | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -20,9 +21,9 @@ class Notes:
         """What is noted under a key."""
         return self._noted.get(key)
 
-    def set(self, key: str, value: str) -> None:
-        """Note something; it is on the disk when this returns, or nothing changed."""
-        self._noted = {**self._noted, key: value}
+    def set(self, noted: Mapping[str, str]) -> None:
+        """Note something under each key; it is on the disk when this returns, or nothing changed."""
+        self._noted = {**self._noted, **noted}
         draft = self._path.with_suffix(".draft")
         try:
             draft.write_text(json.dumps(self._noted), "utf-8")

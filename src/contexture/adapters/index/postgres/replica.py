@@ -7,9 +7,11 @@ from pathlib import Path
 
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.postgres.notes import Notes
+from contexture.adapters.index.postgres.truth import FLUSHED, MARK, PostgresTruth, State
 from contexture.errors import StoreLocked, StoreUnwritable
 
 _MOST = 256
+_STORE = "store"
 
 
 class Replica:
@@ -19,12 +21,13 @@ class Replica:
         self.folder, self._lock = _free(folder)
         self.notes = Notes(self.folder / "notes.json")
 
-    def belongs(self, identity: str, seq: int) -> None:
-        """Throw away what was built from another store, or from a later state of this one."""
-        if self.notes.get("store") != identity or int(self.notes.get("flushed") or 0) > seq:
+    def belongs(self, truth: PostgresTruth) -> None:
+        """Throw away what was built from another store, or from a state that this one is not, or no longer, behind."""
+        identity, seen = truth.identity(), State(int(self.notes.get(FLUSHED) or 0), self.notes.get(MARK) or "")
+        if self.notes.get(_STORE) != identity or not truth.tells_since(seen):
             shutil.rmtree(self.folder / "index", ignore_errors=True)
             self.notes.clear()
-            self.notes.set("store", identity)
+            self.notes.set({_STORE: identity})
 
     def release(self) -> None:
         """Let another process have the folder."""

@@ -44,4 +44,11 @@ MIGRATIONS: tuple[str, ...] = (
         classes INTEGER[] NOT NULL, removed BIGINT[] NOT NULL, added INTEGER NOT NULL
     );
     """,
+    """
+    -- A number alone does not tell a write from another one that was made after an earlier state was put back.
+    ALTER TABLE counter ADD COLUMN mark UUID NOT NULL DEFAULT gen_random_uuid();
+    ALTER TABLE writes ADD COLUMN mark UUID;
+    INSERT INTO writes SELECT seq, '', '', '{}', '{}', '{}', 0, mark FROM counter
+        ON CONFLICT (seq) DO UPDATE SET mark = excluded.mark;
+    """,
 )

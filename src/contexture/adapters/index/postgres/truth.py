@@ -15,6 +15,9 @@ from contexture.types import Collection, FieldType, Matrix, Record
 
 _COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
 _PAGE = 2_000
+FLUSHED = "flushed"
+"""Under which key is noted up to which write the parts are on the disk, and under which what tells that write."""
+MARK = "mark"
 _NEWER = "p.collection = %s AND (p.seq, p.pid) > (%s, %s) ORDER BY p.seq, p.pid LIMIT 2000"
 
 
@@ -30,8 +33,15 @@ class Write(NamedTuple):
     added: int
 
 
+class State(NamedTuple):
+    """How far a store has come: the number of its last write, and what tells that write from all others."""
+
+    seq: int
+    mark: str
+
+
 class PostgresTruth:
-    """All reads of the tables; `seq` is the last write that the parts of this process have seen.
+    """All reads of the tables; `at` is the last write that the parts of this process have seen.
 
     Each thread reads through the connection that the pool has lent it, inside a snapshot if it has begun one.
     """
@@ -39,7 +49,12 @@ class PostgresTruth:
     def __init__(self, pool: Pool, notes: Notes) -> None:
         self._pool = pool
         self._notes = notes
-        self.seq = 0
+        self.at = State(0, "")
+
+    @property
+    def seq(self) -> int:
+        """The number of the last write that the parts of this process have seen."""
+        return self.at.seq
 
     # --- what this process notes for itself ---
 
@@ -49,7 +64,7 @@ class PostgresTruth:
 
     def set_meta(self, key: str, value: str) -> None:
         """Note something about the parts of this process."""
-        self._notes.set(key, value)
+        self._notes.set({key: value, MARK: self.at.mark} if key == FLUSHED else {key: value})
 
     def forget_removed(self, seq: int) -> None:
         """Nothing: others may still have to follow."""
@@ -58,15 +73,20 @@ class PostgresTruth:
 
     def last(self) -> int:
         """The number of the last write there is."""
-        return int(self._one("SELECT seq FROM counter")[0])
+        return self.state().seq
+
+    def state(self) -> State:
+        """How far the store has come."""
+        return State(*self._one("SELECT seq, mark::text FROM counter"))
+
+    def tells_since(self, seen: State) -> bool:
+        """Whether the store was once in this state, and all that was written since is told to those who follow."""
+        query = "SELECT forgotten <= %s AND EXISTS (SELECT FROM writes WHERE seq = %s AND mark::text = %s) FROM counter"
+        return bool(self._one(query, (seen.seq, *seen))[0])
 
     def identity(self) -> str:
         """What tells this store from every other."""
         return str(self._one("SELECT store FROM counter")[0])
-
-    def forgotten(self) -> int:
-        """The last write that is no longer told to those who follow."""
-        return int(self._one("SELECT forgotten FROM counter")[0])
 
     def writes(self, seq: int, until: int) -> list[Write]:
         """Every write behind `seq`, up to `until`, oldest first."""

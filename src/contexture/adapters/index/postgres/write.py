@@ -8,6 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,10 @@ _RECORD = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "
 _PASSAGE = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
 _TERM = 4  # bytes of a term in a passage's facts
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a term and a class in one number
-_COUNT = "UPDATE counter SET seq = seq + 1, pid = pid + %s, record = record + %s RETURNING seq, pid - %s, record - %s"
+_COUNT = (
+    "UPDATE counter SET seq = seq + 1, mark = gen_random_uuid(), pid = pid + %s, record = record + %s "
+    "RETURNING seq, mark, pid - %s, record - %s"
+)
 
 
 class PackedPassage(NamedTuple):
@@ -50,6 +54,15 @@ class PackedRecord(NamedTuple):
     matrices: Sequence[tuple[str, bytes]]
 
 
+class Numbers(NamedTuple):
+    """The number of a write and what tells it from all others, and the last numbers of passages and records."""
+
+    seq: int
+    mark: UUID
+    pid: int
+    record: int
+
+
 class Gone(NamedTuple):
     """A record that is replaced or removed."""
 
@@ -66,12 +79,13 @@ def pack(prepared: Sequence[Prepared]) -> list[PackedRecord]:
 
 def save(db: Connection, collection: str, fields: str) -> None:
     """Make a collection, or replace its fields, inside a transaction."""
-    seq, *_ = _numbers(db, 0, 0)
+    numbers = _numbers(db, 0, 0)
     db.execute(
         "INSERT INTO collections VALUES (%s, %s, %s) "
         "ON CONFLICT (name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
-        (collection, fields, seq),
+        (collection, fields, numbers.seq),
     )
+    _tell(db, numbers, b"", collection, (), (), 0)
 
 
 def upsert(
@@ -88,28 +102,27 @@ def upsert(
     What the scope may not read it cannot replace, unless `anyone` may. `meanwhile` is told that before it is done.
     """
     tenant, passages = packed(scope.tenant), sum(len(each.passages) for each in records)
-    seq, pid, record = _numbers(db, passages, len(records))
+    numbers = _numbers(db, passages, len(records))
     gone = _found(db, scope, collection, [each.id for each in records], must_see=not anyone, sees_all=anyone)
     removed = _remove(db, gone)
     classes = _classes(db, collection, tenant, {each.acl for each in records})
-    done = Change(seq=seq, added=tuple(_rows(pid, records, classes)), removed=tuple(removed))
+    done = Change(seq=numbers.seq, added=tuple(_rows(numbers.pid, records, classes)), removed=tuple(removed))
     meanwhile(done)
-    _copy_records(
-        db, collection, tenant, [(record + at, classes[each.acl], each) for at, each in enumerate(records, 1)]
-    )
-    _copy_passages(db, collection, seq, pid, [(record + at, each) for at, each in enumerate(records, 1)])
+    numbered = list(enumerate(records, start=numbers.record + 1))
+    _copy_records(db, collection, tenant, [(number, classes[each.acl], each) for number, each in numbered])
+    _copy_passages(db, collection, numbers, numbered)
     _count(db, [(classes[each.acl], passage.known) for each in records for passage in each.passages], +1)
     touched = [(each.id, each.access) for each in gone] + [(each.id, classes[each.acl]) for each in records]
-    _tell(db, seq, tenant, collection, touched, removed, passages)
+    _tell(db, numbers, tenant, collection, touched, removed, passages)
     return done
 
 
 def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
     """Remove those of the records that the scope may see inside a transaction; returns how many there were."""
-    seq, *_ = _numbers(db, 0, 0)
+    numbers = _numbers(db, 0, 0)
     gone = _found(db, scope, collection, [packed(id_) for id_ in dict.fromkeys(ids)], must_see=False, sees_all=False)
     removed = _remove(db, gone)
-    _tell(db, seq, packed(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0)
+    _tell(db, numbers, packed(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0)
     return len(gone)
 
 
@@ -151,12 +164,12 @@ def _rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, in
             yield Row(next(pids), access, id_, each.header, each.hash, each.rules, at, text, known, vectors)
 
 
-def _numbers(db: Connection, passages: int, records: int) -> tuple[int, int, int]:
-    """The number of this write, and the last ones given out for passages and records; nobody else writes now."""
-    found = db.execute(_COUNT, (passages, records, passages, records)).fetchone()
+def _numbers(db: Connection, passages: int, records: int) -> Numbers:
+    """The numbers of a write of so many passages and records; nobody else writes now."""
+    found = db.execute(_COUNT, (passages, records, passages, records), binary=True).fetchone()
     if found is None:
         raise AssertionError("the counter has exactly one row")
-    return found[0], found[1], found[2]
+    return Numbers(*found)
 
 
 def _found(
@@ -224,12 +237,12 @@ def _copy_records(
 
 
 def _copy_passages(
-    db: Connection, collection: str, seq: int, last: int, records: Sequence[tuple[int, PackedRecord]]
+    db: Connection, collection: str, numbers: Numbers, records: Sequence[tuple[int, PackedRecord]]
 ) -> None:
     all_ = [(number, at, passage) for number, each in records for at, passage in enumerate(each.passages)]
-    numbered = list(enumerate(all_, start=last + 1))
+    numbered = list(enumerate(all_, start=numbers.pid + 1))
     rows = (
-        (pid, number, collection, at, seq, passage.text.encode(), passage.facts)
+        (pid, number, collection, at, numbers.seq, passage.text.encode(), passage.facts)
         for pid, (number, at, passage) in numbered
     )
     _copy(db, "passages", _PASSAGE, rows)
@@ -271,7 +284,7 @@ def _array(numbers: npt.NDArray[Any]) -> str:
 
 def _tell(
     db: Connection,
-    seq: int,
+    numbers: Numbers,
     tenant: bytes,
     collection: str,
     touched: Sequence[tuple[bytes, int]],
@@ -279,9 +292,10 @@ def _tell(
     added: int,
 ) -> None:
     """Note what was done for those who follow, and wake them when it is committed."""
+    ids, classes = [id_ for id_, _ in touched], [access for _, access in touched]
     db.execute(
-        "INSERT INTO writes VALUES (%s, %s, %s, %b::bytea[], %b::int[], %b::bigint[], %s)",
-        (seq, tenant, collection, [id_ for id_, _ in touched], [access for _, access in touched], list(removed), added),
+        "INSERT INTO writes VALUES (%s, %s, %s, %b::bytea[], %b::int[], %b::bigint[], %s, %s)",
+        (numbers.seq, tenant, collection, ids, classes, list(removed), added, numbers.mark),
     )
     db.execute("SELECT pg_notify(current_schema() || '_writes', '')")
 

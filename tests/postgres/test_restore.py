@@ -1,0 +1,133 @@
+"""A database that was restored to an earlier state: no process answers from what it saw of a later one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contexture import Contexture, Record, Settings
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.service import small_engine
+from contexture.types import PUBLIC, Collection, Scope
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+from contexture.adapters.index.postgres.index import PostgresIndex
+from contexture.adapters.postgres.address import split_schema
+
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+ANNA = Scope(tenant="local", user="anna")
+
+
+@pytest.fixture
+def url(new_url: Callable[[], str]) -> str:
+    """An empty schema."""
+    return new_url()
+
+
+class Backup:
+    """What `pg_dump` wrote of a store, to be put back with `psql`."""
+
+    def __init__(self, postgres: Any, url: str) -> None:
+        self._bin = Path(postgres.bin_path)
+        self._place, self._schema = split_schema(url)
+        self._kept = self._run("pg_dump", f"--schema={self._schema}*", "--clean", "--if-exists")
+
+    def put_back(self) -> None:
+        """Let the store be what it was."""
+        self._run("psql", "--quiet", "--set=ON_ERROR_STOP=1", given=self._kept)
+
+    def _run(self, program: str, *words: str, given: bytes = b"") -> bytes:
+        command = [str(self._bin / program), *words, f"--dbname={self._place}"]
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+
+
+async def write(url: str, folder: Path, name: str) -> None:
+    """Write one record as a process of its own."""
+    index = await PostgresIndex.open(url, folder, OPTIONS)
+    await index.create(COLLECTION)
+    await index.upsert(ANNA, NAME, [prepared(own(name, f"zebra {name}"))])
+    await index.close()
+
+
+@pytest.mark.parametrize("since", [[], ["civet"], ["civet", "dingo"]])
+async def test_parts_from_before_a_restore_are_built_anew(
+    since: list[str], url: str, postgres: Any, new_folder: Callable[[], Path]
+) -> None:
+    """Whether fewer writes, as many, or more were made since than were lost; the folder is left where it is."""
+    folder = new_folder()
+    await write(url, folder, "aardvark")
+    backup = Backup(postgres, url)
+    await write(url, folder, "badger")
+    backup.put_back()
+    for name in since:
+        await write(url, new_folder(), name)
+    index = await PostgresIndex.open(url, folder, OPTIONS)
+    asked = ("zebra", "badger", *since)
+    found = [ids(await index.search(ANNA, query(each))) for each in asked]
+    await index.close()
+
+    assert [["aardvark", *since], [], *([name] for name in since)] == found
+
+
+async def test_parts_from_before_a_backup_are_kept(
+    url: str, postgres: Any, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had not seen more than was put back goes on from there."""
+    folder = new_folder()
+    await write(url, folder, "aardvark")
+    backup = Backup(postgres, url)
+    await write(url, new_folder(), "badger")
+    backup.put_back()
+    await write(url, new_folder(), "civet")
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda *_, **__: pytest.fail("built anew"))
+        index = await PostgresIndex.open(url, folder, OPTIONS)
+    found = ids(await index.search(ANNA, query("zebra")))
+    await index.close()
+
+    assert ["aardvark", "civet"] == found
+
+
+async def leaking(engine: Contexture) -> set[str]:
+    """What a process finds of the pumps."""
+    answer = await engine.search("Which pump leaks?")
+    return {each.record_id for each in answer.found}
+
+
+@pytest.mark.parametrize("since", [[], ["third"], ["third", "fourth"]])
+async def test_a_process_that_runs_through_a_restore_answers_from_what_there_is(
+    since: list[str], url: str, postgres: Any, new_folder: Callable[[], Path]
+) -> None:
+    """It builds its parts anew, remembers no answer from before, and collections that are gone are gone."""
+
+    def pump(name: str) -> Record:
+        return Record(id=name, text=f"The {name} pump leaks.", acl=(PUBLIC,))
+
+    async with (
+        small_engine(Settings(home=new_folder(), store=url)) as one,
+        small_engine(Settings(home=new_folder(), store=url)) as other,
+    ):
+        await one.add([pump("first")])
+        backup = Backup(postgres, url)
+        await one.add([pump("second")])
+        before = await leaking(one)
+        await one.create(Collection(name="later"))
+        one.index._listener.stop()  # so that it sees the last of the writes alone
+        backup.put_back()
+        for name in since:
+            await other.add([pump(name)])
+        after = [await leaking(one), await leaking(one)]
+        await one.add([pump("last")])
+        again = [await leaking(one), await leaking(other)]
+        known = [each.name for each in await one.index.collections()]
+
+    assert {"first", "second"} == before
+    assert [{"first", *since}] * 2 == after
+    assert [{"first", "last", *since}] * 2 == again
+    assert "later" not in known
