@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -21,11 +22,11 @@ _MAPPED = 1 << 30
 _CACHED = 65_536  # KiB: a large load touches every index at random
 
 
-class _Batch(NamedTuple):
-    """Reads that are done together, and what they give, in their order."""
+class _Asked(NamedTuple):
+    """A read that waits, and what it gives: one value, or None where it must be done by itself."""
 
-    works: list[Work]
-    answers: asyncio.Task[list[Any]]
+    work: Work
+    answer: asyncio.Future[tuple[Any] | None]
 
 
 class Connections:
@@ -36,7 +37,7 @@ class Connections:
         self._writer = Database(path, migrations)
         self._guard = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
-        self._waiting: dict[asyncio.AbstractEventLoop, _Batch] = {}
+        self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked]] = {}
         self._made = False
         self._closed = False
 
@@ -63,12 +64,11 @@ class Connections:
         if not self._made:
             await self._writer.read(_nothing)  # makes the file and its tables
             self._made = True
-        batch = self._gathered()
-        at = len(batch.works)
-        batch.works.append(work)
-        await asyncio.wait([batch.answers])
-        if batch.answers.exception() is None:
-            return batch.answers.result()[at]
+        asked = _Asked(work, asyncio.get_running_loop().create_future())
+        self._gathered().append(asked)
+        given = await asked.answer
+        if given is not None:
+            return given[0]
         return await asyncio.to_thread(self._reading, work)  # by itself, so that only what fails fails
 
     def close(self) -> None:
@@ -80,17 +80,17 @@ class Connections:
             connection.close()
         self._writer.close()
 
-    def _gathered(self) -> _Batch:
+    def _gathered(self) -> list[_Asked]:
         """The reads that wait for the next look of this event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._waiting:
-            works: list[Work] = []
-            self._waiting[loop] = _Batch(works, loop.create_task(self._answers(loop, works)))
+            asked = self._waiting[loop] = []
+            loop.create_task(self._answers(loop, asked)).add_done_callback(partial(_give, asked))
         return self._waiting[loop]
 
-    async def _answers(self, loop: asyncio.AbstractEventLoop, works: Sequence[Work]) -> list[Any]:
+    async def _answers(self, loop: asyncio.AbstractEventLoop, asked: Sequence[_Asked]) -> list[Any]:
         del self._waiting[loop]
-        return await asyncio.to_thread(self._reading, lambda db: [work(db) for work in works])
+        return await asyncio.to_thread(self._reading, lambda db: [each.work(db) for each in asked])
 
     def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with store_errors(self._path), self._lent() as connection:
@@ -121,6 +121,14 @@ class Connections:
         connection.execute("PRAGMA query_only = ON")
         connection.execute(f"PRAGMA mmap_size = {_MAPPED}")
         return connection
+
+
+def _give(asked: Sequence[_Asked], done: asyncio.Future[list[Any]]) -> None:
+    """Pass answers on to those who still wait for them."""
+    answers = [None for _ in asked] if done.cancelled() or done.exception() else [(each,) for each in done.result()]
+    for each, answer in zip(asked, answers, strict=True):
+        if not each.answer.done():
+            each.answer.set_result(answer)
 
 
 def _nothing(_db: sqlite3.Connection) -> None:
