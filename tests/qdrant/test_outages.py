@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +94,7 @@ async def test_a_write_that_was_cut_short_is_made_good_by_the_next_opening(
 @pytest.mark.parametrize("status", [500, 429])
 async def test_a_refused_write_is_sent_again(qdrant: QdrantDouble, reopen: Reopen, status: int) -> None:
     """The next write brings Qdrant what it refused, so that a search need not."""
-    index = await reopen()
+    index = await reopen(pause=0)
     qdrant.failing = status
     await index.upsert(ANNA, NAME, [prepared(own("a"))])
     qdrant.failing = 0
@@ -100,6 +103,45 @@ async def test_a_refused_write_is_sent_again(qdrant: QdrantDouble, reopen: Reope
 
     assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
     assert ["POST points query batch"] == [each.what for each in qdrant.asked]
+
+
+async def test_writes_leave_a_qdrant_that_failed_alone(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """One that hangs does not hold them up again and again; the first search brings it everything."""
+    index = await reopen()
+    qdrant.failing = 500
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.failing = 0
+    qdrant.asked.clear()
+    await index.upsert(ANNA, NAME, [prepared(own("b"))])
+    left = list(qdrant.asked)
+
+    assert [] == left
+    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
+
+
+async def test_a_line_of_searches_waits_for_one_failure(
+    qdrant: QdrantDouble, reopen: Reopen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that waited while another failed are told so instead of trying one after another."""
+    index = await reopen()
+    qdrant.failing = 500
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.asked.clear()
+    together, lock = threading.Barrier(4), threading.RLock()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        together.wait(timeout=30)
+        with lock:
+            yield
+
+    monkeypatch.setattr(index._shelf, "_turn", turn)
+    line = [index.search(ANNA, ZEBRA) for _ in range(4)]
+    told = await asyncio.gather(*line, return_exceptions=True)
+    qdrant.failing = 0
+
+    assert [SourceUnavailable] * 4 == [type(each) for each in told]
+    assert 1 == len(qdrant.asked)
 
 
 async def test_a_qdrant_that_lost_everything_is_filled_again(qdrant: QdrantDouble, reopen: Reopen) -> None:

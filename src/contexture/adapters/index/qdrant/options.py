@@ -19,7 +19,8 @@ class QdrantOptions:
     QdrantOptions(place="qdrant+https://cluster.example.org", api_key=key, by_tenant=True, replicas=2)
 
     `shards` of 0 leaves their number to the server. `confirmations` is how many replicas must have a write before it
-    counts; with 0, all of them, so that whichever is asked next has it.
+    counts; with 0, all of them, so that whichever is asked next has it. After a failure writes leave Qdrant alone for
+    `pause` seconds, so that one that hangs does not hold them up; a search asks it at once.
     """
 
     place: str
@@ -29,6 +30,7 @@ class QdrantOptions:
     shards: int = 0
     replicas: int = 1
     confirmations: int = 0
+    pause: float = 30.0
 
     @property
     def url(self) -> str:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contexture.adapters.index.parts import Parts
-from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.index import SNAPSHOT, Mine, PostgresIndex
 from contexture.adapters.index.postgres.truth import Write
 from contexture.adapters.index.qdrant.client import Server
@@ -63,12 +62,9 @@ class QdrantOverPostgres(PostgresIndex):
         self._remote.doubt({each.collection for each in writes})
 
     def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
-        packed = write.pack(records)
-        with self.pool.transaction() as db:
-            change = write.upsert(db, scope, collection, packed)
-        self._catch_up()
+        number = super()._upsert(scope, collection, records)
         self._remote.attempt([collection])
-        return change.seq
+        return number
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         removed = super()._delete(scope, collection, ids)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from time import monotonic
 
 from contexture.adapters.index.engine import Access, Draft
 from contexture.adapters.index.qdrant.box import Box, Tenants
@@ -17,7 +18,7 @@ from contexture.adapters.index.qdrant.where import server_filter
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.index.source import Reading
 from contexture.adapters.index.truth import Change, Row
-from contexture.errors import SourceError
+from contexture.errors import SourceError, SourceUnavailable
 from contexture.types import Collection, Filter
 
 Turn = Callable[[], AbstractContextManager[object]]
@@ -62,6 +63,8 @@ class RemoteShelf:
         # How often it was doubted that Qdrant has everything, and which of these doubts was the last to be removed.
         self._doubts: Counter[str] = Counter()
         self._settled: dict[str, int] = {}
+        self._failures = 0
+        self._resting = 0.0
 
     def part(self, name: str) -> RemotePart:
         """What finds in a collection; Qdrant has every write to it then."""
@@ -70,17 +73,22 @@ class RemoteShelf:
 
     def settle(self, name: str) -> None:
         """Let Qdrant have every write to a collection that it has not seen."""
-        if self._behind(name):
-            with self._turn():
-                if self._behind(name):
-                    doubt = self._doubts[name]
+        if not self._behind(name):
+            return
+        failures = self._failures
+        with self._turn():
+            if self._failures != failures:  # while this one waited; a line of others would wait as long again
+                raise SourceUnavailable(f"{self._server.name} failed a moment ago")
+            if self._behind(name):
+                doubt = self._doubts[name]
+                with self._noting():
                     self._send(name)
-                    self._settled[name] = doubt
+                self._settled[name] = doubt
 
     def attempt(self, names: Iterable[str]) -> None:
         """The same of some collections, if Qdrant can be reached now; who searches will see to the rest."""
-        for name in names:
-            with suppress(SourceError):
+        with suppress(SourceError):
+            for name in names if monotonic() >= self._resting else ():
                 self.settle(name)
 
     def doubt(self, names: Iterable[str]) -> None:
@@ -100,17 +108,18 @@ class RemoteShelf:
     def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
         """Let Qdrant have a committed change, if it can take it now."""
         del draft
-        with self._turn(), suppress(SourceError):
+        with self._turn():
             behind = self._behind(name)
             self.doubt([name])
-            doubt = self._doubts[name]
             if behind:
-                self._send(name)
-            else:
+                self.attempt([name])
+                return
+            doubt = self._doubts[name]
+            with suppress(SourceError), self._noting():
                 tenants = self._tenants(name)
                 owners = frozenset(tenants(row.access) for row in done.added) or None
                 self._boxes[name].apply(done.added, done.removed, done.seq, tenants, owners)
-            self._settled[name] = doubt
+                self._settled[name] = doubt
 
     def rebuild(self) -> None:
         """Ask Qdrant again how far it has come."""
@@ -143,6 +152,16 @@ class RemoteShelf:
         self._server.close()
 
     # --- inside ---
+
+    @contextmanager
+    def _noting(self) -> Generator[None]:
+        """Notes that Qdrant, or the truth, failed."""
+        try:
+            yield
+        except SourceError:
+            self._failures += 1
+            self._resting = monotonic() + self._server.options.pause
+            raise
 
     def _behind(self, name: str) -> bool:
         return self._settled.get(name) != self._doubts[name]

@@ -1,0 +1,171 @@
+"""Qdrant over PostgreSQL: several processes share both, and each write is sent to Qdrant once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from contexture import Record, Settings, wiring
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.errors import SourceUnavailable, UnknownAdapter
+from contexture.testing.doubles import NOON
+from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.service import small_engine
+from contexture.types import PUBLIC, Collection, Equals, FieldType, Scope
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+
+from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.options import QdrantOptions
+from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
+from contexture.testing.qdrant import QdrantDouble
+
+if TYPE_CHECKING:
+    from contexture import Contexture
+
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+ANNA = Scope(tenant="local", user="anna")
+ZEBRA = query("zebra", vector=EAST)
+PUMP = Record(id="pump", title="Pump", text="The pump leaks oil into the basin.", acl=(PUBLIC,))
+Pair = tuple[QdrantOverPostgres, QdrantOverPostgres]
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantDouble]:
+    """A Qdrant behind HTTP that nobody else uses."""
+    with QdrantDouble() as double:
+        yield double
+
+
+@pytest.fixture
+def url(new_url: Callable[[], str]) -> str:
+    """An empty schema."""
+    return new_url()
+
+
+@pytest.fixture
+async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -> AsyncIterator[Pair]:
+    """Two processes' indexes over one database and one Qdrant."""
+    options = QdrantOptions(place=qdrant.place, timeout=5)
+    one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
+    await one.create(COLLECTION)
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+def sent(qdrant: QdrantDouble) -> list[int]:
+    """The passages that were sent, as often as they were."""
+    operations = [each for body in qdrant.bodies("POST points batch") for each in body["operations"]]
+    points = [point["id"] for each in operations for point in each.get("upsert", {}).get("points", ())]
+    return sorted(pid for pid in points if pid)
+
+
+async def test_what_one_process_wrote_the_other_finds_at_once(pair: Pair, qdrant: QdrantDouble) -> None:
+    """Written, changed and removed; whoever reads sends nothing that was sent before."""
+    one, other = pair
+    await one.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
+    found = ids(await other.search(ANNA, ZEBRA))
+    await other.upsert(ANNA, NAME, [prepared(own("a", "walrus"))])
+    await other.delete(ANNA, NAME, ["b"])
+
+    assert ["a", "b"] == found
+    assert [] == ids(await one.search(ANNA, query("zebra")))
+    assert ["a"] == ids(await one.search(ANNA, query("walrus")))
+    assert [1, 2, 3] == sent(qdrant)
+
+
+async def test_writes_from_both_sides_at_once_lose_nothing(pair: Pair, qdrant: QdrantDouble) -> None:
+    """Each passage reaches Qdrant once, whoever sends it, and both find all of them."""
+    records = [prepared(own(f"r{at:02}")) for at in range(20)]
+    await asyncio.gather(*(pair[at % 2].upsert(ANNA, NAME, [each]) for at, each in enumerate(records)))
+
+    for index in pair:
+        assert [f"r{at:02}" for at in range(20)] == ids(await index.search(ANNA, ZEBRA))
+    assert list(range(1, 21)) == sent(qdrant)
+
+
+async def test_what_a_writer_could_not_send_another_sends(pair: Pair, qdrant: QdrantDouble) -> None:
+    """A write that was made while Qdrant was away is found by whoever asks first when it is back."""
+    one, other = pair
+    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.stop()
+    await one.upsert(ANNA, NAME, [prepared(own("b"))])
+    await one.delete(ANNA, NAME, ["a"])
+    read = ids(await other.get(ANNA, NAME, ["a", "b"]))
+    with pytest.raises(SourceUnavailable, match="Qdrant at"):
+        await other.search(ANNA, ZEBRA)
+    qdrant.start()
+
+    assert ["b"] == read
+    assert [["b"], ["b"]] == [ids(await index.search(ANNA, ZEBRA)) for index in (other, one)]
+
+
+async def test_fields_made_elsewhere_filter_what_was_there(pair: Pair) -> None:
+    """A field that another process declares is sent for passages from before."""
+    one, other = pair
+    await one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"})), prepared(own("b"))])
+    await other.search(ANNA, ZEBRA)
+    await one.create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await other.upsert(ANNA, NAME, [prepared(own("c", payload={"colour": "red"}))])
+    red = query("zebra", where=Equals("colour", "red"))
+
+    assert [["a", "c"]] * 2 == [ids(await index.search(ANNA, red)) for index in pair]
+
+
+async def test_a_process_that_comes_later_sends_nothing_again(
+    pair: Pair, qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]
+) -> None:
+    """It finds what is there with an empty folder, and reads no vectors for it."""
+    await pair[0].upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+    qdrant.asked.clear()
+    server = Server(QdrantOptions(place=qdrant.place))
+    third = await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, server)
+    found = ids(await third.search(ANNA, ZEBRA))
+    await third.close()
+
+    assert ["a", "b", "c"] == found
+    assert [] == sent(qdrant)
+
+
+async def test_contexts_are_those_of_the_embedded_store(
+    qdrant: QdrantDouble, new_url: Callable[[], str], new_folder: Callable[[], Path]
+) -> None:
+    """Queries and turns over the same records are the same, letter for letter, and keys are in the database."""
+    both = Settings(home=new_folder(), store=qdrant.place, truth=new_url(), tenant="demo", user="demo")
+    built: list[Any] = []
+    for chosen in (Settings(home=new_folder(), tenant="demo", user="demo"), both):
+        async with small_engine(chosen) as engine:
+            built.append(await _contexts(engine))
+    keys = wiring.api_keys(both)
+    keys.close()
+
+    assert built[0] == built[1]
+    assert not (both.home / "keys.sqlite").exists()
+
+
+async def _contexts(engine: Contexture) -> list[Any]:
+    await engine.add([PUMP, msgspec.structs.replace(PUMP, id="second", text="A second pump leaks too.")])
+    turn = {
+        "tenant_id": "demo", "user_id": "demo", "session_id": "s", "system_prompt": "You help.",
+        "user_message": "What leaks oil?", "history": [],
+    }  # fmt: skip
+    query, chat = await engine.build("Where does the pump leak?", now=NOON), await engine.build_turn(turn, now=NOON)
+    return [
+        (query.context.messages, msgspec.json.encode(query.ledger.entries)),
+        (chat.messages, msgspec.json.encode(chat.ledger.entries)),
+    ]
+
+
+async def test_a_truth_needs_a_store_in_qdrant(tmp_path: Path) -> None:
+    """A database that nobody would read is refused, and so is a truth of another kind."""
+    for chosen in ({"truth": "postgres://db/app"}, {"store": "qdrant://db", "truth": "mysql://db/app"}):
+        with pytest.raises(UnknownAdapter):
+            async with small_engine(Settings(home=tmp_path, **chosen)):
+                pass
