@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -11,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contexture import Settings
 from contexture.conversation import Memory, ReplyState, StoredReply
 from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
 from contexture.testing.doubles import NOON, FixedClock
+from contexture.testing.service import small_engine
 from contexture.types import Extracted, Mention, Scope
+from contexture.workspace import Block, BlockType
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
@@ -22,7 +26,7 @@ from contexture.adapters.graph.postgres import PostgresGraphCache
 from contexture.adapters.graph.sqlite import SqliteGraphCache
 from contexture.adapters.outbox.outbox import Outbox, OutboxOptions
 from contexture.adapters.outbox.postgres import outbox_tables
-from contexture.adapters.postgres.dialect import escaped, translated, unescaped
+from contexture.adapters.postgres.dialect import escaped, escaped_list, lists_in, translated, unescaped
 from contexture.adapters.postgres.files import PostgresBuilds, PostgresFiles
 from contexture.adapters.postgres.pool import Pool
 from contexture.adapters.replies.postgres import PostgresReplies
@@ -151,6 +155,43 @@ def test_texts_with_nul_keep_their_order(left: str, right: str) -> None:
     assert (left, right) == (unescaped(escaped(left)), unescaped(escaped(right)))
     assert "\x00" not in escaped(left)
     assert (left < right) == (escaped(left) < escaped(right))
+
+
+@given(items=st.lists(st.text('\x00\x01\x02\\"u0a')))
+def test_the_items_of_a_list_are_written_like_any_text(items: list[str]) -> None:
+    """So that they equal what they are compared with, whatever the list is written in."""
+    assert [escaped(item) for item in items] == json.loads(escaped_list(json.dumps(items)))
+
+
+@pytest.mark.parametrize(
+    ("said", "lists"),
+    [
+        ("WHERE a = ? AND b IN (SELECT value FROM json_each(?)) AND c = ?", {1}),
+        ("FROM json_each(:ids) i, json_each(:rows) WHERE a = :tenant", {"ids", "rows"}),
+        ("SELECT ?1, ?2", set()),
+    ],
+)
+def test_lists_are_told_from_texts(said: str, lists: set[str | int]) -> None:
+    """By the statement that reads them, for a text may look like a list."""
+    assert lists == lists_in(said)
+
+
+@pytest.mark.parametrize("odd", ["a\x01b", "a\x01\x02b", "\\u0000", "\\u0001"])
+async def test_blocks_are_found_by_any_id_and_read_by_any_group(
+    odd: str, new_url: Callable[[], str], new_folder: Callable[[], Path]
+) -> None:
+    """Ids and names that PostgreSQL cannot hold as they are find what they find in a folder."""
+    scope = Scope(tenant="acme", user="anna", groups=(odd, "\x00"))
+    page = Block(id=odd, type=BlockType.PAGE, text="Harbour", readers=(f"group:{odd}",))
+    async with small_engine(Settings(home=new_folder(), store=new_url())) as engine:
+        await engine.workspace.put(
+            scope, [page, Block(id="b", type=BlockType.PARAGRAPH, text="Pump", parent=odd)], now=NOON
+        )
+        mine = await engine.blocks.get(scope, [odd, "b"])
+        others = await engine.blocks.get(Scope(tenant="acme", user="boris"), [odd, "b"])
+
+    assert ["Harbour", "Pump"] == [block.text for block in mine]
+    assert [] == list(others)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ stores say in the words that both understand.
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 
@@ -42,6 +43,22 @@ def translated(statement: str) -> bytes:
     for pattern, replacement in _RULES:
         found = pattern.sub(replacement, found)
     return found.encode()
+
+
+@lru_cache(maxsize=512)
+def lists_in(statement: str) -> frozenset[str | int]:
+    """The parameters of a statement that are JSON lists, by name, or by place from 0."""
+    places = list(re.finditer(r"\?", statement))
+    named = {found[1] for found in re.finditer(r"json_each\(:(\w+)\)", statement)}
+    placed = {at for at, found in enumerate(places) if statement[: found.start()].endswith("json_each(")}
+    return frozenset(named | placed)
+
+
+def escaped_list(listed: str) -> str:
+    """A JSON list whose items are escaped, as the texts are that they are compared with."""
+    if "\\u0000" not in listed and "\\u0001" not in listed:
+        return listed
+    return json.dumps([escaped(item) if isinstance(item, str) else item for item in json.loads(listed)])
 
 
 def escaped(text: str) -> str:

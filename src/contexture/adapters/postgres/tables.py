@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from contexture.adapters.postgres.dialect import escaped, translated, unescaped
+from contexture.adapters.postgres.dialect import escaped, escaped_list, lists_in, translated, unescaped
 from contexture.adapters.postgres.migrating import migrate
 from contexture.adapters.postgres.pool import Connection, Pool
 from contexture.errors import SourceUnavailable
@@ -101,16 +101,19 @@ class Rows:
 
 def _given(statement: str, given: Given) -> Given:
     """Parameters as PostgreSQL takes them; those that a statement numbers are named."""
+    lists = lists_in(statement)
     if isinstance(given, Mapping):
-        return {name: _value(value) for name, value in given.items()}
-    values = [_value(value) for value in given]
+        return {name: _value(value, listed=name in lists) for name, value in given.items()}
+    values = [_value(value, listed=at in lists) for at, value in enumerate(given)]
     return {f"p{at}": value for at, value in enumerate(values, 1)} if "?1" in statement else values
 
 
-def _value(value: Any) -> Any:
+def _value(value: Any, *, listed: bool) -> Any:
     if isinstance(value, bool):
         return int(value)
-    return escaped(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return escaped_list(value) if listed else escaped(value)
 
 
 def _taken(row: Sequence[Any]) -> tuple[Any, ...]:
