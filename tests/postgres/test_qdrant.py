@@ -21,6 +21,8 @@ from contexture.types import PUBLIC, Collection, Equals, FieldType, Scope
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
+from qdrant_client import models
+
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
@@ -132,6 +134,26 @@ async def test_a_process_that_comes_later_sends_nothing_again(
 
     assert ["a", "b", "c"] == found
     assert [] == sent(qdrant)
+
+
+async def test_a_database_that_was_put_back_is_believed(
+    pair: Pair, qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]
+) -> None:
+    """A Qdrant that has come to a state that the database never had gets everything again, and forgets the rest."""
+    await pair[0].upsert(ANNA, NAME, [prepared(own("a"))])
+    (box,) = qdrant.client.get_collections().collections
+    (known,) = qdrant.client.retrieve(box.name, [1], with_vectors=True)
+    later = models.PointStruct(id=7, vector=known.vector, payload=known.payload)
+    elsewhere = models.PointStruct(id=0, vector={}, payload={"seq": 1, "mark": "another"})
+    qdrant.client.upsert(box.name, [later, elsewhere])
+    qdrant.asked.clear()
+    third = await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(QdrantOptions(place=qdrant.place)))
+    found = ids(await third.search(ANNA, ZEBRA))
+    await third.close()
+
+    assert ["a"] == found
+    assert {1} == set(sent(qdrant))
+    assert 2 == qdrant.client.count(box.name).count
 
 
 async def test_contexts_are_those_of_the_embedded_store(

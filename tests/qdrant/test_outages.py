@@ -197,7 +197,7 @@ async def test_an_earlier_truth_that_was_put_back_is_believed(qdrant: QdrantDoub
     name = box(qdrant)
     (known,) = qdrant.client.retrieve(name, [1], with_vectors=True)
     later = models.PointStruct(id=7, vector=known.vector, payload=known.payload)
-    qdrant.client.upsert(name, [later, models.PointStruct(id=0, vector={}, payload={"seq": 9})])
+    qdrant.client.upsert(name, [later, models.PointStruct(id=0, vector={}, payload={"seq": 9, "mark": ""})])
     index = await reopen()
     (mark,) = qdrant.client.retrieve(name, [0])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from contexture.adapters.index.truth import Row, Stored
+from contexture.adapters.index.truth import Row, State, Stored
 from contexture.types import Collection, Matrix, Record
 
 
@@ -17,12 +17,12 @@ class Source(Protocol):
         """The number of the last write."""
         ...
 
-    def last(self) -> int:
-        """The number of the last write there is."""
+    def state(self) -> State:
+        """How far the store has come."""
         ...
 
-    def identity(self) -> str:
-        """What tells this store from every other."""
+    def tells_since(self, seen: State) -> bool:
+        """Whether the store was once in this state, and all that was written since can be told."""
         ...
 
     def meta(self, key: str) -> str | None:

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from uuid import uuid4
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.journal import Touched
@@ -24,6 +23,13 @@ _T = TypeVar("_T")
 _MAPPED = 1 << 34  # rows of one answer are far apart: reading them by system call costs ten times as much
 _COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
 _CHUNK = 500  # SQLite takes a limited number of parameters in one statement
+
+
+class State(NamedTuple):
+    """How far a store has come: the number of its last write, and what tells that write from all others."""
+
+    seq: int
+    mark: str
 
 
 class Stored(NamedTuple):
@@ -76,15 +82,13 @@ class Truth:
 
     # --- meta and collections ---
 
-    def last(self) -> int:
-        """The number of the last write there is."""
-        return self.seq
+    def state(self) -> State:
+        """How far the store has come; its numbers alone tell writes apart, for nobody else makes any."""
+        return State(self.seq, "")
 
-    def identity(self) -> str:
-        """What tells this store from every other; made when it is first asked for."""
-        with self._writing() as db:
-            db.execute("INSERT OR IGNORE INTO meta VALUES ('store', ?)", (uuid4().hex,))
-        return self.meta("store") or ""
+    def tells_since(self, seen: State) -> bool:
+        """Whether the store can have been in this state."""
+        return seen.seq <= self.seq
 
     def meta(self, key: str) -> str | None:
         """A stored setting of the store itself."""

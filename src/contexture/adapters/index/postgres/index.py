@@ -19,9 +19,9 @@ from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.listening import Listener
 from contexture.adapters.index.postgres.replica import Replica
 from contexture.adapters.index.postgres.schema import MIGRATIONS
-from contexture.adapters.index.postgres.truth import PostgresTruth, State, Write
+from contexture.adapters.index.postgres.truth import PostgresTruth, Write
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
-from contexture.adapters.index.truth import Change
+from contexture.adapters.index.truth import Change, State
 from contexture.adapters.postgres.migrating import migrate
 from contexture.adapters.postgres.pool import Pool
 from contexture.errors import SourceUnavailable

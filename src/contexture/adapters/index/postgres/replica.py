@@ -7,7 +7,8 @@ from pathlib import Path
 
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.postgres.notes import Notes
-from contexture.adapters.index.postgres.truth import FLUSHED, MARK, PostgresTruth, State
+from contexture.adapters.index.postgres.truth import FLUSHED, MARK, PostgresTruth
+from contexture.adapters.index.truth import State
 from contexture.errors import StoreLocked, StoreUnwritable
 
 _MOST = 256

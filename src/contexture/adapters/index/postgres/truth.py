@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from contexture.adapters.index import codec
 from contexture.adapters.index.matrices import unpack_matrix
 from contexture.adapters.index.postgres.notes import Notes
-from contexture.adapters.index.truth import Row, Stored
+from contexture.adapters.index.truth import Row, State, Stored
 from contexture.adapters.postgres.pool import Pool
 from contexture.types import Collection, FieldType, Matrix, Record
 
@@ -31,13 +31,6 @@ class Write(NamedTuple):
     classes: Sequence[int]
     removed: Sequence[int]
     added: int
-
-
-class State(NamedTuple):
-    """How far a store has come: the number of its last write, and what tells that write from all others."""
-
-    seq: int
-    mark: str
 
 
 class PostgresTruth:

@@ -12,16 +12,19 @@ from qdrant_client import models
 from contexture.adapters.index.filters import field_types, key_of
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.points import point_of
-from contexture.adapters.index.truth import Row
+from contexture.adapters.index.truth import Row, State
 from contexture.types import Collection, FieldType
 
 Tenants = Callable[[int], str]
 """Says by access class how its tenant is called in Qdrant."""
 
+NOTHING = State(-1, "")
+"""What a box has seen that was never filled."""
+
 _BATCH = 256  # points in a request: about ten kilobytes each
 _MARK = 0  # no passage has this number
 _MARKS = "marks"  # the shard key of that point, which belongs to no tenant
-_SEQ = "seq"
+_SEQ, _MARKED = "seq", "mark"
 _FIELDS = "fields"
 
 
@@ -73,20 +76,21 @@ class Box:
     # --- how it is filled ---
 
     @property
-    def seen(self) -> int:
-        """The number of the last write that it has; -1 when it has not been filled yet."""
+    def seen(self) -> State:
+        """Up to which write it has come; `NOTHING` when it has not been filled yet."""
         shard = _MARKS if self._server.options.by_tenant else None
-        return int(self._server.payload(self.name, _MARK, shard).get(_SEQ, -1))
+        noted = self._server.payload(self.name, _MARK, shard)
+        return State(int(noted[_SEQ]), str(noted[_MARKED])) if noted else NOTHING
 
     def apply(
         self,
         added: Iterable[Row],
         removed: Sequence[int],
-        seq: int,
+        state: State,
         tenants: Tenants,
         owners: frozenset[str] | None = None,
     ) -> None:
-        """Take committed changes; when this returns it has everything up to `seq`, and a search sees it.
+        """Take committed changes; when this returns it has everything up to `state`, and a search sees it.
 
         `owners` are the tenants of what was removed; None when they are not known.
         """
@@ -97,7 +101,7 @@ class Box:
             following = list(islice(rows, _BATCH))
             operations += self._additions(batch, tenants)
             if not following:
-                self._server.update(self.name, [*operations, self._marked(seq)])
+                self._server.update(self.name, [*operations, self._marked(state)])
                 return
             self._server.update(self.name, operations)
             batch, operations = following, []
@@ -149,8 +153,8 @@ class Box:
         points = [point_of(row, tenants(row.access), self._fields, self._vectors) for row in rows]
         return models.UpsertOperation(upsert=models.PointsList(points=points, shard_key=shard))
 
-    def _marked(self, seq: int) -> models.UpdateOperation:
-        point = models.PointStruct(id=_MARK, vector={}, payload={_SEQ: seq})
+    def _marked(self, state: State) -> models.UpdateOperation:
+        point = models.PointStruct(id=_MARK, vector={}, payload={_SEQ: state.seq, _MARKED: state.mark})
         shard = _MARKS if self._server.options.by_tenant else None
         return models.UpsertOperation(upsert=models.PointsList(points=[point], shard_key=shard))
 

@@ -41,7 +41,7 @@ class QdrantOverPostgres(PostgresIndex):
         return index
 
     def _shelve(self, options: EmbeddedOptions) -> Parts:
-        self._remote = RemoteShelf(self._server, self._database, options, self._turn)
+        self._remote = RemoteShelf(self._server, self._database.identity(), self._database, options, self._turn)
         return self._remote
 
     @contextmanager

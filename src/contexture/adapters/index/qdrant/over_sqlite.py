@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from uuid import uuid4
 
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.shelf import RemoteShelf
 from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.errors import StoreUnwritable
 
 
 class QdrantOverSqlite(EmbeddedIndex):
@@ -30,4 +32,14 @@ class QdrantOverSqlite(EmbeddedIndex):
         return index
 
     def _shelve(self, options: EmbeddedOptions) -> Parts:
-        return RemoteShelf(self._server, self._file, options)
+        return RemoteShelf(self._server, _identity(self._folder / "qdrant.store"), self._file, options)
+
+
+def _identity(path: Path) -> str:
+    """What tells a store from every other on the same server; beside the truth, so that a restored one is another."""
+    if not path.exists() or not path.stat().st_size:  # empty when whoever made it was cut short
+        try:
+            path.write_text(uuid4().hex, "ascii")
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot write {str(path)!r}: {failure.strerror}") from failure
+    return path.read_text("ascii")

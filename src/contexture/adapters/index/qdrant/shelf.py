@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from time import monotonic
 
 from contexture.adapters.index.engine import Access, Draft
-from contexture.adapters.index.qdrant.box import Box, Tenants
+from contexture.adapters.index.qdrant.box import NOTHING, Box, Tenants
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.points import tenant_key
 from contexture.adapters.index.qdrant.sight import Boundary, RemoteSight
 from contexture.adapters.index.qdrant.where import server_filter
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.index.source import Reading
-from contexture.adapters.index.truth import Change, Row
+from contexture.adapters.index.truth import Change, Row, State
 from contexture.errors import SourceError, SourceUnavailable
 from contexture.types import Collection, Filter
 
@@ -49,12 +49,15 @@ class RemotePart:
 class RemoteShelf:
     """A box in Qdrant for each collection.
 
-    A write that Qdrant could not take is in the truth all the same; its collection is behind until Qdrant has it, and
-    nothing is found in a collection that is behind.
+    `store` tells it from every other on the same server. A write that Qdrant could not take is in the truth all the
+    same; its collection is behind until Qdrant has it, and nothing is found in a collection that is behind.
     """
 
-    def __init__(self, server: Server, truth: Reading, options: EmbeddedOptions, turn: Turn | None = None) -> None:
+    def __init__(
+        self, server: Server, store: str, truth: Reading, options: EmbeddedOptions, turn: Turn | None = None
+    ) -> None:
         self._server = server
+        self._store = store
         self._truth = truth
         self._options = options
         self._turn: Turn = turn or _alone()
@@ -118,7 +121,7 @@ class RemoteShelf:
             with suppress(SourceError), self._noting():
                 tenants = self._tenants(name)
                 owners = frozenset(tenants(row.access) for row in done.added) or None
-                self._boxes[name].apply(done.added, done.removed, done.seq, tenants, owners)
+                self._boxes[name].apply(done.added, done.removed, self._truth.state(), tenants, owners)
                 self._settled[name] = doubt
 
     def rebuild(self) -> None:
@@ -169,28 +172,28 @@ class RemoteShelf:
     def _send(self, name: str) -> None:
         """Send a collection's writes that Qdrant has not seen; all of them when what it has cannot be trusted."""
         box, first = self._box(name)
-        seen, last = box.seen, self._truth.last()
-        if box.lacking or seen > last:  # fields that its points do not have, or an earlier truth was put back
-            seen = -1
-        if seen < last:
-            self._replay(box, name, seen, last)
+        seen = box.seen
+        told = self._truth.tells_since(seen)  # else an earlier state was put back, or too much was missed
+        self._replay(box, name, NOTHING if box.lacking or not told else seen)
         if box.lacking:
             box.complete()
-        if first and box.count() != self._truth.count(name):
-            self._replay(box, name, -1, last)
+        if (first or not told) and box.count() != self._truth.count(name):
+            self._replay(box, name, NOTHING)
             box.sweep(self._truth.places)
         self._boxes[name] = box
 
-    def _replay(self, box: Box, name: str, seen: int, last: int) -> None:
-        removed, added = (self._truth.removed_since(seen, name), self._truth.since(seen, name))
-        box.apply(added, removed, last, self._tenants(name))
+    def _replay(self, box: Box, name: str, seen: State) -> None:
+        now = self._truth.state()
+        if seen != now:
+            removed, added = self._truth.removed_since(seen.seq, name), self._truth.since(seen.seq, name)
+            box.apply(added, removed, now, self._tenants(name))
 
     def _box(self, name: str) -> tuple[Box, bool]:
         """The box of a collection as it is now, and whether it is new here."""
         found, collection = self._boxes.get(name), self.collections[name]
         if found is not None and found.collection == collection:
             return found, False
-        box = Box(self._server, self._truth.identity(), collection, self._options.vectors)
+        box = Box(self._server, self._store, collection, self._options.vectors)
         box.prepare()
         return box, True
 
