@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contexture import Contexture, Record, Settings
-from contexture.errors import SourceError
+from contexture import Contexture, Record, Settings, wiring
+from contexture.errors import SourceError, SourceUnavailable
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
+from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytestmark = pytest.mark.integration
 
 WRITERS = 3
+TURN = {"session_id": "s", "system_prompt": "You help.", "user_message": "Does the pump leak?", "history": []}
 EACH = 6  # writes before it dies, and after it is back
 
 
@@ -107,6 +111,28 @@ async def test_no_acknowledged_write_is_lost(mortal: Any, new_folder: Callable[[
 
     assert load.acknowledged == [record.id for record in stored]
     assert all("PostgreSQL" in reason for reason in load.degraded)
+
+
+async def test_a_key_that_worked_lately_still_builds(mortal: Any, new_folder: Callable[[], Path]) -> None:
+    """For five minutes; one that was not presented before cannot be told from one that was revoked."""
+    settings = Settings(home=new_folder(), store=mortal.get_uri())
+    async with small_engine(settings) as engine:
+        with closing(wiring.api_keys(settings)) as keys:
+            tokens = [keys.add(name, engine.scope, now=NOON)[1] for name in ("known", "revoked", "new")]
+            headers = [{"Authorization": f"Bearer {token}"} for token in tokens]
+            async with service_client(engine, keys=keys) as client:
+                asked = "/v1/context/turn"
+                before = [(await client.post(asked, headers=each, json=TURN)).status_code for each in headers[:2]]
+                keys.revoke(tokens[1][4:16], now=NOON)
+                keys.find(tokens[1], now=NOON)
+                await asyncio.to_thread(die, mortal)
+                after = [await client.post(asked, headers=each, json=TURN) for each in headers]
+            with pytest.raises(SourceUnavailable):
+                keys.find(tokens[0], now=NOON + timedelta(minutes=6))
+
+    assert [200, 200] == before
+    assert [200, 503, 503] == [answer.status_code for answer in after]
+    assert "PostgreSQL" in json.dumps(after[0].json()["degradations"])
 
 
 async def test_a_killed_process_leaves_whole_writes_to_the_others(
