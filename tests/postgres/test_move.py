@@ -156,3 +156,11 @@ def test_a_place_without_a_store_is_refused(where: str, error: type[Exception]) 
     """The error says what is wrong with it."""
     with pytest.raises(error):
         store_at(where, existing=True)
+
+
+def test_a_schema_without_a_store_is_refused(new_url: Callable[[], str]) -> None:
+    """A name that was mistyped is not moved as an empty store, and nothing is made under it."""
+    url = new_url()
+    for _ in range(2):
+        with pytest.raises(NotFound, match="no store in schema"):
+            store_at(url, existing=True)

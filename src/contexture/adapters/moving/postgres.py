@@ -18,11 +18,12 @@ from contexture.adapters.moving.tables import TablesPlace
 from contexture.adapters.outbox.postgres import MIGRATIONS as OUTBOX
 from contexture.adapters.postgres.files import PostgresFiles
 from contexture.adapters.postgres.keys import MIGRATIONS as KEYS
-from contexture.adapters.postgres.migrating import migrate
+from contexture.adapters.postgres.migrating import is_made, migrate
 from contexture.adapters.postgres.pool import Pool
 from contexture.adapters.postgres.tables import PostgresTables
 from contexture.adapters.replies.postgres import MIGRATIONS as REPLIES
 from contexture.adapters.sessions.postgres import MIGRATIONS as SESSIONS
+from contexture.errors import NotFound
 from contexture.types import Collection, FieldType, Prepared, Scope
 
 T = TypeVar("T")
@@ -44,8 +45,10 @@ _SELECT = (
 class PostgresStore:
     """Everything that a database holds."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, existing: bool) -> None:
         self._pool = Pool(url)
+        if existing and not is_made(self._pool, self._pool.schema):
+            raise NotFound(f"there is no store in schema {self._pool.schema!r} of {self._pool.name}")
         migrate(self._pool, self._pool.schema, INDEX)
         self.name = self._pool.name
         self.records: RecordsPlace = PostgresRecords(self._pool)

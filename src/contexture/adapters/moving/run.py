@@ -47,7 +47,7 @@ def store_at(where: str, *, existing: bool) -> Store:
     if where.startswith(("postgres://", "postgresql://")):
         from contexture.adapters.moving.postgres import PostgresStore
 
-        return PostgresStore(where)
+        return PostgresStore(where, existing=existing)
     from contexture.adapters.moving.folder import FolderStore
 
     if "://" in where:

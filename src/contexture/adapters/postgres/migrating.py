@@ -38,6 +38,12 @@ def migrate(pool: Pool, schema: str, migrations: tuple[str, ...]) -> None:
         )
 
 
+def is_made(pool: Pool, schema: str) -> bool:
+    """Whether a schema has tables of any version."""
+    with pool.transaction() as db:
+        return _version(db, schema) > 0
+
+
 def _check_encoding(pool: Pool, db: Connection) -> None:
     found = db.info.parameter_status("server_encoding")
     if found != "UTF8":
