@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contexture import Contexture, Record, Settings
+from contexture.adapters.backup.restore import restore
+from contexture.adapters.backup.write import back_up
 from contexture.adapters.index.truth import Truth
 from contexture.errors import SourceUnavailable
 from contexture.testing.doubles import NOON
@@ -250,3 +252,23 @@ async def test_a_build_degrades_and_names_qdrant(qdrant: QdrantDouble, new_folde
     assert (["pump"], []) == before == after
     assert [] == without[0]
     assert any("Qdrant at" in reason for reason in without[1])
+
+
+async def test_a_restored_store_is_another_one(
+    qdrant: QdrantDouble, reopen: Reopen, new_folder: Callable[[], Path]
+) -> None:
+    """What was written behind the backup is not found in it, though Qdrant still has it."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.close()
+    file = new_folder() / "store.tar"
+    back_up(index._folder, file, now=NOON)
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("b")), prepared(own("c"))])
+    await index.close()
+    restore(file, index._folder, force=True)
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("d")), prepared(own("e", "walrus"))])
+
+    assert ["a", "d"] == ids(await index.search(ANNA, query("zebra")))
+    assert 2 == len(qdrant.client.get_collections().collections)
