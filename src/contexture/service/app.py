@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 
 import structlog
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.routing import BaseRoute
 
 from contexture.adapters.keys import ApiKeys
 from contexture.adapters.policy.open import OpenPolicy
@@ -95,7 +97,13 @@ def create_app(
     answers anyone on this machine before the first key is added. On `bus` messages are handed over to workers. The
     warm-up starts with the application and goes on while it listens.
     """
-    app = FastAPI(title="Contexture", version=version("contexture"), lifespan=_lifespan, redoc_url=None)
+    app = FastAPI(
+        title="Contexture",
+        version=version("contexture"),
+        routes=list(_guarded(demonstration=members is not None)),
+        lifespan=_lifespan,
+        redoc_url=None,
+    )
     callers = Callers(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
     registry = CollectorRegistry()
     app.state.engine = engine
@@ -104,12 +112,7 @@ def create_app(
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
     problems.install(app)
-    guarded = [Depends(check_rights), Depends(BEARER)]
-    for group in ROUTES:
-        app.include_router(group.router(), dependencies=guarded, responses=PROBLEMS)
     app.include_router(playground.router(members or {}))
-    if members is not None:
-        app.include_router(demo.router(), dependencies=guarded, responses=PROBLEMS)
     lanes = Lanes(settings, registry)
     # The last one added is the first to see a request.
     app.add_middleware(Crowd, lanes=lanes, most=settings.max_per_caller)
@@ -121,6 +124,15 @@ def create_app(
     # Outside the door: a page is let read that it was sent away, and its browser may always ask whether it may call.
     install_origins(app, settings.cors_origins)
     return app
+
+
+@cache
+def _guarded(*, demonstration: bool) -> tuple[BaseRoute, ...]:
+    """The routes that check rights; they hold no engine, and are made once, for that takes longer than all the rest."""
+    router = APIRouter(dependencies=[Depends(check_rights), Depends(BEARER)], responses=PROBLEMS)
+    for group in (*ROUTES, demo) if demonstration else ROUTES:
+        router.include_router(group.router())
+    return tuple(router.routes)
 
 
 @asynccontextmanager
