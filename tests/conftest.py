@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -63,6 +64,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if folder_of(item) in REPEATING:
             item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    """Whatever was imported or collected stays till the end: no search for garbage need walk through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def folder_of(item: pytest.Item) -> str:
