@@ -160,10 +160,12 @@ async def test_a_worker_reads_one_file_after_another(folder):
 
 
 async def test_a_file_that_takes_too_much_memory_is_ended(folder):
-    """A process that may use too little ends, and that is said."""
-    async with ReadingWorkers(count=1, limits=ReadLimits(memory_bytes=40 * 2**20)) as poor:
+    """A file for which a process may not have the memory is refused, and that is said."""
+    with (folder / "large.md").open("wb") as large:
+        large.truncate(300 * 2**20)  # zeros that take no room on the disk
+    async with ReadingWorkers(count=1, limits=ReadLimits(memory_bytes=200 * 2**20)) as poor:
         with pytest.raises(InvalidRequest, match="bytes"):
-            await poor.read(folder / "a.md", "a.md", lambda *_: None)
+            await poor.read(folder / "large.md", "large.md", lambda *_: None)
 
 
 async def test_a_cancelled_read_ends_its_process(folder):
