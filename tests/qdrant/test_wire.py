@@ -14,7 +14,7 @@ from contexture.types import Equals, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
-from qdrant_client.http.exceptions import ResponseHandlingException
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from contexture.adapters.index.qdrant.client import Server, qdrant_errors
 from contexture.adapters.index.qdrant.options import QdrantOptions
@@ -160,10 +160,19 @@ def test_other_addresses_are_refused(place: str) -> None:
     assert "key@" not in str(caught.value)
 
 
-def test_a_server_that_hangs_is_told_apart() -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ResponseHandlingException(httpx.ReadTimeout("slow")),
+        UnexpectedResponse(408, "Request Timeout", b"", httpx.Headers()),
+        UnexpectedResponse(504, "Gateway Timeout", b"", httpx.Headers()),
+    ],
+    ids=["client", "server", "gateway"],
+)
+def test_a_server_that_hangs_is_told_apart(failure: Exception) -> None:
     """A request that took too long is a timeout, and names Qdrant."""
     with pytest.raises(SourceTimeout, match="Qdrant at"), qdrant_errors("Qdrant at 'x'"):
-        raise ResponseHandlingException(httpx.ReadTimeout("slow"))
+        raise failure
 
 
 @pytest.mark.parametrize("tenant", ["", "with space", "x" * 65, "жёлтый", "half \ud800", "a/b"])

@@ -104,11 +104,6 @@ class QdrantDouble:
 
     # --- what there is to ask ---
 
-    def version(self, name: str, body: dict[str, Any]) -> object:
-        """The server itself."""
-        del name, body
-        return {"title": "double", "version": "0.0.0"}
-
     def exists(self, name: str, body: dict[str, Any]) -> object:
         """Whether a collection is there."""
         del body
@@ -209,7 +204,7 @@ def _handler(double: QdrantDouble) -> type[BaseHTTPRequestHandler]:
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             try:
-                status, said = 200, {"result": _plain(self._result(body)), "status": "ok", "time": 0.0}
+                status, said = 200, self._said(body)
             except Refused as refused:
                 status, said = refused.status, {"status": {"error": str(refused)}, "time": 0.0}
             except (ValueError, KeyError, UnexpectedResponse) as failure:
@@ -220,12 +215,13 @@ def _handler(double: QdrantDouble) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(sent)
 
-        def _result(self, body: bytes) -> object:
+        def _said(self, body: bytes) -> dict[str, Any]:
             path = urlsplit(self.path).path
             if path == "/":
-                return double.version("", {})
+                return {"title": "double", "version": "0.0.0"}
             told = cast("dict[str, Any]", json.loads(body)) if body else {}
-            return double.answer(self.command, path, told, self.headers.get("api-key"))
+            result = double.answer(self.command, path, told, self.headers.get("api-key"))
+            return {"result": _plain(result), "status": "ok", "time": 0.0}
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """Nothing."""

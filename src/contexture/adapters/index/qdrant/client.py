@@ -28,6 +28,7 @@ TENANT = "tenant"
 _PAGE = 10_000
 _KEYWORD = models.PayloadSchemaType.KEYWORD
 _FLOAT = models.PayloadSchemaType.FLOAT
+_LATE = (408, 504)  # what Qdrant and gateways before it answer when something takes too long
 # What Qdrant refuses, a connection that broke, and what its local mode raises.
 _FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, ValueError)
 
@@ -175,7 +176,7 @@ def qdrant_errors(name: str) -> Generator[None]:
         yield
     except _FAILURES as failure:
         cause = failure.source if isinstance(failure, ResponseHandlingException) else failure
-        if isinstance(cause, httpx.TimeoutException):
+        if isinstance(cause, httpx.TimeoutException) or getattr(cause, "status_code", None) in _LATE:
             raise SourceTimeout(f"{name} did not answer in time") from failure
         raise SourceUnavailable(f"{name} failed: {_told(cause)}") from failure
 

@@ -1,0 +1,77 @@
+"""Commands over a store in Qdrant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from contexture.cli.demo import settings_of
+from contexture.cli.main import app
+from contexture.config import Settings
+
+pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+
+if TYPE_CHECKING:
+    from contexture.testing.qdrant import QdrantDouble
+
+
+@pytest.fixture
+def told(qdrant: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of the store, as commands are told it."""
+    monkeypatch.setenv("CONTEXTURE_STORE", qdrant.place)
+    monkeypatch.setenv("CONTEXTURE_HOME", str(tmp_path / "home"))
+    return qdrant.place
+
+
+def run(*words: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    """The exit code of a command, and its answer."""
+    answer = CliRunner().invoke(app, [*words, "--json"])
+    return answer.exit_code, json.loads(answer.stdout or answer.stderr)
+
+
+def check(name: str) -> dict[str, str]:
+    """What the doctor says of one part."""
+    return next(each for each in run("doctor")[1]["checks"] if each["name"] == name)
+
+
+def test_the_doctor_asks_qdrant(told: str, qdrant: QdrantDouble) -> None:
+    """It says where Qdrant is and which version answers, or that none does."""
+    there = check("index")
+    qdrant.stop()
+    gone = check("index")
+
+    assert {"name": "index", "status": "ok", "detail": f"Qdrant at {told!r} answers, version 0.0.0"} == there
+    assert ("broken", True) == (gone["status"], f"Qdrant at {told!r} failed" in gone["detail"])
+
+
+def test_the_key_is_not_shown(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings hide it, and a truth with a password in its address."""
+    monkeypatch.setenv("CONTEXTURE_QDRANT_API_KEY", "hunter2")
+    monkeypatch.setenv("CONTEXTURE_TRUTH", "postgres://anna:hunter2@db/app")
+    _, answer = run("settings")
+
+    assert "hunter2" not in json.dumps(answer)
+
+
+def test_the_demonstration_has_a_store_of_its_own(tmp_path: Path) -> None:
+    """It shares the Qdrant, and neither the folder nor the schema."""
+    chosen = Settings(home=tmp_path, store="qdrant://db", truth="postgres://db/app?schema=mine")
+    demo = settings_of(chosen)
+
+    assert (tmp_path / "demo", "qdrant://db") == (demo.home, demo.store)
+    assert demo.truth.endswith("schema=mine_demo")
+    assert "" == settings_of(chosen.model_copy(update={"truth": ""})).truth
+
+
+def test_a_backup_is_that_of_the_truth(told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a folder is looked for there; one in a database is left to the database."""
+    missing = str(run("backup", str(tmp_path / "store.tar"))[1])
+    monkeypatch.setenv("CONTEXTURE_TRUTH", "postgres://127.0.0.1:1/app")
+    code, answer = run("backup", str(tmp_path / "other.tar"))
+
+    assert "there is no store" in missing
+    assert (2, True) == (code, "pg_dump" in str(answer))
