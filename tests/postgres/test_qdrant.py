@@ -125,14 +125,16 @@ async def test_a_process_that_comes_later_sends_nothing_again(
     pair: Pair, qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]
 ) -> None:
     """It finds what is there with an empty folder, and reads no vectors for it."""
-    await pair[0].upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+    names = [f"r{at:02}" for at in range(60)]
+    await pair[0].upsert(ANNA, NAME, [prepared(own(name)) for name in names])
+    await pair[0].optimize()
     qdrant.asked.clear()
     server = Server(QdrantOptions(place=qdrant.place))
     third = await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, server)
     found = ids(await third.search(ANNA, ZEBRA))
     await third.close()
 
-    assert ["a", "b", "c"] == found
+    assert names == found
     assert [] == sent(qdrant)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from contexture.adapters.index.engine import Access
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
 from contexture.types import Equals, Scope
@@ -19,6 +20,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from contexture.adapters.index.qdrant.client import Server, qdrant_errors
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.points import tenant_key
+from contexture.adapters.index.qdrant.where import server_filter
 
 if TYPE_CHECKING:
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
@@ -44,7 +46,7 @@ async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble
     await index.upsert(ANNA, NAME, [prepared(own("a"))])
     (made,) = qdrant.bodies("PUT")
 
-    assert {"dense": {"size": 4, "distance": "Dot", "datatype": "float16"}} == made["vectors"]
+    assert {"dense": {"size": 4, "distance": "Dot", "datatype": "turbo8"}} == made["vectors"]
     assert ["lexical"] == list(made["sparse_vectors"])
     assert (6, 3, 3) == (made["shard_number"], made["replication_factor"], made["write_consistency_factor"])
 
@@ -61,7 +63,7 @@ async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble,
 
 
 async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen) -> None:
-    """Tenant and readable classes stand beside the caller's filter in each search, and all searches go at once."""
+    """The classes that may be read stand beside the caller's filter in each search, and all searches go at once."""
     index = await reopen()
     await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b", acl=("user:boris",)))])
     await index.upsert(BORIS, NAME, [prepared(own("c"))])
@@ -71,9 +73,8 @@ async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen
     conditions = [search["filter"]["must"] for search in body["searches"]]
 
     assert ["lexical", "dense"] == [search["using"] for search in body["searches"]]
-    assert [{"key": "tenant", "match": {"value": "tenant.acme"}}] * 2 == [must[0] for must in conditions]
-    assert [{"key": "access", "match": {"any": [1]}}] * 2 == [must[1] for must in conditions]
-    assert [{"must": [{"key": '"f.tags"', "match": {"value": "red"}}]}] * 2 == [must[2] for must in conditions]
+    assert [{"should": [{"key": "access", "match": {"value": 1}}]}] * 2 == [must[0] for must in conditions]
+    assert [{"must": [{"key": '"f.tags"', "match": {"value": "red"}}]}] * 2 == [must[1] for must in conditions]
 
 
 @pytest.mark.parametrize(("limit", "exact"), [(2, True), (1, False)])
@@ -88,7 +89,7 @@ async def test_few_passages_are_compared_and_many_walked(
     await index.search(ANNA, query(vector=EAST, k=10))
     seen = [search["params"] for body in qdrant.bodies(QUERY) for search in body["searches"]]
 
-    assert [{"exact": exact} if exact else {"exact": False, "hnsw_ef": 52}] == seen
+    assert [{"exact": exact} if exact else {"exact": False, "hnsw_ef": 76}] == seen
 
 
 async def test_each_tenant_has_shards_of_its_own(qdrant: QdrantDouble, reopen: Reopen) -> None:
@@ -183,3 +184,15 @@ def test_any_tenant_has_a_plain_name_in_qdrant(tenant: str) -> None:
     assert key.startswith("hashed.")
     assert key.isascii()
     assert tenant_key(key) != key
+
+
+@pytest.mark.parametrize("count", [1, 16, 17])
+def test_however_many_classes_may_be_read_they_are_named(count: int) -> None:
+    """Few are said one by one, many as a list; a class that holds nothing is not said at all."""
+    readable = frozenset(range(1, count + 1))
+    where = server_filter(Access(allowed=readable | {99}, known=readable | {50}), None).model_dump(exclude_none=True)
+    (classes,) = where["must"]
+    named = [number for each in classes["should"] for number in each["match"].get("any", [each["match"].get("value")])]
+
+    assert sorted(readable) == named
+    assert (count if count <= 16 else 1) == len(classes["should"])

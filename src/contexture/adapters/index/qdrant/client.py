@@ -65,7 +65,7 @@ class Server:
                 name,
                 vectors_config={
                     vector: models.VectorParams(
-                        size=size, distance=models.Distance.DOT, datatype=models.Datatype.FLOAT16
+                        size=size, distance=models.Distance.DOT, datatype=models.Datatype.TURBO8
                     )
                     for vector, size in vectors.items()
                 },

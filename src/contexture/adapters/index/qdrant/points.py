@@ -19,7 +19,7 @@ from contexture.adapters.index.truth import Row
 from contexture.types import FieldType, Vector
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
-_DECIMALS = 6  # of a number that is sent; the half precision in which Qdrant keeps it has fewer
+_DECIMALS = 6  # of a number that is sent; the byte in which Qdrant keeps it has fewer
 
 
 def tenant_key(tenant: str) -> str:

@@ -42,7 +42,7 @@ class RemotePart:
         """What these permissions and this filter let through; exact where the scope may read few enough."""
         tenant = tenant_key(access.tenant)
         exact = access.passages <= self.exact_limit
-        boundary = Boundary(server_filter(access, tenant, where), access.allowed, tenant, exact)
+        boundary = Boundary(server_filter(access, where), access.allowed, tenant, exact)
         return RemoteSight(self.box, boundary, self.truth.stored_at)
 
 

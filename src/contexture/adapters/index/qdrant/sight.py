@@ -20,10 +20,10 @@ from contexture.adapters.index.scoring import Weights
 from contexture.adapters.index.truth import Stored
 from contexture.types import Vector
 
-_SPARE = 16  # proposals beyond those wanted, so that ties and near ties seldom take a second question
+_SPARE = 28  # proposals beyond those wanted, so that ties and near ties seldom take a second question
 _MORE = 4
 _EFFORT = 2  # passages looked at in the graph for each one that is asked for
-_SLACK = 1e-3  # by which Qdrant's similarity, of numbers in half precision, may differ from ours
+_SLACK = 4e-3  # by which Qdrant's similarity, of vectors in a byte a number, may differ from ours; .0015 was seen
 
 Scored = Callable[[Mapping[int, float]], Mapping[int, float]]
 

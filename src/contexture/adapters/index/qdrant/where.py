@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from qdrant_client import models
 
 from contexture.adapters.index.engine import Access
 from contexture.adapters.index.filters import bound_of, key_of
-from contexture.adapters.index.qdrant.client import ACCESS, TENANT
+from contexture.adapters.index.qdrant.client import ACCESS
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range, Scalar
 
-Condition: TypeAlias = "models.FieldCondition | models.HasIdCondition | models.Filter"
+_FEW = 16
 
 
-def server_filter(access: Access, tenant: str, where: Filter | None) -> models.Filter:
-    """Tenant, readable access classes and the caller's filter, all of which must hold."""
-    readable = sorted(access.known & access.allowed)
-    must: list[models.Condition] = [
-        models.FieldCondition(key=TENANT, match=models.MatchValue(value=tenant)),
-        models.FieldCondition(key=ACCESS, match=models.MatchAny(any=readable)),
-    ]
+def server_filter(access: Access, where: Filter | None) -> models.Filter:
+    """Readable access classes, each of which belongs to one tenant, and the caller's filter: both must hold."""
+    must: list[models.Condition] = [models.Filter(should=_one_of(sorted(access.known & access.allowed)))]
     if where is not None:
         must.append(_compiled(where))
     return models.Filter(must=must)
+
+
+def _one_of(classes: Sequence[int]) -> list[models.Condition]:
+    """One of these classes; said one by one, few are tested twice as fast on every passage."""
+    if len(classes) > _FEW:
+        return [models.FieldCondition(key=ACCESS, match=models.MatchAny(any=list(classes)))]
+    return [models.FieldCondition(key=ACCESS, match=models.MatchValue(value=access)) for access in classes]
 
 
 def _compiled(where: Filter) -> models.Filter:
