@@ -138,6 +138,25 @@ async def test_a_process_that_comes_later_sends_nothing_again(
     assert [] == sent(qdrant)
 
 
+async def test_shards_that_another_process_made_are_used(
+    qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]
+) -> None:
+    """A tenant's shards are made once, whoever writes first, and removals reach those that others made."""
+    options = QdrantOptions(place=qdrant.place, by_tenant=True)
+    one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
+    boris = Scope(tenant="globex", user="boris")
+    await one.create(COLLECTION)
+    for index, scope, name in ((one, ANNA, "a"), (other, ANNA, "b"), (other, boris, "c"), (one, boris, "d")):
+        await index.upsert(scope, NAME, [prepared(own(name))])
+    await one.delete(boris, NAME, ["c"])
+    found = [ids(await index.search(scope, ZEBRA)) for index in (one, other) for scope in (ANNA, boris)]
+    await one.close()
+    await other.close()
+
+    assert [["a", "b"], ["d"]] * 2 == found
+    assert ["marks", "tenant.local", "tenant.globex"] == [body["shard_key"] for body in qdrant.bodies("PUT shards")]
+
+
 async def test_a_database_that_was_put_back_is_believed(
     pair: Pair, qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]
 ) -> None:

@@ -139,6 +139,8 @@ class QdrantDouble:
 
     def add_shard_key(self, name: str, body: dict[str, Any]) -> object:
         """A new shard key."""
+        if body["shard_key"] in self._keys[name]:
+            raise Refused(400, f"shard key {body['shard_key']} exists already")
         self._keys[name].add(body["shard_key"])
         return True
 

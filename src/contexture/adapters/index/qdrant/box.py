@@ -58,7 +58,6 @@ class Box:
             self._server.index_permissions(self.name)
         self._noted = {str(field) for field in noted.get(_FIELDS, ())}
         if self._server.options.by_tenant:
-            self._keys = self._server.shard_keys(self.name)
             self._ensure(_MARKS)
 
     @property
@@ -138,10 +137,11 @@ class Box:
             return []
         if not self._server.options.by_tenant:
             return [models.DeleteOperation(delete=models.PointIdsList(points=list(removed)))]
-        keys = sorted((self._keys if owners is None else self._keys & owners) - {_MARKS})
-        if not keys:
-            return []
-        return [models.DeleteOperation(delete=models.PointIdsList(points=list(removed), shard_key=list(keys)))]
+        if owners is None:
+            self._keys = self._server.shard_keys(self.name)
+        keys: list[models.ShardKey] = [*sorted((owners or self._keys) - {_MARKS})]
+        points = models.PointIdsList(points=list(removed), shard_key=keys)
+        return [models.DeleteOperation(delete=points)] if keys else []
 
     def _additions(self, rows: Sequence[Row], tenants: Tenants) -> list[models.UpdateOperation]:
         if not self._server.options.by_tenant:
@@ -159,7 +159,9 @@ class Box:
         return models.UpsertOperation(upsert=models.PointsList(points=[point], shard_key=shard))
 
     def _ensure(self, key: str) -> str:
-        """The shard key, made where it is missing."""
+        """The shard key, made where it is missing; another process may have made it."""
+        if key not in self._keys:
+            self._keys = self._server.shard_keys(self.name)
         if key not in self._keys:
             self._server.add_shard_key(self.name, key)
             self._keys.add(key)
