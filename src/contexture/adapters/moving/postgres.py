@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from contexture.adapters.blocks.postgres import MIGRATIONS as BLOCKS
 from contexture.adapters.graph.postgres import MIGRATIONS as GRAPH
 from contexture.adapters.index.postgres import write
+from contexture.adapters.index.postgres.packing import pack
 from contexture.adapters.index.postgres.schema import MIGRATIONS as INDEX
 from contexture.adapters.index.postgres.truth import packed
 from contexture.adapters.moving.files import FilesPlace
@@ -97,7 +98,7 @@ class PostgresRecords:
 
     def write(self, part: Part, records: Sequence[Prepared]) -> None:
         """Write records instead of those of the same ids."""
-        rows = write.pack(records)
+        rows = pack(records)
         with self._pool.transaction() as db:
             write.upsert(db, Scope(tenant=part.tenant, user="migration"), part.collection, rows, anyone=True)
 

@@ -17,6 +17,7 @@ from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.listening import Listener
+from contexture.adapters.index.postgres.packing import pack
 from contexture.adapters.index.postgres.replica import Replica
 from contexture.adapters.index.postgres.schema import MIGRATIONS
 from contexture.adapters.index.postgres.truth import PostgresTruth, Write
@@ -95,7 +96,7 @@ class PostgresIndex(IndexOverTruth):
         self._catch_up()
 
     def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
-        packed = write.pack(records)
+        packed = pack(records)
         drafts: list[Future[Draft]] = []
 
         def meanwhile(change: Change) -> None:

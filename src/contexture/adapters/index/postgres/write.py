@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
@@ -14,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.matrices import pack_matrix
+from contexture.adapters.index.postgres.packing import PackedRecord
 from contexture.adapters.index.postgres.truth import packed
 from contexture.adapters.index.truth import Change, Row
 from contexture.adapters.postgres.pool import Connection
-from contexture.errors import InvalidRequest, NotPermitted
-from contexture.types import Passage, Prepared, Scope
+from contexture.errors import NotPermitted
+from contexture.types import Scope
 
 _RECORD = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
 _PASSAGE = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
@@ -29,29 +28,6 @@ _COUNT = (
     "UPDATE counter SET seq = seq + 1, mark = gen_random_uuid(), pid = pid + %s, record = record + %s "
     "RETURNING seq, mark, pid - %s, record - %s"
 )
-
-
-class PackedPassage(NamedTuple):
-    """A passage as it is kept."""
-
-    text: str
-    known: codec.Facts
-    facts: bytes
-    vectors: bytes
-
-
-class PackedRecord(NamedTuple):
-    """A record as it is kept, packed before the transaction begins, for others wait while that lasts."""
-
-    id: bytes
-    acl: bytes
-    hash: str
-    header: bytes
-    text: bytes
-    rules: str
-    redactions: bytes
-    passages: Sequence[PackedPassage]
-    matrices: Sequence[tuple[str, bytes]]
 
 
 class Numbers(NamedTuple):
@@ -69,12 +45,6 @@ class Gone(NamedTuple):
     record: int
     id: bytes
     access: int
-
-
-def pack(prepared: Sequence[Prepared]) -> list[PackedRecord]:
-    """Records as they are kept, of two with one id the last; one that cannot be kept is refused by name."""
-    newest = {item.record.id: item for item in prepared}
-    return [_packed(item) for item in newest.values()]
 
 
 def save(db: Connection, collection: str, fields: str) -> None:
@@ -124,35 +94,6 @@ def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) ->
     removed = _remove(db, gone)
     _tell(db, numbers, packed(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0)
     return len(gone)
-
-
-def _packed(item: Prepared) -> PackedRecord:
-    record = item.record
-    try:
-        return PackedRecord(
-            id=packed(record.id),
-            acl=_readers(record.acl),
-            hash=record.hash,
-            header=codec.pack_header(item),
-            text=record.text.encode(),
-            rules=item.rules,
-            redactions=codec.pack_spans(item.redactions),
-            passages=[_packed_passage(record.text, passage) for passage in item.passages],
-            matrices=[(name, pack_matrix(matrix)) for name, matrix in item.matrices.items()],
-        )
-    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
-        raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure
-
-
-@lru_cache(maxsize=1_024)
-def _readers(acl: tuple[str, ...]) -> bytes:
-    return json.dumps(sorted(set(acl))).encode()
-
-
-def _packed_passage(text: str, passage: Passage) -> PackedPassage:
-    known = codec.facts_of(passage)
-    piece = text[passage.start : passage.end]
-    return PackedPassage(piece, known, codec.pack_facts(known), codec.pack_vectors(passage))
 
 
 def _rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, int]) -> Iterator[Row]:
