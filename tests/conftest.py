@@ -151,6 +151,12 @@ def new_folder() -> Iterator[Callable[[], Path]]:
         yield give
 
 
+@pytest.fixture
+def tmp_path(new_folder: Callable[[], Path]) -> Path:
+    """A folder that is gone after the test, where no disk is waited for."""
+    return new_folder()
+
+
 @pytest.fixture(scope="session")
 def lasting_folder() -> Iterator[Callable[[], Path]]:
     """Gives folders that several tests share."""
