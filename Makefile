@@ -3,6 +3,8 @@ PYTHON ?= python3
 SERVE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
+# Tests start the command line dozens of times: it need not be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test lint format bench bench-peers docs lock clean
 
