@@ -6,7 +6,7 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim
-ARG EXTRAS=age,litellm,mcp,otel,postgres,rego,worker
+ARG EXTRAS=age,litellm,mcp,otel,postgres,qdrant,rego,worker
 # Every version is the one that the tests ran with.
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     --mount=type=bind,source=requirements.lock,target=/requirements.lock \
