@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from contexture.adapters.index.codec import (
+    facts_of,
     pack_facts,
     pack_spans,
     pack_vectors,
@@ -270,7 +271,7 @@ def test_no_condition_where_nothing_is_hidden() -> None:
 def test_bytes_keep_what_they_were_given(spans: list[Span], text: str) -> None:
     """Spans, facts and vectors come out as they went in, vectors to half precision."""
     (passage, *_) = prepared(Record(id="r", text=f"zebra {text}", acl=())).passages
-    facts = unpack_facts(pack_facts(passage))
+    facts = unpack_facts(pack_facts(facts_of(passage)))
 
     assert tuple(spans) == unpack_spans(pack_spans(tuple(spans)))
     assert (passage.start, passage.end, passage.simhash) == (facts.start, facts.end, facts.simhash)
