@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import pytest
+from coverage import Coverage
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -50,6 +51,14 @@ class Together(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
         return next((folder for folder in ONE_SERVER if file.startswith(f"tests/{folder}/")), file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End what a worker was traced with till now: pytest-cov begins anew here, and would pause only that."""
+    begun = Coverage.current()
+    if hasattr(session.config, "workerinput") and begun is not None:
+        begun.stop()
 
 
 @pytest.hookimpl(optionalhook=True)
