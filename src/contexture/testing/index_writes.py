@@ -21,6 +21,14 @@ FAR_ZONE = timezone(timedelta(hours=-11, minutes=-30))
 class IndexWrites:
     """What is written can be read, found, replaced and removed."""
 
+    @pytest.mark.parametrize("number", [np.nan, np.inf, 70_000.0, -3e38])
+    async def test_numbers_that_cannot_be_kept_are_refused(self, store: Index, scope: Scope, number: float) -> None:
+        """Vectors are kept in half precision; where one does not fit, nothing is stored."""
+        with pytest.raises(InvalidRequest):
+            await store.upsert(scope, NAME, [prepared(own("a")), prepared(own("b"), np.full(4, number, np.float32))])
+
+        assert not await store.get(scope, NAME, ["a", "b"])
+
     async def test_a_record_comes_back_as_it_was_written(self, store: Index, scope: Scope) -> None:
         """Every field survives, times to the microsecond and in any zone, payloads with their nesting."""
         record = Record(

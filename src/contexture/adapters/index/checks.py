@@ -12,6 +12,7 @@ from contexture.errors import InvalidRequest
 from contexture.types import Collection, FieldType, Prepared, Query, Vector
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_LARGEST = 65_504.0  # in half precision, in which vectors are stored
 
 
 def merged(old: Collection | None, new: Collection) -> Collection:
@@ -67,5 +68,5 @@ def _check_vector(name: str, vector: Vector, vectors: Mapping[str, int]) -> None
         raise InvalidRequest(f"unknown vector {name!r}; this index has: {known}")
     if vector.shape != (size,):
         raise InvalidRequest(f"vector {name!r} has shape {vector.shape}, not ({size},)")
-    if not np.isfinite(vector).all():
-        raise InvalidRequest(f"vector {name!r} holds a value that is not a finite number")
+    if not (np.abs(vector) <= _LARGEST).all():  # nor does what is no number pass
+        raise InvalidRequest(f"vector {name!r} holds a value that is not a number up to {_LARGEST:.0f}")
