@@ -44,17 +44,32 @@ def test_the_doctor_asks_qdrant(told: str, qdrant: QdrantDouble) -> None:
     qdrant.stop()
     gone = check("index")
 
-    assert {"name": "index", "status": "ok", "detail": f"Qdrant at {told!r} answers, version 0.0.0"} == there
+    assert {"name": "index", "status": "ok", "detail": f"Qdrant at {told!r} answers, version 1.20.0"} == there
     assert ("broken", True) == (gone["status"], f"Qdrant at {told!r} failed" in gone["detail"])
 
 
-def test_the_key_is_not_shown(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings hide it, and a truth with a password in its address."""
-    monkeypatch.setenv("CONTEXTURE_QDRANT_API_KEY", "hunter2")
-    monkeypatch.setenv("CONTEXTURE_TRUTH", "postgres://anna:hunter2@db/app")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("QDRANT_API_KEY", "hunter2"),
+        ("TRUTH", "postgres://anna:hunter2@db/app"),
+        ("STORE", "qdrant://db?api_key=hunter2"),
+    ],
+)
+def test_the_key_is_not_shown(told: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Settings hide it, also where it stands in an address."""
+    monkeypatch.setenv(f"CONTEXTURE_{name}", value)
     _, answer = run("settings")
 
     assert "hunter2" not in json.dumps(answer)
+
+
+def test_the_doctor_knows_which_versions_do(told: str, qdrant: QdrantDouble) -> None:
+    """A Qdrant that is too old is told before a write to it fails."""
+    qdrant.version = "1.9.7"
+    old = check("index")
+
+    assert ("broken", True) == (old["status"], "1.20 or newer" in old["detail"])
 
 
 def test_the_demonstration_has_a_store_of_its_own(tmp_path: Path) -> None:

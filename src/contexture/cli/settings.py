@@ -58,7 +58,8 @@ def _rows(common: Common) -> list[dict[str, Any]]:
 
 def _secret(name: str, value: object) -> bool:
     """Whether a value must not be shown; a bus, its options and a store may hold a password."""
-    address = name in ("bus", "store", "truth") and any(sign in str(value).casefold() for sign in ("@", "password"))
+    signs = ("@", "password", "key=", "token=")
+    address = name in ("bus", "store", "truth") and any(sign in str(value).casefold() for sign in signs)
     said = name.endswith(("api_key", "token")) or name == "bus_options" or address
     return said and bool(value)
 

@@ -45,12 +45,17 @@ class Refused(Exception):
 
 
 class QdrantDouble:
-    """Answers on a free port of this machine; `asked` are the requests so far, `failing` a status to answer with."""
+    """Answers on a free port of this machine, and remembers in `asked` what it was asked.
+
+    `failing` is a status to answer with, and `saying` what to say instead of an answer.
+    """
 
     def __init__(self) -> None:
         self.client = QdrantClient(":memory:")
         self.asked: list[Asked] = []
         self.failing = 0
+        self.saying = b""
+        self.version = "1.20.0"
         self._keys: dict[str, set[str]] = {}
         self._turn = threading.Lock()
         self._port = 0
@@ -211,7 +216,7 @@ def _handler(double: QdrantDouble) -> type[BaseHTTPRequestHandler]:
                 status, said = refused.status, {"status": {"error": str(refused)}, "time": 0.0}
             except (ValueError, KeyError, UnexpectedResponse) as failure:
                 status, said = 404, {"status": {"error": str(failure)}, "time": 0.0}
-            sent = json.dumps(said).encode()
+            sent = double.saying or json.dumps(said).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(sent)))
             self.end_headers()
@@ -220,7 +225,7 @@ def _handler(double: QdrantDouble) -> type[BaseHTTPRequestHandler]:
         def _said(self, body: bytes) -> dict[str, Any]:
             path = urlsplit(self.path).path
             if path == "/":
-                return {"title": "double", "version": "0.0.0"}
+                return {"title": "double", "version": double.version}
             told = cast("dict[str, Any]", json.loads(body)) if body else {}
             result = double.answer(self.command, path, told, self.headers.get("api-key"))
             return {"result": _plain(result), "status": "ok", "time": 0.0}
