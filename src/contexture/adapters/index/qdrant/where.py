@@ -40,12 +40,19 @@ def _compiled(where: Filter) -> models.Filter:
         case Equals(name, value):
             return models.Filter(must=[_equals(name, value)])
         case AnyOf(name, values):
-            return models.Filter(should=[_equals(name, value) for value in values]) if values else _never()
+            return models.Filter(should=_equal_to_any(name, values)) if values else _never()
         case Contains(name, piece):
             substring = models.MatchSubstring(substring=piece)
             return models.Filter(must=[models.FieldCondition(key=key_of(name), match=substring)])
         case Range():
             return models.Filter(must=[_range(where)])
+
+
+def _equal_to_any(name: str, values: Sequence[Scalar]) -> list[models.Condition]:
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) > _FEW and len(texts) == len(values):
+        return [models.FieldCondition(key=key_of(name), match=models.MatchAny(any=texts))]
+    return [_equals(name, value) for value in values]
 
 
 def _equals(name: str, value: Scalar) -> models.FieldCondition:
