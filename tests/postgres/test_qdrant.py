@@ -173,7 +173,7 @@ async def test_a_database_that_was_put_back_is_believed(
     await third.close()
 
     assert ["a"] == found
-    assert {1} == set(sent(qdrant))
+    assert [1] == sent(qdrant)
     assert 2 == qdrant.client.count(box.name).count
 
 

@@ -11,7 +11,7 @@ import pytest
 from contexture.adapters.index.engine import Access
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
-from contexture.types import Equals, Scope
+from contexture.types import AnyOf, Equals, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -145,6 +145,7 @@ async def test_the_key_is_sent_and_never_shown(qdrant: QdrantDouble, reopen: Reo
         ("qdrant://db", "http://db:6333"),
         ("qdrant://db:7000/", "http://db:7000"),
         ("qdrant+https://db.example.org:6333", "https://db.example.org:6333"),
+        ("qdrant://[::1]:7000", "http://[::1]:7000"),
     ],
 )
 def test_addresses_are_those_of_http(place: str, url: str) -> None:
@@ -152,13 +153,19 @@ def test_addresses_are_those_of_http(place: str, url: str) -> None:
     assert url == QdrantOptions(place=place).url
 
 
-@pytest.mark.parametrize("place", ["qdrant://", "qdrant+ftp://db", "qdrant://db/path", "qdrant://key@db"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "qdrant://", "qdrant+ftp://db", "qdrant://db/path", "qdrant://hunter2@db", "qdrant://db?api_key=hunter2",
+        "qdrant://db:65536", "qdrant://a b", "qdrant://a%zz", "qdrant://a\0b",
+    ],
+)  # fmt: skip
 def test_other_addresses_are_refused(place: str) -> None:
     """The error says how one is written, and repeats no key."""
     with pytest.raises(UnknownAdapter, match=r"qdrant://HOST:PORT") as caught:
         Server(QdrantOptions(place=place))
 
-    assert "key@" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,18 @@ def test_any_tenant_has_a_plain_name_in_qdrant(tenant: str) -> None:
     assert key.startswith("hashed.")
     assert key.isascii()
     assert tenant_key(key) != key
+
+
+@pytest.mark.parametrize(("count", "conditions"), [(16, 16), (17, 1), (10_000, 1)])
+def test_many_values_are_one_condition(count: int, conditions: int) -> None:
+    """A field that may have any of many values is asked for once, and every value is named."""
+    values = tuple(f"v{at}" for at in range(count))
+    told = server_filter(Access(allowed=frozenset({1}), known=frozenset({1})), AnyOf("tags", values))
+    (each,) = told.model_dump(exclude_none=True)["must"][1:]
+    named = [value for one in each["should"] for value in one["match"].get("any", [one["match"].get("value")])]
+
+    assert conditions == len(each["should"])
+    assert list(values) == named
 
 
 @pytest.mark.parametrize("count", [1, 16, 17])

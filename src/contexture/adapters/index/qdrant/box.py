@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import cast
 
 from qdrant_client import models
 
 from contexture.adapters.index.filters import field_types, key_of
-from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.client import Server, is_passage
 from contexture.adapters.index.qdrant.points import point_of
 from contexture.adapters.index.truth import Row, State
+from contexture.errors import SourceUnavailable
 from contexture.types import Collection, FieldType
 
 Tenants = Callable[[int], str]
@@ -22,6 +24,7 @@ NOTHING = State(-1, "")
 """What a box has seen that was never filled."""
 
 _BATCH = 256  # points in a request: about ten kilobytes each
+_ROOM = 8_000_000  # bytes in a request, as far as they can be told beforehand; Qdrant refuses more than 32 MB
 _MARK = 0  # no passage has this number
 _MARKS = "marks"  # the shard key of that point, which belongs to no tenant
 _SEQ, _MARKED = "seq", "mark"
@@ -32,11 +35,12 @@ class Box:
     """The points of one collection, and one more that says up to which write they have come.
 
     Its name tells which store it belongs to and for which vectors it was made, so that stores may share a server and
-    another layout gets a collection of its own.
+    another layout gets a collection of its own. It is `sound` until Qdrant refuses a question about it.
     """
 
     def __init__(self, server: Server, store: str, collection: Collection, vectors: Mapping[str, int]) -> None:
         self.collection = collection
+        self.sound = True
         self._server = server
         self._vectors = dict(vectors)
         self._fields = field_types(collection)
@@ -49,14 +53,17 @@ class Box:
     # --- how it is made ---
 
     def prepare(self) -> None:
-        """Make it where it is missing."""
+        """Make it where it is missing, and let filters be fast before it has points: that is when it costs least."""
         noted = self._server.metadata(self.name)
         if noted is None:
             self._server.create(self.name, self._vectors, self._origin)
             noted = self._origin
         if _FIELDS not in noted:
             self._server.index_permissions(self.name)
-        self._noted = {str(field) for field in noted.get(_FIELDS, ())}
+        fields = noted.get(_FIELDS)
+        self._noted = set(map(str, cast("list[object]", fields))) if isinstance(fields, list) else set()
+        for name, kind in self.lacking.items():
+            self._server.index_field(self.name, key_of(name), kind)
         if self._server.options.by_tenant:
             self._ensure(_MARKS)
 
@@ -66,9 +73,7 @@ class Box:
         return {name: kind for name, kind in self._fields.items() if name not in self._noted}
 
     def complete(self) -> None:
-        """All points have all fields now: let filters on them be fast, and note it."""
-        for name, kind in self.lacking.items():
-            self._server.index_field(self.name, key_of(name), kind)
+        """All points have all fields now: note it."""
         self._server.note(self.name, {_FIELDS: sorted(self._fields)})
         self._noted = set(self._fields)
 
@@ -76,10 +81,13 @@ class Box:
 
     @property
     def seen(self) -> State:
-        """Up to which write it has come; `NOTHING` when it has not been filled yet."""
+        """Up to which write it has come; `NOTHING` when it has not been filled yet, or does not say."""
         shard = _MARKS if self._server.options.by_tenant else None
         noted = self._server.payload(self.name, _MARK, shard)
-        return State(int(noted[_SEQ]), str(noted[_MARKED])) if noted else NOTHING
+        try:
+            return State(int(noted[_SEQ]), str(noted[_MARKED]))
+        except (KeyError, TypeError, ValueError):
+            return NOTHING
 
     def apply(
         self,
@@ -94,25 +102,21 @@ class Box:
         `owners` are the tenants of what was removed; None when they are not known.
         """
         operations = self._removals(removed, owners)
-        rows = iter(added)
-        batch = list(islice(rows, _BATCH))
-        while True:
-            following = list(islice(rows, _BATCH))
+        for at, batch in enumerate(_batches(added)):
+            if at:
+                self._server.update(self.name, operations)
+                operations = []
             operations += self._additions(batch, tenants)
-            if not following:
-                self._server.update(self.name, [*operations, self._marked(state)])
-                return
-            self._server.update(self.name, operations)
-            batch, operations = following, []
+        self._server.update(self.name, [*operations, self._marked(state)])
 
     def count(self) -> int:
         """How many passages it holds."""
         return self._server.count(self.name) - 1
 
     def sweep(self, known: Callable[[Sequence[int]], Mapping[int, object]]) -> None:
-        """Remove the points of passages that are not known."""
+        """Remove the points of passages that are not known, and of whatever is no passage."""
         for page in self._server.ids(self.name):
-            kept = known(page)
+            kept = known([pid for pid in page if is_passage(pid)])
             gone = [pid for pid in page if pid not in kept and pid != _MARK]
             if gone:
                 self._server.update(self.name, self._removals(gone, None))
@@ -123,7 +127,11 @@ class Box:
         """What each request finds among a tenant's points, best first; all of them are asked at once."""
         shard = tenant if self._server.options.by_tenant else None
         asked = [request.model_copy(update={"shard_key": shard}) for request in requests.values()]
-        return dict(zip(requests, self._server.ask(self.name, asked), strict=True))
+        try:
+            return dict(zip(requests, self._server.ask(self.name, asked), strict=True))
+        except SourceUnavailable:
+            self.sound = False  # Qdrant may have lost it, or come back with less
+            raise
 
     def params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
         """How a dense search is made."""
@@ -131,7 +139,9 @@ class Box:
 
     # --- inside ---
 
-    def _removals(self, removed: Sequence[int], owners: frozenset[str] | None) -> list[models.UpdateOperation]:
+    def _removals(
+        self, removed: Sequence[models.ExtendedPointId], owners: frozenset[str] | None
+    ) -> list[models.UpdateOperation]:
         """Passages of unknown owners are removed from every tenant's shards: a shard that has none does nothing."""
         if not removed:
             return []
@@ -166,3 +176,21 @@ class Box:
             self._server.add_shard_key(self.name, key)
             self._keys.add(key)
         return key
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows that fit into a request together, or one that does not."""
+    batch, room = list[Row](), _ROOM
+    for row in rows:
+        size = _size(row)
+        if batch and (len(batch) == _BATCH or size > room):
+            yield batch
+            batch, room = [], _ROOM
+        batch.append(row)
+        room -= size
+    yield batch
+
+
+def _size(row: Row) -> int:
+    """About how many bytes of JSON a point takes, seldom less: text is escaped, and numbers are written out."""
+    return 3 * len(row.header) + 5 * len(row.vectors) + 5 * len(row.facts.terms)

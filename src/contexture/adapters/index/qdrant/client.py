@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeGuard
 
 import httpx
 
@@ -29,8 +29,10 @@ _PAGE = 10_000
 _KEYWORD = models.PayloadSchemaType.KEYWORD
 _FLOAT = models.PayloadSchemaType.FLOAT
 _LATE = (408, 504)  # what Qdrant and gateways before it answer when something takes too long
-# What Qdrant refuses, a connection that broke, and what its local mode raises.
-_FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, ValueError)
+# What Qdrant refuses, a connection that broke, an answer that is none, and what its local mode raises.
+_FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, ValueError, AssertionError, RecursionError)
+_PASSAGES = 1 << 63  # above any number that a truth gives
+_READ, _SHOWN = 2_000, 300  # of an answer that is none
 
 
 class Server:
@@ -117,7 +119,7 @@ class Server:
         """What each request finds, best first."""
         with self._asking():
             answers = self._client.query_batch_points(name, requests)
-        return [{int(point.id): point.score for point in answer.points} for answer in answers]
+            return [{_passage(point.id): point.score for point in answer.points} for answer in answers]
 
     def payload(self, name: str, pid: int, shard: str | None) -> Mapping[str, Any]:
         """The payload of one point; empty when it is not there."""
@@ -130,15 +132,15 @@ class Server:
         with self._asking():
             return self._client.count(name, exact=True).count
 
-    def ids(self, name: str) -> Iterator[list[int]]:
-        """Every point of a collection, a page at a time."""
+    def ids(self, name: str) -> Iterator[list[models.ExtendedPointId]]:
+        """Every point of a collection, passage or not, a page at a time."""
         offset: Any = None
         while True:
             with self._asking():
                 page, offset = self._client.scroll(
                     name, limit=_PAGE, offset=offset, with_payload=False, with_vectors=False
                 )
-            yield [int(point.id) for point in page]
+            yield [point.id for point in page]
             if offset is None:
                 return
 
@@ -165,23 +167,36 @@ class Server:
 
     @contextmanager
     def _asking(self) -> Generator[None]:
-        with self._turn, qdrant_errors(self.name):
+        with self._turn, qdrant_errors(self.name, self.options.api_key):
             yield
 
 
+def is_passage(point: models.ExtendedPointId) -> TypeGuard[int]:
+    """Whether a point has the number of a passage; others are somebody else's."""
+    return isinstance(point, int) and point < _PASSAGES
+
+
+def _passage(point: models.ExtendedPointId) -> int:
+    if not is_passage(point):
+        raise ValueError(f"it answered with {point!r}, which is no passage")
+    return point
+
+
 @contextmanager
-def qdrant_errors(name: str) -> Generator[None]:
-    """Qdrant's failures as ours."""
+def qdrant_errors(name: str, key: str = "") -> Generator[None]:
+    """Qdrant's failures as ours, in one line that does not repeat the key."""
     try:
         yield
     except _FAILURES as failure:
         cause = failure.source if isinstance(failure, ResponseHandlingException) else failure
         if isinstance(cause, httpx.TimeoutException) or getattr(cause, "status_code", None) in _LATE:
             raise SourceTimeout(f"{name} did not answer in time") from failure
-        raise SourceUnavailable(f"{name} failed: {_told(cause)}") from failure
+        told = " ".join(_told(cause).split())
+        shown = told.replace(key, "…") if key else told
+        raise SourceUnavailable(f"{name} failed: {shown[:_SHOWN]}") from failure
 
 
 def _told(cause: Exception) -> str:
     if isinstance(cause, UnexpectedResponse):
-        return f"it answered {cause.status_code}: {cause.content[:200].decode('utf-8', 'replace')}"
+        return f"it answered {cause.status_code}: {cause.content[:_READ].decode('utf-8', 'replace')}"
     return f"{type(cause).__name__}: {cause}"

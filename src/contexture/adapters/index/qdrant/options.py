@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from contexture.errors import UnknownAdapter
+from contexture.errors import InvalidRequest, UnknownAdapter
 
-_PLACE = re.compile(r"qdrant(?:\+(https?))?://([^/:?#@]+)(?::(\d{1,5}))?/?")
-_PORT = 6_333
+_PLACE = re.compile(r"qdrant(?:\+(https?))?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?/?")
+_KEY = re.compile(r"[!-~]*")  # what fits into a header
+_PORT, _LAST_PORT = 6_333, 65_535
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,14 +33,18 @@ class QdrantOptions:
     confirmations: int = 0
     pause: float = 30.0
 
+    def __post_init__(self) -> None:
+        """Refuse a key that cannot be sent, without repeating it."""
+        if not _KEY.fullmatch(self.api_key):
+            raise InvalidRequest("the key of Qdrant has a space, a line end or another letter that no key can have")
+
     @property
     def url(self) -> str:
         """The address as HTTP has it."""
         found = _PLACE.fullmatch(self.place)
-        if found is None:
+        if found is None or int(found[3] or _PORT) > _LAST_PORT:
             raise UnknownAdapter(
-                f"{self.place.rpartition('@')[2]!r} names no Qdrant; write `qdrant://HOST:PORT` or "
-                "`qdrant+https://HOST:PORT`, and the key as CONTEXTURE_QDRANT_API_KEY"
+                "the address of the store names no Qdrant; write `qdrant://HOST:PORT` or `qdrant+https://HOST:PORT`, "
+                "and the key as CONTEXTURE_QDRANT_API_KEY"
             )
-        kind, host, port = found.groups()
-        return f"{kind or 'http'}://{host}:{port or _PORT}"
+        return f"{found[1] or 'http'}://{found[2]}:{found[3] or _PORT}"

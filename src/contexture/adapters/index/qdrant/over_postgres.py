@@ -13,7 +13,7 @@ from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.postgres.index import SNAPSHOT, Mine, PostgresIndex
 from contexture.adapters.index.postgres.truth import Write
 from contexture.adapters.index.qdrant.client import Server
-from contexture.adapters.index.qdrant.shelf import RemoteShelf
+from contexture.adapters.index.qdrant.shelf import RemoteShelf, warmed
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.postgres.pool import Pool
 from contexture.types import Prepared, Scope
@@ -36,9 +36,7 @@ class QdrantOverPostgres(PostgresIndex):
     @classmethod
     async def opened(cls, url: str, folder: Path, options: EmbeddedOptions, server: Server) -> QdrantOverPostgres:
         """Open the store, made where it is missing; what Qdrant has not seen is sent, now or when it is back."""
-        index = await asyncio.to_thread(lambda: cls(Pool(url), folder, options, server))
-        await index.warm()
-        return index
+        return await warmed(await asyncio.to_thread(lambda: cls(Pool(url), folder, options, server)))
 
     def _shelve(self, options: EmbeddedOptions) -> Parts:
         self._remote = RemoteShelf(self._server, self._database.identity(), self._database, options, self._turn)

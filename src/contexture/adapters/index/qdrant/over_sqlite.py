@@ -9,7 +9,7 @@ from uuid import uuid4
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.qdrant.client import Server
-from contexture.adapters.index.qdrant.shelf import RemoteShelf
+from contexture.adapters.index.qdrant.shelf import RemoteShelf, warmed
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.errors import StoreUnwritable
 
@@ -27,9 +27,7 @@ class QdrantOverSqlite(EmbeddedIndex):
     @classmethod
     async def opened(cls, folder: Path, options: EmbeddedOptions, server: Server) -> QdrantOverSqlite:
         """Open or create the store; writes that Qdrant has not seen are sent, now or as soon as it can be reached."""
-        index = await asyncio.to_thread(cls, folder, options, server)
-        await index.warm()
-        return index
+        return await warmed(await asyncio.to_thread(cls, folder, options, server))
 
     def _shelve(self, options: EmbeddedOptions) -> Parts:
         return RemoteShelf(self._server, _identity(self._folder / "qdrant.store"), self._file, options)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
+from typing import TypeVar
 
 from contexture.adapters.index.engine import Access, Draft
+from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.qdrant.box import NOTHING, Box, Tenants
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.points import tenant_key
@@ -21,6 +23,7 @@ from contexture.adapters.index.truth import Change, Row, State
 from contexture.errors import SourceError, SourceUnavailable
 from contexture.types import Collection, Filter
 
+_I = TypeVar("_I", bound=IndexOverTruth)
 Turn = Callable[[], AbstractContextManager[object]]
 """Holds as long as something is sent, by one thread of one process at a time, and lets it read the newest truth."""
 
@@ -84,7 +87,7 @@ class RemoteShelf:
                 raise SourceUnavailable(f"{self._server.name} failed a moment ago")
             if self._behind(name):
                 doubt = self._doubts[name]
-                with self._noting():
+                with self._noting(name):
                     self._send(name)
                 self._settled[name] = doubt
 
@@ -118,7 +121,7 @@ class RemoteShelf:
                 self.attempt([name])
                 return
             doubt = self._doubts[name]
-            with suppress(SourceError), self._noting():
+            with suppress(SourceError), self._noting(name):
                 tenants = self._tenants(name)
                 owners = frozenset(tenants(row.access) for row in done.added) or None
                 self._boxes[name].apply(done.added, done.removed, self._truth.state(), tenants, owners)
@@ -157,28 +160,33 @@ class RemoteShelf:
     # --- inside ---
 
     @contextmanager
-    def _noting(self) -> Generator[None]:
-        """Notes that Qdrant, or the truth, failed."""
+    def _noting(self, name: str) -> Generator[None]:
+        """Notes that Qdrant, or the truth, failed; what it has of a collection that it refused is looked at anew."""
         try:
             yield
-        except SourceError:
+        except SourceError as failure:
+            if name in self._boxes and isinstance(failure, SourceUnavailable):
+                self._boxes[name].sound = False
             self._failures += 1
             self._resting = monotonic() + self._server.options.pause
             raise
 
     def _behind(self, name: str) -> bool:
-        return self._settled.get(name) != self._doubts[name]
+        box = self._boxes.get(name)
+        return box is None or not box.sound or self._settled.get(name) != self._doubts[name]
 
     def _send(self, name: str) -> None:
         """Send a collection's writes that Qdrant has not seen; all of them when what it has cannot be trusted."""
         box, first = self._box(name)
         seen = box.seen
-        told = self._truth.tells_since(seen)  # else an earlier state was put back, or too much was missed
-        self._replay(box, name, NOTHING if box.lacking or not told else seen)
+        # Else an earlier state was put back, or too much was missed.
+        told = not box.lacking and self._truth.tells_since(seen)
+        self._replay(box, name, seen if told else NOTHING)
         if box.lacking:
             box.complete()
         if (first or not told) and box.count() != self._truth.count(name):
-            self._replay(box, name, NOTHING)
+            if told:
+                self._replay(box, name, NOTHING)
             box.sweep(self._truth.places)
         self._boxes[name] = box
 
@@ -189,9 +197,9 @@ class RemoteShelf:
             box.apply(added, removed, now, self._tenants(name))
 
     def _box(self, name: str) -> tuple[Box, bool]:
-        """The box of a collection as it is now, and whether it is new here."""
+        """The box of a collection as it is now, and whether it must be looked at, for it is new or was refused."""
         found, collection = self._boxes.get(name), self.collections[name]
-        if found is not None and found.collection == collection:
+        if found is not None and found.sound and found.collection == collection:
             return found, False
         box = Box(self._server, self._store, collection, self._options.vectors)
         box.prepare()
@@ -200,6 +208,15 @@ class RemoteShelf:
     def _tenants(self, name: str) -> Tenants:
         keys = {access: tenant_key(tenant) for access, (tenant, *_) in self._truth.classes(name).items()}
         return keys.__getitem__
+
+
+async def warmed(index: _I) -> _I:
+    """An index that has sent Qdrant what it has not seen; one that cannot tell what that is, is closed again."""
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(index.close)
+        await index.warm()
+        undo.pop_all()
+    return index
 
 
 def _alone() -> Turn:
