@@ -153,6 +153,11 @@ class IndexOverTruth:
         """Touch every part of the index once, so that the first real query does not pay for it."""
         await self._read(self._warm)
 
+    @property
+    def ailing(self) -> str:
+        """Why nothing was found when something was last looked for; empty where all is well."""
+        return self._shelf.ailing
+
     def count(self, collection: str) -> int:
         """Passages in a collection, whoever may see them; for operators."""
         with self._gate.inside(), self._reading():

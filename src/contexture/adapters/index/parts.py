@@ -48,6 +48,11 @@ class Parts(Protocol):
 
     collections: dict[str, Collection]
 
+    @property
+    def ailing(self) -> str:
+        """Why nothing was found when something was last looked for; empty where all is well."""
+        ...
+
     def part(self, name: str) -> Finder:
         """The finder of a collection, which has seen every write."""
         ...

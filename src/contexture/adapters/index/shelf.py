@@ -54,6 +54,7 @@ class Shelf:
         if options.threads > 1:
             self._helpers = ThreadPoolExecutor(options.threads - 1, thread_name_prefix="contexture-scan")
         self.collections = truth.collections()
+        self.ailing = ""
 
     def part(self, name: str) -> Part:
         """The part of a collection."""

@@ -64,7 +64,9 @@ async def _store(engine: Engine) -> dict[str, Any]:
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
     found = {"state": HealthState.NORMAL, "collections": len(collections)}
-    return {**found, **_room(engine.settings.home)}
+    ailing = engine.index.ailing  # what is stored can be read all the same
+    trouble = {"state": HealthState.DEGRADED, "reason": ailing} if ailing else {}
+    return {**found, **trouble, **_room(engine.settings.home)}
 
 
 def _room(home: Path) -> dict[str, Any]:

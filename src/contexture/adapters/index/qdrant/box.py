@@ -14,7 +14,7 @@ from contexture.adapters.index.filters import field_types, key_of
 from contexture.adapters.index.qdrant.client import Server, is_passage
 from contexture.adapters.index.qdrant.points import point_of
 from contexture.adapters.index.truth import Row, State
-from contexture.errors import SourceUnavailable
+from contexture.errors import SourceError, SourceTimeout
 from contexture.types import Collection, FieldType
 
 Tenants = Callable[[int], str]
@@ -35,12 +35,14 @@ class Box:
     """The points of one collection, and one more that says up to which write they have come.
 
     Its name tells which store it belongs to and for which vectors it was made, so that stores may share a server and
-    another layout gets a collection of its own. It is `sound` until Qdrant refuses a question about it.
+    another layout gets a collection of its own. It is `sound` until Qdrant refuses a question about it;
+    `trouble` is how the last question failed.
     """
 
     def __init__(self, server: Server, store: str, collection: Collection, vectors: Mapping[str, int]) -> None:
         self.collection = collection
         self.sound = True
+        self.trouble = ""
         self._server = server
         self._vectors = dict(vectors)
         self._fields = field_types(collection)
@@ -128,10 +130,13 @@ class Box:
         shard = tenant if self._server.options.by_tenant else None
         asked = [request.model_copy(update={"shard_key": shard}) for request in requests.values()]
         try:
-            return dict(zip(requests, self._server.ask(self.name, asked), strict=True))
-        except SourceUnavailable:
-            self.sound = False  # Qdrant may have lost it, or come back with less
+            found = self._server.ask(self.name, asked)
+        except SourceError as failure:
+            self.trouble = str(failure)
+            self.sound = isinstance(failure, SourceTimeout)  # else Qdrant may have lost it, or come back with less
             raise
+        self.trouble = ""
+        return dict(zip(requests, found, strict=True))
 
     def params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
         """How a dense search is made."""

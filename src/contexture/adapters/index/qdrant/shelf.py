@@ -69,8 +69,14 @@ class RemoteShelf:
         # How often it was doubted that Qdrant has everything, and which of these doubts was the last to be removed.
         self._doubts: Counter[str] = Counter()
         self._settled: dict[str, int] = {}
+        self._trouble = ""
         self._failures = 0
         self._resting = 0.0
+
+    @property
+    def ailing(self) -> str:
+        """How Qdrant failed when it was last needed; empty when it did not."""
+        return self._trouble or next((box.trouble for box in list(self._boxes.values()) if box.trouble), "")
 
     def part(self, name: str) -> RemotePart:
         """What finds in a collection; Qdrant has every write to it then."""
@@ -164,7 +170,9 @@ class RemoteShelf:
         """Notes that Qdrant, or the truth, failed; what it has of a collection that it refused is looked at anew."""
         try:
             yield
+            self._trouble = ""
         except SourceError as failure:
+            self._trouble = str(failure)
             if name in self._boxes and isinstance(failure, SourceUnavailable):
                 self._boxes[name].sound = False
             self._failures += 1
