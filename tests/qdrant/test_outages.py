@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ from contexture import Contexture, Record, Settings
 from contexture.adapters.backup.restore import restore
 from contexture.adapters.backup.write import back_up
 from contexture.adapters.index.truth import Truth
-from contexture.errors import SourceUnavailable
+from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
 from contexture.testing.service import service_client, small_engine
@@ -145,6 +145,35 @@ async def test_a_line_of_searches_waits_for_one_failure(
 
     assert [SourceUnavailable] * 4 == [type(each) for each in told]
     assert 1 == len(qdrant.asked)
+
+
+async def test_one_search_at_a_time_waits_for_a_qdrant_that_hangs(
+    qdrant: QdrantDouble, reopen: Reopen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it finds out whether Qdrant answers again, others are told at once, and writes do not wait."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    qdrant.failing = 408
+    with pytest.raises(SourceTimeout):
+        await index.search(ANNA, ZEBRA)
+    qdrant.failing = 0
+    asked, answered, answer = threading.Event(), threading.Event(), qdrant.answer
+
+    def held(*request: Any) -> object:
+        asked.set()
+        answered.wait(timeout=30)
+        return answer(*request)
+
+    monkeypatch.setattr(qdrant, "answer", held)
+    first = asyncio.create_task(index.search(ANNA, ZEBRA))
+    await asyncio.to_thread(asked.wait, timeout=30)
+    with pytest.raises(SourceTimeout, match="a moment ago"):
+        await index.search(ANNA, ZEBRA)
+    await index.upsert(ANNA, NAME, [prepared(own("b"))])
+    answered.set()
+
+    assert ["a"] == ids(await first)
+    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
 
 
 async def test_a_qdrant_that_lost_everything_is_filled_again(qdrant: QdrantDouble, reopen: Reopen) -> None:

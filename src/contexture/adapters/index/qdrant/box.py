@@ -130,7 +130,8 @@ class Box:
         shard = tenant if self._server.options.by_tenant else None
         asked = [request.model_copy(update={"shard_key": shard}) for request in requests.values()]
         try:
-            found = self._server.ask(self.name, asked)
+            with self._server.trying():
+                found = self._server.ask(self.name, asked)
         except SourceError as failure:
             self.trouble = str(failure)
             self.sound = isinstance(failure, SourceTimeout)  # else Qdrant may have lost it, or come back with less

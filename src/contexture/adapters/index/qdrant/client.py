@@ -36,12 +36,17 @@ _READ, _SHOWN = 2_000, 300  # of an answer that is none
 
 
 class Server:
-    """One Qdrant server or cluster; nothing is asked of it before the first call."""
+    """One Qdrant server or cluster; nothing is asked of it before the first call.
+
+    It is `late` from a request that took too long until one that was answered.
+    """
 
     def __init__(self, options: QdrantOptions, client: QdrantClient | None = None) -> None:
         self.options = options
         self.name = f"Qdrant at {options.place!r}"
         self._local = client is not None  # in this process: no payload indexes, no shards, one caller at a time
+        self.late = False
+        self._trial = threading.Lock()
         self._turn: AbstractContextManager[Any] = threading.RLock() if self._local else nullcontext()
         self._client = client or QdrantClient(
             url=options.url,
@@ -166,9 +171,29 @@ class Server:
                 self._client.create_payload_index(name, key, field_schema=schema, wait=True)
 
     @contextmanager
-    def _asking(self) -> Generator[None]:
-        with self._turn, qdrant_errors(self.name, self.options.api_key):
+    def trying(self) -> Generator[None]:
+        """While it is late, one caller at a time finds out whether it still is, and others are told at once.
+
+        Threads that all waited for it would be missing where the truth could answer.
+        """
+        late = self.late
+        if late and not self._trial.acquire(blocking=False):
+            raise SourceTimeout(f"{self.name} did not answer in time a moment ago")
+        try:
             yield
+        finally:
+            if late:
+                self._trial.release()
+
+    @contextmanager
+    def _asking(self) -> Generator[None]:
+        try:
+            with self._turn, qdrant_errors(self.name, self.options.api_key):
+                yield
+        except SourceTimeout:
+            self.late = True
+            raise
+        self.late = False
 
 
 def is_passage(point: models.ExtendedPointId) -> TypeGuard[int]:

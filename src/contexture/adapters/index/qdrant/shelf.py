@@ -88,7 +88,7 @@ class RemoteShelf:
         if not self._behind(name):
             return
         failures = self._failures
-        with self._turn():
+        with self._server.trying(), self._turn():
             if self._failures != failures:  # while this one waited; a line of others would wait as long again
                 raise SourceUnavailable(f"{self._server.name} failed a moment ago")
             if self._behind(name):
@@ -120,6 +120,10 @@ class RemoteShelf:
     def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
         """Let Qdrant have a committed change, if it can take it now."""
         del draft
+        if self._server.late:  # and whoever finds out whether it still is may take as long
+            self.doubt([name])
+            self.attempt([name])
+            return
         with self._turn():
             behind = self._behind(name)
             self.doubt([name])
