@@ -90,3 +90,10 @@ def test_a_backup_is_that_of_the_truth(told: str, tmp_path: Path, monkeypatch: p
 
     assert "there is no store" in missing
     assert (2, True) == (code, "pg_dump" in str(answer))
+
+
+def test_the_truth_is_what_moves(told: str, tmp_path: Path) -> None:
+    """A move from Qdrant is refused, and the error says what is moved instead."""
+    code, answer = run("migrate", "--from", told, "--to", str(tmp_path / "new"))
+
+    assert (2, True) == (code, "the truth is moved" in str(answer))

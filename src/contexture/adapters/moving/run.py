@@ -52,7 +52,8 @@ def store_at(where: str, *, existing: bool) -> Store:
 
     if "://" in where:
         raise InvalidRequest(
-            f"{where.partition('://')[0]!r} is no kind of store: name a folder or postgres://HOST/NAME"
+            f"{where.partition('://')[0]!r} is no kind of store: name a folder or postgres://HOST/NAME; "
+            "of a store in Qdrant the truth is moved, and Qdrant is filled anew"
         )
     if existing and not (Path(where) / "truth.sqlite").is_file():
         raise NotFound(f"there is no store in {where!r}")
