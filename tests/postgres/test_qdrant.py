@@ -12,7 +12,7 @@ import pytest
 
 from contexture import Record, Settings, wiring
 from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.errors import SourceUnavailable, UnknownAdapter
+from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.doubles import NOON
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.testing.service import small_engine
@@ -26,6 +26,7 @@ from qdrant_client import models
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
+from contexture.adapters.postgres import pool as pools
 from contexture.testing.qdrant import QdrantDouble
 
 if TYPE_CHECKING:
@@ -107,6 +108,25 @@ async def test_what_a_writer_could_not_send_another_sends(pair: Pair, qdrant: Qd
 
     assert ["b"] == read
     assert [["b"], ["b"]] == [ids(await index.search(ANNA, ZEBRA)) for index in (other, one)]
+
+
+async def test_who_waits_too_long_for_another_is_told_for_what(
+    qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search while another process fills Qdrant gives up in time, and does not blame the database."""
+    monkeypatch.setattr(pools, "_SESSION", pools._SESSION.replace("30s", "50ms"))
+    options = QdrantOptions(place=qdrant.place)
+    one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
+    await one.create(COLLECTION)
+    with other._turn():
+        await one.upsert(ANNA, NAME, [prepared(own("a"))])
+        with pytest.raises(SourceTimeout, match=r"Qdrant at .* another process"):
+            await one.search(ANNA, ZEBRA)
+    found = ids(await one.search(ANNA, ZEBRA))
+    await one.close()
+    await other.close()
+
+    assert ["a"] == found
 
 
 async def test_fields_made_elsewhere_filter_what_was_there(pair: Pair) -> None:

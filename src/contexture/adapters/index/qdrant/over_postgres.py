@@ -15,7 +15,8 @@ from contexture.adapters.index.postgres.truth import Write
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.shelf import RemoteShelf, warmed
 from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.pool import Pool, errors
+from contexture.errors import SourceTimeout
 from contexture.types import Prepared, Scope
 
 
@@ -47,7 +48,10 @@ class QdrantOverPostgres(PostgresIndex):
         """Nobody else sends to Qdrant meanwhile, and the database is read as it is from then on."""
         key = int.from_bytes(hashlib.sha256(self._database.identity().encode()).digest()[:8], "big", signed=True)
         with self._sending, self.pool.lent() as connection:
-            connection.execute("SELECT pg_advisory_lock(%s)", (key,))
+            try:
+                connection.execute("SELECT pg_advisory_lock(%s)", (key,))
+            except errors.LockNotAvailable as busy:
+                raise SourceTimeout(f"{self._server.name} is still being filled by another process") from busy
             try:
                 with self.pool.transaction(SNAPSHOT):
                     yield
