@@ -9,17 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
-from contexture import Contexture, Record, Settings
+from contexture import Record, Settings
 from contexture.adapters.backup.restore import restore
 from contexture.adapters.backup.write import back_up
 from contexture.adapters.index.truth import Truth
 from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
-from contexture.testing.service import service_client, small_engine
+from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Equals, FieldType, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -261,51 +260,6 @@ async def test_stores_on_one_qdrant_do_not_meet(
 
     assert ["pump"] == [each.record_id for each in found.found]
     assert ["a"] == ids(await index.search(ANNA, ZEBRA))
-
-
-async def test_a_build_degrades_and_names_qdrant(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> None:
-    """Without Qdrant a context is built without what it would have found; with it again nothing has to be started."""
-
-    async def asked(engine: Contexture) -> tuple[list[str], list[str]]:
-        built = await engine.build("Where does the pump leak?", now=NOON)
-        cited = [citation.record_id for citation in built.context.citations]
-        return cited, [each.reason for each in built.ledger.degradations]
-
-    async with small_engine(Settings(home=new_folder(), store=qdrant.place, cache_size=0)) as engine:
-        await engine.add([PUMP])
-        before = await asked(engine)
-        qdrant.stop()
-        without = await asked(engine)
-        qdrant.start()
-        after = await asked(engine)
-
-    assert (["pump"], []) == before == after
-    assert [] == without[0]
-    assert any("Qdrant at" in reason for reason in without[1])
-
-
-async def test_the_health_of_a_service_names_qdrant(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> None:
-    """A store whose Qdrant failed when it was last needed is degraded, and normal again with the next search."""
-
-    async def state(client: httpx.AsyncClient) -> tuple[str, bool]:
-        store = (await client.get("/health")).json()["components"]["store"]
-        return store["state"], "Qdrant at" in store.get("reason", "")
-
-    async with (
-        small_engine(Settings(home=new_folder(), store=qdrant.place, cache_size=0)) as engine,
-        service_client(engine) as client,
-    ):
-        await engine.add([PUMP])
-        seen = [await state(client)]
-        qdrant.stop()
-        with pytest.raises(SourceUnavailable):
-            await engine.search("pump")
-        seen.append(await state(client))
-        qdrant.start()
-        await engine.search("pump")
-        seen.append(await state(client))
-
-    assert [("normal", False), ("degraded", True), ("normal", False)] == seen
 
 
 async def test_a_restored_store_is_another_one(
