@@ -145,6 +145,16 @@ async def test_what_cannot_be_an_id_is_refused(text: str, new_folder: Callable[[
             await bench.add(ANNA, [Record(id=text, text="zebra", acl=(PUBLIC,))])
 
 
+async def test_what_cannot_be_a_tenant_is_refused(new_folder: Callable[[], Path]) -> None:
+    """Whoever writes or asks for one is told so."""
+    nobody = Scope(tenant="\ud800", user="anna")
+    async with workbench(new_folder()) as bench:
+        with pytest.raises(InvalidRequest, match="valid Unicode"):
+            await bench.add(nobody, [Record(id="a", text="zebra", acl=(PUBLIC,))])
+        with pytest.raises(InvalidRequest, match="valid Unicode"):
+            await bench.search.search(nobody, NAME, "zebra", trace=Trace())
+
+
 async def test_our_naughty_strings_break_nothing(new_folder: Callable[[], Path]) -> None:
     """Our own list, with the redactor that is used by default."""
     await check_all(new_folder(), strings(), Parts(redactor=default_redactor()))

@@ -178,6 +178,8 @@ class IndexOverTruth:
 
     def _known(self, scope: Scope, name: str) -> Collection:
         """The collection; an unknown one is refused with those in which the tenant has something."""
+        if not valid_id(scope.tenant):
+            raise InvalidRequest(f"tenant {scope.tenant!r} is not valid Unicode")
         found = self._shelf.collections.get(name)
         if found is None:
             known = ", ".join(self._mine(scope)) or "none yet"
