@@ -31,7 +31,8 @@ lint: $(READY)  ## ruff, pyright strict, import-linter
 	$(BIN)/lint-imports
 
 test: lint  ## lint, then every test with coverage
-	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --max-worker-restart=0 --cov --cov-report=term
+	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --max-worker-restart=0 --cov --cov-report=
+	@echo "lines and branches covered: $$($(BIN)/coverage report --format=total) %; each file: $(BIN)/coverage report"
 
 format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
