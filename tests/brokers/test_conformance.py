@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from faststream.confluent.helpers.client import AsyncConfluentConsumer
 
 from contexture.adapters.bus.registry import BusOptions, load
-from contexture.testing.bus import BusConformance, LocalBus, new_topic
+from contexture.testing.bus import PATIENCE, BusConformance, LocalBus, new_topic
 
 
 @pytest.fixture
@@ -46,3 +50,35 @@ class TestKafkaBus(BusConformance):
         found = load(f"kafka://{kafka.address}", BusOptions(topics=(topic,), group=topic, redeliver_seconds=1.0))
         yield found
         await found.close()
+
+    async def test_what_is_being_handled_is_not_committed_with_what_was(self, bus, topic, kafka, monkeypatch):
+        """Even where FastStream commits one message after it has taken the next."""
+        late, first, second = [], asyncio.Event(), asyncio.Event()
+
+        async def postponed(consumer: AsyncConfluentConsumer) -> None:
+            late.append(consumer)
+
+        async def handle(delivery) -> None:
+            if delivery.body == b"first":
+                return first.set()
+            for consumer in late:
+                await asyncio.to_thread(consumer.consumer.commit, asynchronous=False)
+            second.set()
+            raise ConnectionError
+
+        monkeypatch.setattr(AsyncConfluentConsumer, "commit", postponed)
+        await bus.publish(topic, "one", b"first")
+        async with bus.delivering(topic, handle):
+            await asyncio.wait_for(first.wait(), PATIENCE)
+            await bus.publish(topic, "one", b"second")
+            await asyncio.wait_for(second.wait(), PATIENCE)
+
+        assert [1] == committed(kafka.address, topic)
+
+
+def committed(address: str, topic: str) -> list[int]:
+    """How far the group named as a topic has committed each of its partitions."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": topic})
+    found = consumer.committed([TopicPartition(topic, number) for number in range(4)], timeout=PATIENCE)
+    consumer.close()
+    return [each.offset for each in found if each.offset >= 0]

@@ -3,6 +3,9 @@
 Messages are taken in batches of as many as are handled at once, and a batch is committed whole when all of them are
 done: what is committed was handled. The key of a message chooses its partition, and a partition is read in order by
 one process of a group at a time.
+
+FastStream would have the client commit whatever was taken, on a thread of its own that may come to it when the next
+batch was taken already; so batches are committed here, by their own offsets.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, cast
 
 from contexture.adapters.bus.registry import BusOptions
@@ -19,7 +22,7 @@ from contexture.errors import InvalidRequest, SourceError, SourceTimeout, Source
 from contexture.ports import Handle
 
 try:
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
     from faststream import AckPolicy
@@ -80,7 +83,9 @@ class KafkaBus:
             )
             for failure in ended:
                 if failure is not None:
+                    await batch.nack()
                     raise failure
+            _commit(batch)
 
         self._subscribed(broker, topic)(on_batch)
         try:
@@ -108,7 +113,7 @@ class KafkaBus:
             session_timeout_ms=silence,
             heartbeat_interval_ms=max(1, silence // 10),
             max_poll_interval_ms=max(silence, _LONGEST_BATCH_MS),
-            ack_policy=AckPolicy.NACK_ON_ERROR,
+            ack_policy=AckPolicy.MANUAL,
             decoder=_undecoded,
         )
 
@@ -197,6 +202,13 @@ async def _in_order(handle: Handle, messages: Sequence[Any]) -> None:
     """Handle messages one after the other; what follows a failure is left for the next time."""
     for raw in messages:
         await handle(_delivery(raw))
+
+
+def _commit(batch: Any) -> None:
+    """Have the client commit the messages of a batch when it comes to it."""
+    ends = {(raw.topic(), raw.partition()): raw.offset() + 1 for raw in batch.raw_message}
+    with suppress(KafkaException):  # they are another process's by now, which gets them again
+        batch.consumer.consumer.commit(offsets=[TopicPartition(*place, end) for place, end in ends.items()])
 
 
 def _delivery(raw: Any) -> Delivery:
