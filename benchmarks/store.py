@@ -36,9 +36,9 @@ EXACT = 1 << 40
 class Pay(Enum):
     """Which models really embed a question."""
 
-    NOTHING = ()
-    MINILM = ("minilm",)
-    SHIPPED = ("minilm", "use")
+    NOTHING = frozenset[str]()
+    MINILM = frozenset(["minilm"])
+    SHIPPED = frozenset(["minilm", "use"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Models:
     def __init__(self, folder: Path) -> None:
         self._cached = {
             name: CachedEmbedder(registry.load(name, threads=THREADS), folder / "embeddings.sqlite")
-            for name in Pay.SHIPPED.value
+            for name in sorted(Pay.SHIPPED.value)
         }
 
     def encoders(self, pay: Pay = Pay.NOTHING) -> Encoders:

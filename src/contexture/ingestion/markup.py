@@ -13,7 +13,8 @@ _BLOCKS = frozenset(
 )
 _MARKUP = re.compile(r"<[a-zA-Z/!?]|&[a-zA-Z#]")
 _OPENING = re.compile(r"<(?=[a-zA-Z/!?])")
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)(?:[^>=]|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+>")
+# Atomic, not possessive: a possessive group keeps half a round before Python 3.11.5. Bounded, so is what it remembers.
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)(?>(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?){0,9999})>")
 _ASIDE = re.compile(r"<(?:[!?]|/(?![a-zA-Z]))[^>]*+>")  # a declaration, an instruction, an end of nothing
 _ENDS = {name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in _RAW}
 _ENDLESS = re.compile(r"&#0*+\d{8,}+;?")  # no character has such a number, and Python reads no endless ones

@@ -22,7 +22,7 @@ _IBAN_BODIES = "|".join(
 # Issuer ranges in use: Visa, Mastercard, Maestro, Amex, Diners, JCB (old ranges too), Discover, UnionPay, Mir.
 _ISSUER = re.compile(r"4|5[0-8]|6|2[2-7]|3[04-9]|35|1800|2131")
 _CARD_GROUPS = re.compile(r"\d{12,19}|\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4}){0,2}|\d{4}([ -])\d{6}\2\d{4,5}")
-_CARD = re.compile(r"(?<![\w.,])(?<!\d[ -])\d(?:[ -]?\d){11,18}+(?![ -]?\d)(?!\w)", re.ASCII)
+_CARD = re.compile(r"(?<![\w.,])(?<!\d[ -])\d(?>(?:[ -]?\d){11,18})(?![ -]?\d)(?!\w)", re.ASCII)
 _SSN_FORBIDDEN_AREAS = {"000", "666"}
 _SHORTEST_IPV6 = 7
 

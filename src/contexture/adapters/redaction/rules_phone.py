@@ -61,7 +61,8 @@ def long_enough(text: str) -> bool:
 INTERNATIONAL = Rule(
     label="PHONE",
     pattern=re.compile(
-        rf"{_START}(?:\+ ?|00[ -]?)(?=[1-9])\d{{1,15}}+(?:[ .\-/]{{0,2}}+\(?\d{{1,12}}+\)?){{0,6}}+{_EXTENSION}{_END}",
+        rf"{_START}(?:\+ ?|00[ -]?)(?=[1-9])\d{{1,15}}+"
+        rf"(?>(?:[ .\-/]{{0,2}}+\(?\d{{1,12}}+\)?){{0,6}}){_EXTENSION}{_END}",
         re.ASCII | re.IGNORECASE,
     ),
     accepts=possible_international,
@@ -86,7 +87,7 @@ NATIONAL = Rule(
 NAMED = Rule(
     label="PHONE",
     pattern=re.compile(
-        rf"{_START}\(?\d{{1,15}}+\)?(?:[ .\-–/]{{0,2}}+\(?\d{{1,12}}+\)?){{0,6}}+{_EXTENSION}{_END}",
+        rf"{_START}\(?\d{{1,15}}+\)?(?>(?:[ .\-–/]{{0,2}}+\(?\d{{1,12}}+\)?){{0,6}}){_EXTENSION}{_END}",
         re.ASCII | re.IGNORECASE,
     ),
     accepts=plausible,
@@ -97,7 +98,7 @@ NAMED = Rule(
 )
 DIRECT = Rule(  # "Phone: 712 345": the word right before leaves no doubt, so short and round numbers count
     label="PHONE",
-    pattern=re.compile(rf"{_START}\d{{1,6}}+(?:[ \-]\d{{1,6}}+){{0,4}}+{_END}", re.ASCII),
+    pattern=re.compile(rf"{_START}\d{{1,6}}+(?>(?:[ \-]\d{{1,6}}+){{0,4}}){_END}", re.ASCII),
     accepts=long_enough,
     near=words.PHONE_RIGHT_BEFORE,
     score=0.6,

@@ -35,14 +35,15 @@ _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"\S+")
 _KEY = re.compile(r"-{0,2}([^\W\d][\w-]*+)\s*+[=:](?!//)")
 _ESCAPED = re.compile(r"\\([\\\"'«»“”„])")
+# Groups are atomic, not possessive: a possessive one keeps half a round before Python 3.11.5.
 # An apostrophe inside a word ends nothing, so a single quote closes only where a word could end.
 _QUOTES: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
-        '"': re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL),
-        "'": re.compile(r"'((?:[^'\\]|\\.|'(?![\s,;]|$))*+)'(?=[\s,;]|$)", re.DOTALL),
-        "«": re.compile(r"«((?:[^«»\\]|\\.|«[^«»]*+»)*+)»", re.DOTALL),
-        "“": re.compile(r"“((?:[^”\\]|\\.)*+)”", re.DOTALL),
-        "„": re.compile(r"„((?:[^“”\\]|\\.)*+)[“”]", re.DOTALL),
+        '"': re.compile(r'"((?>(?:[^"\\]++|\\.)*))"', re.DOTALL),
+        "'": re.compile(r"'((?>(?:[^'\\]++|\\.|'(?![\s,;]|$))*))'(?=[\s,;]|$)", re.DOTALL),
+        "«": re.compile(r"«((?>(?:[^«»\\]++|\\.|«[^«»]*+»)*))»", re.DOTALL),
+        "“": re.compile(r"“((?>(?:[^”\\]++|\\.)*))”", re.DOTALL),
+        "„": re.compile(r"„((?>(?:[^“”\\]++|\\.)*))[“”]", re.DOTALL),
     }
 )
 _CLOSERS = MappingProxyType({'"': '"', "«": "»", "“": "”", "„": "“"})
