@@ -54,6 +54,7 @@ class _Composer:
         self._items = items_of(kept, self._forms)
         self._costs = costs_of(plan.history, counter)
         self._counted: dict[str, int] = {}
+        self._shown: dict[str, tuple[Variant, ContextItem]] = {}
 
     def composed(self, trace: Trace) -> Composed:
         """The finished context."""
@@ -160,8 +161,15 @@ class _Composer:
         }
         for candidate in self._kept:
             if candidate.id in chosen:
-                items.setdefault(candidate.section, []).append(item_of(candidate, chosen[candidate.id]))
+                items.setdefault(candidate.section, []).append(self._item(candidate, chosen[candidate.id]))
         return Parts(system=self._plan.system, sections=self._plan.sections, items=items, query=self._plan.query)
+
+    def _item(self, candidate: Candidate, form: Variant) -> ContextItem:
+        """A candidate as it is shown; most are tried several times in one form."""
+        known = self._shown.get(candidate.id)
+        if known is None or known[0] is not form:
+            known = self._shown[candidate.id] = (form, item_of(candidate, form))
+        return known[1]
 
     def _tokens(self, chosen: Chosen, start: int) -> int:
         return self._whole(serialized(self._parts(chosen, start)))
