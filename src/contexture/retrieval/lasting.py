@@ -55,8 +55,8 @@ def inside(hits: Sequence[Hit], size: int) -> list[Hit]:
     return [hit for hit in hits if (hit.record.id, hit.ordinal) in kept]
 
 
-def pool_of(query: Query, hits: Sequence[Hit], size: int) -> Pool:
-    """The pool of `size` that a search gave, as seen from a few passages more: they show where its edge is."""
+def pool_of(query: Query, hits: Sequence[Hit], kept: Sequence[Hit], size: int) -> Pool:
+    """The pool of `size` that was kept of a search, as seen from a few passages more: they show where its edge is."""
     ranked: dict[str, list[float]] = {}
     edges: dict[str, float] = {}
     for hit in hits:
@@ -70,7 +70,7 @@ def pool_of(query: Query, hits: Sequence[Hit], size: int) -> Pool:
         stored={hit.record.id: _stored(hit) for hit in hits},
         scores={channel: sorted(scores) for channel, scores in ranked.items()},
         edges=edges,
-        ranks=[hit.ranks for hit in inside(hits, size)],
+        ranks=[hit.ranks for hit in kept],
         full=len(hits) >= size,
     )
 
@@ -170,4 +170,4 @@ def _weight(frequency: int, passages: int) -> float:
 
 
 def _worth(ranks: Iterable[int]) -> float:
-    return math.fsum(1 / (_RANK + rank) for rank in ranks)
+    return math.fsum([1 / (_RANK + rank) for rank in ranks])

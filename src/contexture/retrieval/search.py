@@ -158,11 +158,12 @@ class HybridSearch:
             pool=size + len(vectors) + 1,  # one more for each channel, which all may tie at the edge
         )
         hits = await self._index.search(scope, query)
-        found = self._fuse(inside(hits, size), lang)
+        kept = inside(hits, size)
+        found = self._fuse(kept, lang)
         if self._reranker is not None and found:
             found, reranked = await self._rerank(self._reranker, question, found, trace)
             whole = whole and reranked
-        return tuple(found), pool_of(query, hits, size) if whole else None
+        return tuple(found), pool_of(query, hits, kept, size) if whole else None
 
     async def _vectors(self, question: str, lang: str, trace: Trace) -> tuple[Mapping[str, Vector], bool]:
         try:

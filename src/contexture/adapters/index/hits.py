@@ -30,7 +30,7 @@ def pooled(proposed: Scores, k: int, pool: int | None, places: Places) -> Ranks:
             ranks.setdefault(pid, {})[channel] = rank
     if pool is None or len(ranks) <= pool:
         return ranks
-    worth = {pid: math.fsum(1 / (_K + rank) for rank in each.values()) for pid, each in ranks.items()}
+    worth = {pid: math.fsum([1 / (_K + rank) for rank in each.values()]) for pid, each in ranks.items()}
     return {pid: ranks[pid] for pid in _highest(worth, pool, places)}
 
 
@@ -44,17 +44,22 @@ def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks, matched: Mapping
 
 def _rankings(proposed: Scores, places: Places) -> dict[str, list[int]]:
     """Each channel's proposals, best first."""
-    shared = {channel: _repeated(best) for channel, best in proposed.items()}
-    tied = sorted({pid for channel, best in proposed.items() for pid in best if best[pid] in shared[channel]})
+    tied = sorted({pid for best in proposed.values() for pid in _tied(best)})
     place: Mapping[int, Place] = places(tied) if tied else {}
     return {
         channel: sorted(best, key=lambda pid: (-best[pid], place.get(pid, ("", 0))))
+        if tied
+        else sorted(best, key=best.__getitem__, reverse=True)
         for channel, best in proposed.items()
     }
 
 
-def _repeated(best: Mapping[int, float]) -> set[float]:
-    return {score for score, count in Counter(best.values()).items() if count > 1}
+def _tied(best: Mapping[int, float]) -> list[int]:
+    """The proposals that share their score with another."""
+    if len(set(best.values())) == len(best):
+        return []
+    counts = Counter(best.values())
+    return [pid for pid, score in best.items() if counts[score] > 1]
 
 
 def _highest(worth: Mapping[int, float], pool: int, places: Places) -> list[int]:
