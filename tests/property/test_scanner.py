@@ -131,7 +131,7 @@ def test_signs_lose_hardly_any_of_the_best() -> None:
     asked = vectors[:50]
 
     best = [set(np.argsort(-products(held.view, vector, None))[:10].tolist()) for vector in asked]
-    chosen = [set(promising(held.view, vector, None, 2_000).tolist()) for vector in asked]
+    chosen = [set(promising(held.view, vector, None, 2_000, None).tolist()) for vector in asked]
 
     assert sum(len(one & some) for one, some in zip(best, chosen, strict=True)) >= 495
 
@@ -142,11 +142,29 @@ def test_signs_choose_as_many_as_are_wanted(seeds: list[int], wanted: int) -> No
     held = Codes(SIZE)
     held.append(np.arange(len(seeds)), np.stack([unit(seed) for seed in seeds]))
 
-    chosen = promising(held.view, unit(99), None, wanted)
+    chosen = promising(held.view, unit(99), None, wanted, None)
 
     apart = np.bitwise_count(held.view.signs[:, 0] ^ signs_of(quantised(unit(99)[None, :])[0])[0, 0])
     assert len(chosen) >= min(wanted, len(seeds))
     assert set(chosen.tolist()) == set(np.flatnonzero(apart <= apart[chosen].max()).tolist())
+
+
+@given(kept=st.lists(st.booleans(), min_size=1, max_size=60), wanted=st.integers(1, 70))
+def test_a_helper_and_pieces_change_no_choice_by_signs(kept: list[bool], wanted: int) -> None:
+    """However the vectors are divided, those that the mask lets through are chosen as if there were no others."""
+    held, seen = Codes(SIZE), Codes(SIZE)
+    held.append(np.arange(len(kept)), np.stack([unit(seed) for seed in range(len(kept))]))
+    mask = np.array(kept)
+    slots = np.flatnonzero(mask)
+    if len(slots):
+        seen.append(slots, np.stack([unit(int(seed)) for seed in slots]))
+    with pytest.MonkeyPatch.context() as small, ThreadPoolExecutor(1) as helpers:
+        small.setattr(codes, "_MANY_SIGNS", 1)
+        small.setattr(codes, "_PIECE", 7)
+        chosen = promising(held.view, unit(99), mask, wanted, helpers)
+
+    alone = slots[promising(seen.view, unit(99), None, wanted, None)] if len(slots) else slots
+    assert alone.tolist() == chosen.tolist()
 
 
 def test_a_helper_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:

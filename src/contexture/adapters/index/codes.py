@@ -20,6 +20,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _TOP = 127
 _LARGE = 1 << 23  # bytes of codes that are worth a second thread
+_MANY_SIGNS = 1 << 21  # the same for signs
+_PIECE = 1 << 16  # vectors whose signs are compared at once
 _compare = cast("Callable[..., Any]", simsimd.cdist)
 
 
@@ -80,18 +82,40 @@ def signs_of(codes: Bytes) -> Bits:
     return np.packbits(codes > 0, axis=1)
 
 
-def promising(view: View, vector: Vector, mask: Mask | None, wanted: int) -> Numbers:
+def promising(view: View, vector: Vector, mask: Mask | None, wanted: int, helpers: Executor | None) -> Numbers:
     """Where the `wanted` vectors are whose signs differ least from the question's, and all that tie with the last.
 
     Only vectors that the mask lets through have a say; without one, all of them do.
     """
     question = signs_of(quantised(vector[None, :])[0])
-    found = np.asarray(_compare(question, view.signs, "hamming", dtype="bin8"), np.float64)
-    differing, far = found.reshape(-1).astype(np.int16), 8 * question.shape[1] + 1
-    if mask is not None:
-        differing[~mask] = far
-    reached = np.cumsum(np.bincount(differing, minlength=far + 1)[:far])
+    differing = np.empty(len(view.signs), np.int16)
+    half = len(differing) // 2 if helpers is not None and view.signs.nbytes >= _MANY_SIGNS else 0
+
+    def counted(part: slice) -> Numbers:
+        return _counted(question, view.signs[part], None if mask is None else mask[part], differing[part])
+
+    first = helpers.submit(counted, slice(half)) if helpers is not None and half else None
+    counts = counted(slice(half, None))
+    if first is not None:
+        counts += first.result()
+    reached = np.cumsum(counts[:-1])
     return np.flatnonzero(differing <= np.searchsorted(reached, min(wanted, int(reached[-1]))))
+
+
+def _counted(question: Bits, signs: Bits, mask: Mask | None, differing: npt.NDArray[np.int16]) -> Numbers:
+    """In how many signs each vector differs, written to `differing`; and how many vectors differ in how many.
+
+    A vector that the mask keeps back differs in one more than there are. In pieces that stay in the processor's cache.
+    """
+    far = 8 * question.shape[1] + 1
+    counts = np.zeros(far + 1, np.int64)
+    for start in range(0, len(differing), _PIECE):
+        part = slice(start, start + _PIECE)
+        differing[part] = np.asarray(_compare(question, signs[part], "hamming", dtype="bin8")).reshape(-1)
+        if mask is not None:
+            np.maximum(differing[part], ~mask[part] * np.int16(far), out=differing[part])
+        counts += np.bincount(differing[part], minlength=far + 1)
+    return counts
 
 
 def products(view: View, vector: Vector, helpers: Executor | None) -> Vector:
