@@ -14,7 +14,7 @@ _BLOCKS = frozenset(
 _MARKUP = re.compile(r"<[a-zA-Z/!?]|&[a-zA-Z#]")
 _OPENING = re.compile(r"<(?=[a-zA-Z/!?])")
 # Atomic, not possessive: a possessive group keeps half a round before Python 3.11.5. Bounded, so is what it remembers.
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)(?>(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?){0,9999})>")
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)(?>(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?){0,99999})>")
 _ASIDE = re.compile(r"<(?:[!?]|/(?![a-zA-Z]))[^>]*+>")  # a declaration, an instruction, an end of nothing
 _ENDS = {name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in _RAW}
 _ENDLESS = re.compile(r"&#0*+\d{8,}+;?")  # no character has such a number, and Python reads no endless ones
@@ -27,7 +27,8 @@ def plain(text: str) -> str:
     """The text of some HTML: tags, scripts, styles and comments left out, entities decoded, a block a line.
 
     A text without markup is only trimmed; a script, a comment or the like that is never closed hides what follows it,
-    and a tag that is never closed is text. Takes time in proportion to the length of the text, whatever it holds.
+    and a tag that is never closed, or has tens of thousands of attributes, is text. Takes time in proportion to the
+    length of the text, whatever it holds.
     """
     if not _MARKUP.search(text):
         return text.strip()
