@@ -162,7 +162,7 @@ class Look:
     def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
         """The best `k` passages by dot product, with every passage that ties with the last."""
         view = self._views[name].until(len(self._pids))
-        mask = None if self._whole else self._mask if len(view.slots) == len(self._mask) else self._mask[view.slots]
+        mask = None if self._whole else self._mask[view.slots]
         seen = len(view.slots) if mask is None else np.count_nonzero(mask)
         if seen > _MANY:
             wanted = max(_AGAIN, _AGAIN_FOR_ONE * k)
