@@ -49,15 +49,18 @@ def touches(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> Mapping
     for id_, author, deed, count, last in db.execute(_TOUCHES, asking(scope, user=scope.user, ids=listed(ids))):
         if not author and deed is None:
             continue
-        known = found.get(id_, Touch(author=bool(author)))
-        latest = known.last if last is None else max(filter(None, (known.last, moment(last))))
-        found[id_] = Touch(
-            edits=count if deed == Deed.EDIT else known.edits,
-            views=count if deed == Deed.VIEW else known.views,
-            last=latest,
-            author=known.author,
-        )
+        known = found.get(id_) or Touch(author=bool(author))
+        found[id_] = known if deed is None else _with(known, deed, count, moment(last))
     return found
+
+
+def _with(known: Touch, deed: str, count: int, last: datetime) -> Touch:
+    return Touch(
+        edits=count if deed == Deed.EDIT else known.edits,
+        views=count if deed == Deed.VIEW else known.views,
+        last=last if known.last is None else max(known.last, last),
+        author=known.author,
+    )
 
 
 def note(db: sqlite3.Connection, scope: Scope, deeds: Iterable[Activity]) -> None:

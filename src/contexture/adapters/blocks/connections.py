@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from time import perf_counter
+from typing import TypeVar
 
 from contexture.adapters.index.truth import store_errors
 from contexture.adapters.sessions.database import Database
 from contexture.errors import SourceUnavailable
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[sqlite3.Connection], Any]
 
 _MAPPED = 1 << 30
 _CACHED = 65_536  # KiB: a large load touches every index at random
+_BRIEF = 0.005  # seconds that a read may take where it is asked for
+_STEPS = 1_000  # of SQLite's machine between two looks at the clock
 
 
-class _Asked(NamedTuple):
-    """A read that waits, and what it gives: one value, or None where it must be done by itself."""
-
-    work: Work
-    answer: asyncio.Future[tuple[Any] | None]
+class _TooLong(Exception):
+    """A read took longer than it was given."""
 
 
 class Connections:
@@ -37,7 +36,6 @@ class Connections:
         self._writer = Database(path, migrations)
         self._guard = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
-        self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked]] = {}
         self._made = False
         self._closed = False
 
@@ -58,18 +56,16 @@ class Connections:
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, over one state of the file.
 
-        What is asked for before the event loop looks again is read by one thread, in one go: to change threads costs
-        more than most reads do.
+        It is read here and now, for to change threads costs more than most reads do. One that turns out long is begun
+        again in a thread, so that nobody else waits for it.
         """
         if not self._made:
             await self._writer.read(_nothing)  # makes the file and its tables
             self._made = True
-        asked = _Asked(work, asyncio.get_running_loop().create_future())
-        self._gathered().append(asked)
-        given = await asked.answer
-        if given is not None:
-            return given[0]
-        return await asyncio.to_thread(self._reading, work)  # by itself, so that only what fails fails
+        try:
+            return self._reading(work, within=_BRIEF)
+        except _TooLong:
+            return await asyncio.to_thread(self._reading, work)
 
     def close(self) -> None:
         """Release the file; connections in use are closed by whoever uses them."""
@@ -80,20 +76,9 @@ class Connections:
             connection.close()
         self._writer.close()
 
-    def _gathered(self) -> list[_Asked]:
-        """The reads that wait for the next look of this event loop."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._waiting:
-            asked = self._waiting[loop] = []
-            loop.create_task(self._answers(loop, asked)).add_done_callback(partial(_give, asked))
-        return self._waiting[loop]
-
-    async def _answers(self, loop: asyncio.AbstractEventLoop, asked: Sequence[_Asked]) -> list[Any]:
-        del self._waiting[loop]
-        return await asyncio.to_thread(self._reading, lambda db: [each.work(db) for each in asked])
-
-    def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with store_errors(self._path), self._lent() as connection:
+    def _reading(self, work: Callable[[sqlite3.Connection], T], within: float = math.inf) -> T:
+        """What `work` returns; it is given up when it takes longer than `within` seconds."""
+        with store_errors(self._path), self._lent() as connection, _limited(connection, within):
             connection.execute("BEGIN")
             with connection:
                 return work(connection)
@@ -123,12 +108,16 @@ class Connections:
         return connection
 
 
-def _give(asked: Sequence[_Asked], done: asyncio.Future[list[Any]]) -> None:
-    """Pass answers on to those who still wait for them."""
-    answers = [None for _ in asked] if done.cancelled() or done.exception() else [(each,) for each in done.result()]
-    for each, answer in zip(asked, answers, strict=True):
-        if not each.answer.done():
-            each.answer.set_result(answer)
+@contextmanager
+def _limited(connection: sqlite3.Connection, seconds: float) -> Generator[None]:
+    end = perf_counter() + seconds
+    connection.set_progress_handler(None if seconds == math.inf else lambda: perf_counter() > end, _STEPS)
+    try:
+        yield
+    except sqlite3.OperationalError as failure:
+        if failure.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            raise _TooLong from failure
+        raise
 
 
 def _nothing(_db: sqlite3.Connection) -> None:

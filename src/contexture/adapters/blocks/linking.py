@@ -70,8 +70,7 @@ def backlinks(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[st
     """What names these blocks, the last modified first."""
     given = asking(scope)
     streams: list[Iterator[tuple[int, str, Link]]] = []
-    targets = list(dict.fromkeys(filter(can_hold, ids)))
-    for row in db.execute(_NAMED, {**given, "ids": listed(targets)}).fetchall():
+    for row in db.execute(_NAMED, {**given, "ids": listed(ids)}).fetchall():
         block = rows.block(db, row)
         streams.append(_towards(db.execute(_TO_ID, {**given, "target": block.id}), block.id))
         streams += _by_names(db, given, block)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ _FIRST, _LAST = (
 )
 _properties = msgspec.json.Decoder(dict[str, Any]).decode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
+_listing = msgspec.json.Encoder().encode
 _TYPES = {str(kind): kind for kind in BlockType}
 MOST = 1 << 31
 """A limit that no store reaches; SQLite takes none beyond 64 bits."""
@@ -68,14 +68,20 @@ class Rows:
 
 def asking(scope: Scope, **more: str | float | None) -> Given:
     """The parameters that every query of a scope has, and those of this one."""
-    principals = json.dumps([name for name in scope.principals if can_hold(name)])
     storable("the user", scope.user)
-    return {"tenant": storable("the tenant", scope.tenant), "principals": principals, **more}
+    return {"tenant": storable("the tenant", scope.tenant), "principals": listed(scope.principals), **more}
 
 
 def listed(ids: Iterable[str]) -> str:
     """Ids as a query takes them, each once; one that SQLite cannot hold was never stored."""
-    return json.dumps([name for name in dict.fromkeys(ids) if can_hold(name)])
+    return _listing(holdable(ids)).decode()
+
+
+def holdable(ids: Iterable[str]) -> list[str]:
+    """Those ids that SQLite can hold, each once."""
+    names = list(dict.fromkeys(ids))
+    # One look at all of them, for nearly always all can be held.
+    return names if can_hold("".join(names)) else [name for name in names if can_hold(name)]
 
 
 def most(limit: int) -> int:

@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import merge
 from itertools import islice
 
-from contexture.adapters.blocks.rows import Given, Rows, asking, can_hold, listed, microseconds, most
+from contexture.adapters.blocks.rows import Given, Rows, asking, can_hold, holdable, listed, microseconds, most
 from contexture.adapters.blocks.schema import DEEPEST, columns, family, readable
 from contexture.types import Scope
 from contexture.workspace import Block
@@ -87,7 +87,7 @@ def get(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) ->
 
 def ancestors(db: sqlite3.Connection, rows: Rows, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
     """By id, the parents upwards; each is read once, however many blocks stand below it."""
-    asked = list(dict.fromkeys(filter(can_hold, ids)))
+    asked = holdable(ids)
     parents: dict[str, int | None] = dict(db.execute(_PARENTS, asking(scope, ids=listed(asked))))
     wanted = json.dumps(sorted({row for row in parents.values() if row is not None}))
     above: dict[int, tuple[Block, int | None]] = {

@@ -123,7 +123,7 @@ def unpacked(text: str) -> Any:
 
 def storable(what: str, text: str) -> str:
     """The same text, once it is sure that SQLite can hold it."""
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{what} {text!r} holds a lone surrogate, which cannot be stored")
     return text
 
