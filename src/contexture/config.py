@@ -36,6 +36,9 @@ class Settings(BaseSettings):
     )
     qdrant_api_key: str = Field(default="", description="Key presented to Qdrant.")
     qdrant_timeout_seconds: float = Field(default=10.0, gt=0, description="Time one request to Qdrant may take.")
+    qdrant_exact_limit: int = Field(
+        default=200_000, ge=0, description="Passages up to which Qdrant compares all that someone may read."
+    )
     qdrant_shard_by: Literal["hash", "tenant"] = Field(
         default="hash", description="What decides in which shards of a Qdrant cluster a passage is."
     )
@@ -78,9 +81,9 @@ class Settings(BaseSettings):
         default="replace", description="What stands for a finding."
     )
     exact_limit: int = Field(
-        default=200_000,
+        default=1_000_000,
         ge=0,
-        description="Passages up to which a vector space is searched exactly; above it HNSW is used.",
+        description="Passages up to which a process searches a vector space exactly; above it HNSW is used.",
     )
     search_threads: int = Field(default=2, ge=1, description="Threads one search may use.")
     search_floor: float = Field(

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.cli.demo import settings_of
 from contexture.cli.main import app
 from contexture.config import Settings
+from contexture.types import Collection
+from contexture.wiring.qdrant import in_qdrant
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -97,3 +100,14 @@ def test_the_truth_is_what_moves(told: str, tmp_path: Path) -> None:
     code, answer = run("migrate", "--from", told, "--to", str(tmp_path / "new"))
 
     assert (2, True) == (code, "the truth is moved" in str(answer))
+
+
+async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -> None:
+    """A process compares a million vectors in the time in which Qdrant compares far fewer."""
+    settings = Settings(store=told, home=tmp_path / "home", exact_limit=7, qdrant_exact_limit=3)
+    index = await in_qdrant(settings, EmbeddedOptions(vectors={"v": 4}, exact_limit=7))
+    await index.create(Collection(name="notes"))
+    part = index._shelf.part("notes")
+    await index.close()
+
+    assert 3 == part.exact_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from contexture.adapters.index.over_truth import IndexOverTruth
@@ -33,6 +34,7 @@ def qdrant_server(settings: Settings) -> Server:
 async def in_qdrant(settings: Settings, options: EmbeddedOptions) -> IndexOverTruth:
     """The index of the store, over the truth that the settings name."""
     server = qdrant_server(settings)
+    options = replace(options, exact_limit=settings.qdrant_exact_limit)
     if not settings.database:
         from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 

@@ -38,7 +38,7 @@ class EmbeddedOptions:
 
     vectors: Mapping[str, int]
     threads: int = 2
-    exact_limit: int = 200_000
+    exact_limit: int = 1_000_000
 
 
 class Shelf:
