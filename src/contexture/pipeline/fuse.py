@@ -40,10 +40,16 @@ def blend(signals: Mapping[str, float], weights: Mapping[str, float]) -> float:
     A missing signal counts as 0, so that being found by one channel never beats being found
     by all of them equally well. Without any weight the blend is 0.
     """
+    return blends([signals], weights)[0]
+
+
+def blends(signals: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> list[float]:
+    """The `blend` of each."""
     total = math.fsum(weights.values())
     if not total:
-        return 0.0
-    return math.fsum(weight * signals.get(name, 0.0) for name, weight in weights.items()) / total
+        return [0.0] * len(signals)
+    pairs = list(weights.items())
+    return [math.fsum([weight * each.get(name, 0.0) for name, weight in pairs]) / total for each in signals]
 
 
 def fuse_scores(

@@ -51,8 +51,8 @@ def inside(hits: Sequence[Hit], size: int) -> list[Hit]:
     if len(hits) <= size:
         return list(hits)
     best = sorted(hits, key=lambda hit: (-_worth(hit.ranks.values()), hit.record.id, hit.ordinal))[:size]
-    kept = {(hit.record.id, hit.ordinal) for hit in best}
-    return [hit for hit in hits if (hit.record.id, hit.ordinal) in kept]
+    kept = {id(hit) for hit in best}
+    return [hit for hit in hits if id(hit) in kept]
 
 
 def pool_of(query: Query, hits: Sequence[Hit], kept: Sequence[Hit], size: int) -> Pool:
@@ -170,4 +170,5 @@ def _weight(frequency: int, passages: int) -> float:
 
 
 def _worth(ranks: Iterable[int]) -> float:
-    return math.fsum([1 / (_RANK + rank) for rank in ranks])
+    shares = [1 / (_RANK + rank) for rank in ranks]
+    return shares[0] if len(shares) == 1 else math.fsum(shares)

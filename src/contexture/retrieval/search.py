@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
-from contexture.pipeline.fuse import blend
+from contexture.pipeline.fuse import blends
 from contexture.ports import Index, Journal, Reranker
 from contexture.retrieval.cache import CacheStats, Kept, ResultCache
 from contexture.retrieval.encoders import Encoders, Similarity
@@ -177,7 +177,7 @@ class HybridSearch:
         similar = self._encoders.similarities([hit.scores for hit in hits])
         signals = [_signals(hit, best, each) for hit, each in zip(hits, similar, strict=True)]
         weights = self._weights(lang, lexical=best > 0, semantic=any(each is not None for each in similar))
-        scores = [max(blend(each, weights), 0.0) for each in signals]
+        scores = [max(score, 0.0) for score in blends(signals, weights)]
         shares = [self._options.lift_session if hit.record.session else self._options.lift for hit in hits]
         gains = lifts(hits, scores, shares)
         found = [

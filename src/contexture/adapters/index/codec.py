@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Header(msgspec.Struct, array_like=True):
     """Everything about a record but its text."""
 
-    acl: list[str]
+    acl: tuple[str, ...]
     title: str
     title_redactions: Spans
     kind: str
@@ -37,7 +37,7 @@ class Facts(msgspec.Struct, array_like=True):
 
     start: int
     end: int
-    sentences: list[tuple[int, int]]
+    sentences: tuple[tuple[int, int], ...]
     redactions: Spans
     tokens: dict[str, int]
     simhash: int
@@ -67,7 +67,7 @@ def pack_header(prepared: Prepared) -> bytes:
     record = prepared.record
     return _encode(
         Header(
-            acl=list(record.acl),
+            acl=record.acl,
             title=record.title,
             title_redactions=[(s.start, s.end, s.label, s.score) for s in prepared.title_redactions],
             kind=record.kind,
@@ -87,7 +87,7 @@ def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple
     record = Record(
         id=record_id,
         text=text,
-        acl=tuple(header.acl),
+        acl=header.acl,
         title=header.title,
         kind=header.kind,
         lang=header.lang,
@@ -97,7 +97,7 @@ def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple
         position=header.position,
         payload=header.payload,
     )
-    return record, tuple(Span(*parts) for parts in header.title_redactions)
+    return record, tuple([Span(*parts) for parts in header.title_redactions]) if header.title_redactions else ()
 
 
 def facts_of(passage: Passage) -> Facts:
@@ -105,7 +105,7 @@ def facts_of(passage: Passage) -> Facts:
     return Facts(
         start=passage.start,
         end=passage.end,
-        sentences=list(passage.sentences),
+        sentences=passage.sentences,
         redactions=[(s.start, s.end, s.label, s.score) for s in passage.redactions],
         tokens=dict(passage.tokens),
         simhash=passage.simhash,
@@ -155,8 +155,8 @@ def to_passage(facts: Facts) -> Passage:
     return Passage(
         start=facts.start,
         end=facts.end,
-        sentences=tuple(facts.sentences),
-        redactions=tuple(Span(*parts) for parts in facts.redactions),
+        sentences=facts.sentences,
+        redactions=tuple([Span(*parts) for parts in facts.redactions]) if facts.redactions else (),
         tokens=facts.tokens,
         simhash=facts.simhash,
         terms=nothing,

@@ -27,10 +27,13 @@ def pooled(proposed: Scores, k: int, pool: int | None, places: Places) -> Ranks:
     ranks: dict[int, dict[str, int]] = {}
     for channel, ranked in _rankings(proposed, places).items():
         for rank, pid in enumerate(ranked[:k], start=1):
-            ranks.setdefault(pid, {})[channel] = rank
+            if pid in ranks:
+                ranks[pid][channel] = rank
+            else:
+                ranks[pid] = {channel: rank}
     if pool is None or len(ranks) <= pool:
         return ranks
-    worth = {pid: math.fsum([1 / (_K + rank) for rank in each.values()]) for pid, each in ranks.items()}
+    worth = {pid: _worth(each) for pid, each in ranks.items()}
     return {pid: ranks[pid] for pid in _highest(worth, pool, places)}
 
 
@@ -42,13 +45,20 @@ def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks, matched: Mapping
     return [_hit(row, records[row.record_id], columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered]
 
 
+def _worth(ranks: Mapping[str, int]) -> float:
+    """The reciprocal rank of a passage over all channels; most are proposed by one alone."""
+    shares = [1 / (_K + rank) for rank in ranks.values()]
+    return shares[0] if len(shares) == 1 else math.fsum(shares)
+
+
 def _rankings(proposed: Scores, places: Places) -> dict[str, list[int]]:
     """Each channel's proposals, best first."""
-    tied = sorted({pid for best in proposed.values() for pid in _tied(best)})
+    ties = {channel: _tied(best) for channel, best in proposed.items()}
+    tied = sorted({pid for each in ties.values() for pid in each})
     place: Mapping[int, Place] = places(tied) if tied else {}
     return {
         channel: sorted(best, key=lambda pid: (-best[pid], place.get(pid, ("", 0))))
-        if tied
+        if ties[channel]
         else sorted(best, key=best.__getitem__, reverse=True)
         for channel, best in proposed.items()
     }
