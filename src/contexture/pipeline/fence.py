@@ -64,7 +64,10 @@ def fence(text: str) -> str:
     A marker that is already escaped gets one more `\`, so that `unfence` restores the text exactly.
     That makes it a step to take once: fencing twice is undone by unfencing twice.
     """
-    return _LINE.sub(_escape, "\n" + text)[1:]
+    if len(text.splitlines()) > 1:
+        return _LINE.sub(_escape, "\n" + text)[1:]
+    line = _LINE.match("\n" + text)
+    return f"\\{text}" if line is not None and _is_marker(line) else text
 
 
 def unfence(text: str) -> str:
@@ -108,7 +111,7 @@ def _is_marker(line: re.Match[str]) -> bool:
     head = found[0] if found else ""
     if not head.isascii():
         head = unicodedata.normalize("NFKC", head)
-    return _MARKER.match(_HIDDEN.sub("", head)) is not None
+    return _MARKER.match(head if head.isprintable() else _HIDDEN.sub("", head)) is not None
 
 
 def _balanced(text: str) -> bool:

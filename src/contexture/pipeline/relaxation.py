@@ -44,12 +44,11 @@ class Relaxation:
 def tabulate(items: Sequence[Item], capacity: int) -> Table:
     """The options of `items` as matrices for this capacity."""
     width = 1 + max((len(item.options) for item in items), default=0)
-    rows = [
-        (NOTHING, *(option if option.tokens <= capacity else NOTHING for option in item.options))
-        + (NOTHING,) * (width - 1 - len(item.options))
-        for item in items
-    ]
-    cells = [option for row in rows for option in row]
+    cells: list[Option] = []
+    for item in items:
+        cells.append(NOTHING)
+        cells += [option if option.tokens <= capacity else NOTHING for option in item.options]
+        cells += [NOTHING] * (width - 1 - len(item.options))
     shape = (len(items), width)
     return Table(
         tokens=np.array([option.tokens for option in cells], dtype=np.int64).reshape(shape),

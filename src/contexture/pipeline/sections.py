@@ -56,7 +56,7 @@ def pack_sections(items: Sequence[Item], budget: Budget, pack: Pack = pack_optim
         else _EMPTY
         for section in sections
     }
-    return SectionPacking(sections=_lend(sections, groups, packed, budget.available, pack))
+    return SectionPacking(sections=_lend(sections, groups, packed, shares, budget.available, pack))
 
 
 def _all_sections(items: Sequence[Item], budget: Budget) -> list[Section]:
@@ -98,6 +98,7 @@ def _lend(
     sections: Sequence[Section],
     groups: Mapping[str, Sequence[Item]],
     packed: dict[str, Packing],
+    shares: Mapping[str, int],
     total: int,
     pack: Pack,
 ) -> dict[str, Packing]:
@@ -107,9 +108,12 @@ def _lend(
         if not section.enabled or room <= 0:
             continue
         limit = packed[section.name].tokens + room
-        more = pack(groups[section.name], limit if section.cap is None else min(limit, section.cap))
-        room = limit - more.tokens
-        packed[section.name] = more
+        if section.cap is not None:
+            limit = min(limit, section.cap)
+        if limit > shares[section.name]:  # else what it has is already the best that fits
+            more = pack(groups[section.name], limit)
+            room += packed[section.name].tokens - more.tokens
+            packed[section.name] = more
     return packed
 
 

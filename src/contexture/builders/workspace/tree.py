@@ -31,8 +31,10 @@ def distance(block_id: str, other: Mapping[str, int], chains: Chains) -> int | N
 
 def page_title(block: Block, chain: Sequence[Block]) -> str:
     """The title of the nearest page or database that a block is, or stands in."""
-    place = next((each for each in (block, *chain) if each.type in _PLACES), None)
-    return "" if place is None else _plain(place.text)
+    for each in (block, *chain):
+        if each.type in _PLACES:
+            return _plain(each.text)
+    return ""
 
 
 def path(chain: Sequence[Block]) -> tuple[str, ...]:
