@@ -62,6 +62,7 @@ class Connections:
         if not self._made:
             await self._writer.read(_nothing)  # makes the file and its tables
             self._made = True
+        await asyncio.sleep(0)  # what takes a thread of its own begins before
         try:
             return self._reading(work, within=_BRIEF)
         except _TooLong:
