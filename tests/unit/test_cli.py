@@ -417,7 +417,8 @@ def test_an_interrupt_is_one_line(tmp_path):
     """Ctrl-C ends a load with exit code 130 and no traceback; the store can be opened afterwards."""
     rows = (json.dumps({"id": str(n), "text": f"pump {n} " * 40}) for n in range(3_000))
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
-    command = [sys.executable, "-c", "from contexture.cli.main import app; app()"]
+    # A shell that runs the tests in the background lets them, and whatever they start, ignore Ctrl-C.
+    command = ["env", "--default-signal=INT", sys.executable, "-c", "from contexture.cli.main import app; app()"]
     command += ["ingest", str(tmp_path / "a.jsonl"), "--home", str(tmp_path / "home")]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "home" / "index" / "documents").exists() and running.poll() is None:
