@@ -57,7 +57,7 @@ class EmbeddedIndex(IndexOverTruth):
         return store_errors(self._folder)
 
     async def _glance(self, work: Callable[[], _T]) -> _T:
-        """Here, for nobody else writes: what the parts know is what there is."""
+        """Here and now: nobody else writes, and what is asked for is at hand."""
         with self._gate.inside(), self._reading():
             return work()
 

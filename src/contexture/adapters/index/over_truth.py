@@ -25,6 +25,8 @@ from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared,
 
 _T = TypeVar("_T")
 
+_FEW = 32  # records whose reading is a glance
+
 
 class IndexOverTruth:
     """Implements the `Index` and `Journal` ports but for how a write is made.
@@ -97,7 +99,8 @@ class IndexOverTruth:
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Those that exist and that the scope may see, in the order asked for."""
-        return await self._read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
+        read = self._glance if len(ids) <= _FEW else self._read
+        return await read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
 
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
@@ -173,7 +176,7 @@ class IndexOverTruth:
         return await asyncio.to_thread(guarded)
 
     async def _glance(self, work: Callable[[], _T]) -> _T:
-        """A read that needs the database only to be sure that the parts are up to date."""
+        """A read so short that changing threads would cost more, where the database is in this process."""
         return await self._read(work)
 
     def _known(self, scope: Scope, name: str) -> Collection:
