@@ -219,6 +219,16 @@ async def test_blocks_of_before_there_were_facts_wait_for_them(path):
     assert [("a", "old")] == [(each.id, each.block and each.block.text) for each in waiting]
 
 
+async def test_a_text_that_is_no_text_is_named(path, store):
+    """What SQLite can read and Python cannot is a failure of the store like any other."""
+    await store.put(ANNA, [page("p")], now=NOON)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE blocks SET text = CAST(x'ff' AS TEXT)")
+
+    with pytest.raises(SourceUnavailable, match=r"blocks\.db"):
+        await store.get(ANNA, ["p"])
+
+
 async def test_damaged_facts_are_as_good_as_none(path, store):
     """They can be computed again."""
     await store.put(ANNA, [page("p")], now=NOON)

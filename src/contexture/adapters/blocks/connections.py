@@ -116,7 +116,7 @@ def _limited(connection: sqlite3.Connection, seconds: float) -> Generator[None]:
     try:
         yield
     except sqlite3.OperationalError as failure:
-        if failure.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        if getattr(failure, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:  # Python's own errors have none
             raise _TooLong from failure
         raise
 
