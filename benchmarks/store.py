@@ -121,7 +121,7 @@ async def filled(folder: Path, models: Models, size: int, progress: Progress) ->
 
 def searcher(index: IndexOverTruth, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
     """Hybrid search as it is shipped; by default no answer is remembered."""
-    return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered), journal=index)
+    return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered), journal=index, spaces=index)
 
 
 def builder(search: HybridSearch) -> QueryContextBuilder:

@@ -113,6 +113,17 @@ class Journal(Protocol):
         ...
 
 
+class Spaces(Protocol):
+    """What an index may know about its own vectors, so that no question is embedded for nothing."""
+
+    async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
+        """The names of the vectors that what the scope may read has, and perhaps others; None when unknown.
+
+        It speaks of the version last asked for, and of nothing that the scope may not read.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into unit vectors; equal texts give equal vectors, alone or in a batch."""
 

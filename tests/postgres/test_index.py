@@ -48,6 +48,22 @@ async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[
     await other.close()
 
 
+async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
+    """They are told without asking the database, so not before a search has seen the last write."""
+    one, other = pair
+    record = prepared(own("a"))
+    await one.search(ANNA, query("zebra"))
+    before = await one.spaces(ANNA, NAME)
+    await other.upsert(ANNA, NAME, [record])
+    await one.version(ANNA, NAME)
+    meanwhile = await one.spaces(ANNA, NAME)
+    await one.search(ANNA, query("zebra"))
+
+    assert (frozenset(), None) == (before, meanwhile)
+    assert record.passages[0].vectors.keys() == await one.spaces(ANNA, NAME)
+    assert frozenset() == await one.spaces(Scope(tenant="elsewhere", user="boris"), NAME)
+
+
 async def test_collections_and_fields_made_elsewhere_are_known(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """A collection that another process has made, or given a field, can be used at once."""
     one, other = pair

@@ -13,7 +13,7 @@ from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.cli.demo import settings_of
 from contexture.cli.main import app
 from contexture.config import Settings
-from contexture.types import Collection
+from contexture.types import Collection, Scope
 from contexture.wiring.qdrant import in_qdrant
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -107,7 +107,8 @@ async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -
     settings = Settings(store=told, home=tmp_path / "home", exact_limit=7, qdrant_exact_limit=3)
     index = await in_qdrant(settings, EmbeddedOptions(vectors={"v": 4}, exact_limit=7))
     await index.create(Collection(name="notes"))
-    part = index._shelf.part("notes")
+    part, spaces = index._shelf.part("notes"), await index.spaces(Scope.local(), "notes")
     await index.close()
 
     assert 3 == part.exact_limit
+    assert spaces is None  # and which vectors there are is not asked

@@ -41,6 +41,14 @@ async def test_a_question_meets_each_passage_in_one_space() -> None:
     assert {"any-1@en", "any-1@other"} == set(await ENCODERS.question("насос", "ru"))
 
 
+async def test_a_question_is_asked_for_no_more_than_there_is() -> None:
+    """Only vectors of the names given, in the order of all of them; none for none."""
+    assert ["en-1"] == list(await ENCODERS.question("pump", "en", {"en-1", "any-1@en"}))
+    assert ["en-1", "any-1@other"] == list(await ENCODERS.question("pump", "en", {"any-1@other", "en-1"}))
+    assert ["any-1@en"] == list(await ENCODERS.question("насос", "ru", {"en-1", "any-1@en"}))
+    assert {} == await ENCODERS.question("pump", "en", ())
+
+
 async def test_a_preparer_computes_everything_once() -> None:
     """Language, passages, sentences, tokens, terms, hashes, vectors and redactions are there after one call."""
     text = "The pump leaks. Ask Anna about it.\n\nShe knows the valve of the pump too."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from contexture.ledger import Trace
 from contexture.retrieval.search import Found, SearchOptions
 from contexture.testing.doubles import FailingEmbedder, FailingReranker, HashEmbedder, OverlapReranker
 from contexture.testing.workbench import NAME, Parts, Workbench, workbench
-from contexture.types import PUBLIC, Equals, Record, Scope
+from contexture.types import PUBLIC, Equals, Matrix, Record, Scope
 
 ANNA = Scope.local()
 TEXTS = {
@@ -29,6 +29,19 @@ async def bench(new_folder: Callable[[], Path]) -> AsyncIterator[Workbench]:
     async with workbench(new_folder(), Parts(cache=8)) as opened:
         await opened.add(ANNA, [Record(id=name, text=text, acl=(PUBLIC,)) for name, text in TEXTS.items()])
         yield opened
+
+
+class Noting(HashEmbedder):
+    """An embedder that notes what it was asked for."""
+
+    def __init__(self, dimensions: int, name: str) -> None:
+        super().__init__(dimensions, name)
+        self.texts: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """As the other does."""
+        self.texts += texts
+        return await super().embed(texts)
 
 
 def names(found: tuple[Found, ...]) -> list[str]:
@@ -172,3 +185,39 @@ async def test_neighbouring_passages_of_a_record_lift_each_other(new_folder: Cal
 
     gains = {(each.hit.record.id, each.hit.ordinal): each.signals["neighbour"] for each in found}
     assert gains["long", 1] > 0 == gains["short", 0]
+
+
+async def test_a_question_is_embedded_only_for_what_may_be_read(new_folder: Callable[[], Path]) -> None:
+    """An English question over English records needs no other embedder; what is hidden does not count."""
+    foreign = Noting(12, "hash-any")
+    async with workbench(new_folder(), Parts(foreign=foreign)) as bench:
+        await bench.add(ANNA, [Record(id="pump", text="The pump leaks.", acl=(PUBLIC,))])
+        await bench.add(ANNA, [Record(id="насос", text="Насос течёт.", acl=("group:repairs",))])
+        foreign.texts.clear()
+        mine = await bench.search.search(ANNA, NAME, "which pump leaks", trace=Trace())
+        unasked = list(foreign.texts)
+        repairs = Scope(tenant=ANNA.tenant, user=ANNA.user, groups=("repairs",))
+        await bench.search.search(repairs, NAME, "which pump leaks", trace=Trace())
+
+    assert ["pump"] == names(mine)
+    assert ([], ["which pump leaks"]) == (unasked, foreign.texts)
+
+
+async def test_a_remembered_answer_ends_with_the_first_record_of_another_language(
+    new_folder: Callable[[], Path],
+) -> None:
+    """When it was computed nobody looked there."""
+    foreign = Noting(12, "hash-any")
+    async with workbench(new_folder(), Parts(foreign=foreign, cache=8, options=SearchOptions(lag=1.0))) as bench:
+        await bench.add(ANNA, [Record(id="pump", text="The pump leaks.", acl=(PUBLIC,))])
+        await bench.search.search(ANNA, NAME, "which pump leaks", trace=Trace())
+        await bench.add(ANNA, [Record(id="tides", text="High water is at nine.", acl=(PUBLIC,))])
+        foreign.texts.clear()
+        await bench.search.search(ANNA, NAME, "which pump leaks", trace=Trace())
+        outlasted = bench.search.cache_stats().hits
+        await bench.add(ANNA, [Record(id="насос", text="Насос течёт.", acl=(PUBLIC,))])
+        foreign.texts.clear()
+        await bench.search.search(ANNA, NAME, "which pump leaks", trace=Trace())
+
+    assert 1 == outlasted == bench.search.cache_stats().hits
+    assert ["which pump leaks"] == foreign.texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,15 +67,19 @@ class Encoders:
         )
         return found
 
-    async def question(self, text: str, lang: str) -> dict[str, Vector]:
-        """The vectors of a question, each for the passages that its embedder knows best."""
-        specialist = self._specialists.get(lang)
-        others = [name for name in (*self._specialists, FOREIGN) if name != lang]
-        if specialist is None:
-            row = (await self._generalist.embed([text]))[0]
-            return {self._name(name): row for name in others}
-        own, foreign = await asyncio.gather(specialist.embed([text]), self._generalist.embed([text]))
-        return {specialist.name: own[0], **{self._name(name): foreign[0] for name in others}}
+    async def question(self, text: str, lang: str, among: Container[str] | None = None) -> dict[str, Vector]:
+        """The vectors of a question, each for the passages that its embedder knows best.
+
+        With `among`, vectors of other names are not asked for, and an embedder without any is not run.
+        """
+        speakers = [(self._specialists[lang], [self._specialists[lang].name])] if lang in self._specialists else []
+        speakers.append(
+            (self._generalist, [self._name(name) for name in (*self._specialists, FOREIGN) if name != lang])
+        )
+        wanted = [(each, [name for name in names if among is None or name in among]) for each, names in speakers]
+        asked = [(embedder, names) for embedder, names in wanted if names]
+        rows = await asyncio.gather(*(embedder.embed([text]) for embedder, _ in asked))
+        return {name: row[0] for (_, names), row in zip(asked, rows, strict=True) for name in names}
 
     def similarities(self, scores: Sequence[Mapping[str, float]]) -> list[Similarity | None]:
         """How similar each passage is, by its best raw score; None where it has no vector."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
 from contexture.pipeline.fuse import blends
-from contexture.ports import Index, Journal, Reranker
+from contexture.ports import Index, Journal, Reranker, Spaces
 from contexture.retrieval.cache import CacheStats, Kept, ResultCache
 from contexture.retrieval.encoders import Encoders, Similarity
 from contexture.retrieval.lasting import BM25, Lasting, Pool, inside, pool_of
@@ -61,17 +61,19 @@ class Found(Struct, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Remembered:
-    """An answer and the pool it was chosen from."""
+    """An answer, the pool it was chosen from, and the vectors that there were then, where that is known."""
 
     found: tuple[Found, ...]
     pool: Pool
+    spaces: frozenset[str] | None = None
 
 
 class HybridSearch:
     """Searches one index for passages; equal questions give equal answers until something is written.
 
     With the journal of the index, an answer outlasts writes that can change nothing of it but the weight of its
-    question's terms; see `lasting.Lasting` and `SearchOptions.lag`.
+    question's terms; see `lasting.Lasting` and `SearchOptions.lag`. With its spaces, a question is embedded only for
+    vectors that there are.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class HybridSearch:
         cache: ResultCache[Remembered] | None = None,
         reranker: Reranker | None = None,
         journal: Journal | None = None,
+        spaces: Spaces | None = None,
     ) -> None:
         self._index = index
+        self._spaces = spaces
         self._encoders = encoders
         self._options = options or SearchOptions()
         self._cache = cache or ResultCache()
@@ -120,9 +124,10 @@ class HybridSearch:
         remembered = await self._remembered(scope, key, version)
         if remembered is not None:
             return remembered
-        found, pool_used = await self._search(scope, collection, asked, where, size, trace)
+        among = await self._among(scope, collection)
+        found, pool_used = await self._search(scope, collection, asked, where, size, among, trace)
         if pool_used is not None:
-            self._cache.put(key, version, Remembered(found=found, pool=pool_used))
+            self._cache.put(key, version, Remembered(found=found, pool=pool_used, spaces=among))
         return found
 
     def cache_stats(self) -> CacheStats:
@@ -139,16 +144,32 @@ class HybridSearch:
         return kept.result.found
 
     async def _holds(self, scope: Scope, kept: Kept[Remembered]) -> bool:
+        """Whether an answer outlasts what was written since; a vector of a new kind was not looked for."""
+        pool, spaces = kept.result.pool, kept.result.spaces
         if self._lasting is None:
             return False
-        return await self._lasting.holds(scope, kept.result.pool, since=kept.version, held=kept.held)
+        if spaces is not None:
+            now = await self._among(scope, pool.query.collection)
+            if now is None or not now <= spaces:
+                return False
+        return await self._lasting.holds(scope, pool, since=kept.version, held=kept.held)
+
+    async def _among(self, scope: Scope, collection: str) -> frozenset[str] | None:
+        return None if self._spaces is None else await self._spaces.spaces(scope, collection)
 
     async def _search(
-        self, scope: Scope, collection: str, question: str, where: Filter | None, size: int, trace: Trace
+        self,
+        scope: Scope,
+        collection: str,
+        question: str,
+        where: Filter | None,
+        size: int,
+        among: frozenset[str] | None,
+        trace: Trace,
     ) -> tuple[tuple[Found, ...], Pool | None]:
         """What is found, and the pool it was chosen from; None where something failed on the way."""
         lang = detect(question)
-        vectors, whole = await self._vectors(question, lang, trace)
+        vectors, whole = await self._vectors(question, lang, among, trace)
         query = Query(
             collection=collection,
             terms=tuple(terms(question)),
@@ -165,9 +186,11 @@ class HybridSearch:
             whole = whole and reranked
         return tuple(found), pool_of(query, hits, kept, size) if whole else None
 
-    async def _vectors(self, question: str, lang: str, trace: Trace) -> tuple[Mapping[str, Vector], bool]:
+    async def _vectors(
+        self, question: str, lang: str, among: frozenset[str] | None, trace: Trace
+    ) -> tuple[Mapping[str, Vector], bool]:
         try:
-            return await self._encoders.question(question, lang), True
+            return await self._encoders.question(question, lang, among), True
         except SourceError as failure:
             trace.degraded("embedder", failure)
             return {}, False

@@ -64,6 +64,7 @@ class Workbench:
             options=parts.options,
             cache=ResultCache(parts.cache),
             journal=index if isinstance(index, EmbeddedIndex) else None,
+            spaces=index if isinstance(index, EmbeddedIndex) else None,
             reranker=parts.reranker,
         )
         self.builder = QueryContextBuilder(

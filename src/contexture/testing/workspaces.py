@@ -60,7 +60,9 @@ class WorkspaceBench:
         self.blocks = MemoryBlocks(tenant=parts.tenant)
         encoders = parts.encoders
         self._preparer = Preparer(encoders=encoders, counters=[parts.counter], redactor=parts.redactor)
-        self.search = HybridSearch(index=index, encoders=encoders, cache=ResultCache(parts.cache), journal=index)
+        self.search = HybridSearch(
+            index=index, encoders=encoders, cache=ResultCache(parts.cache), journal=index, spaces=index
+        )
         self.builder = self.builder_over(self.blocks)
 
     def builder_over(self, store: BlockStore) -> WorkspaceContextBuilder:

@@ -87,6 +87,7 @@ def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch
         options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
         cache=ResultCache(settings.cache_size),
         journal=store if isinstance(store, IndexOverTruth) else None,
+        spaces=store if isinstance(store, IndexOverTruth) else None,
         reranker=rerankers.load(settings.reranker) if settings.reranker else None,
     )
 

@@ -142,6 +142,10 @@ class IndexOverTruth:
         """What was written behind `since` and the scope may read, or could before."""
         return await self._glance(lambda: self._changes(scope, collection, since))
 
+    async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
+        """The names of the vectors that what the scope may read has, and perhaps others; None when unknown."""
+        return await self._glance(lambda: self._spaces(scope, collection))
+
     async def close(self) -> None:
         """Flush and release."""
         await asyncio.to_thread(self._close)
@@ -211,6 +215,10 @@ class IndexOverTruth:
         if found is None or since < self._opened:
             return None
         return Changes(ids=tuple(found), passages=self._access(scope, collection).passages)
+
+    def _spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
+        self._known(scope, collection)
+        return self._shelf.spaces(collection, self._access(scope, collection))
 
     def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
         self._known(scope, collection)

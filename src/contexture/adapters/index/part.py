@@ -148,6 +148,10 @@ class Part:
         # The engine tests conditions one by one on every passage; most of its best pass a filter that most pass.
         return Sight(self.engine, engine_filter(access, None), look, look.passing)
 
+    def spaces(self, access: Access) -> frozenset[str]:
+        """The names of the vectors that what may be read has, and those of every graph."""
+        return self._walked if self.scanner is None else self._walked | self.scanner.spaces(access.allowed)
+
     def unlimited(self) -> Dense:
         """Everything there is, for warming up."""
         walk = Walk(self.engine, None, self._places)

@@ -57,6 +57,10 @@ class Parts(Protocol):
         """The finder of a collection, which has seen every write."""
         ...
 
+    def spaces(self, name: str, access: Access) -> frozenset[str] | None:
+        """The names of the vectors that what may be read has, and perhaps others; None when unknown."""
+        ...
+
     def add(self, collection: Collection) -> None:
         """Take a new collection, or new fields of a known one."""
         ...

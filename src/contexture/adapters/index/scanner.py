@@ -42,6 +42,7 @@ class Scanner:
         self._access = Growing(np.int32)
         self._pids = Growing(np.int64)
         self._places: list[tuple[str, int]] = []
+        self._readers: dict[str, set[int]] = {name: set() for name in vectors}
         self._columns = Columns({})
         self._masks: dict[tuple[frozenset[int], Filter | None], tuple[tuple[int, int], Mask]] = {}
         self.removed = 0
@@ -88,6 +89,10 @@ class Scanner:
         self._columns = self._columns.joined(columns)
         self._masks.clear()
 
+    def spaces(self, allowed: frozenset[int]) -> frozenset[str]:
+        """The names of the vectors that passages of these access classes have, or had before they were removed."""
+        return frozenset(name for name, readers in self._readers.items() if not readers.isdisjoint(allowed))
+
     def look(self, allowed: frozenset[int], where: Filter | None) -> Look:
         """The passages of these access classes that pass the filter, as they are now."""
         mask = self._kept(allowed, where)
@@ -123,6 +128,7 @@ class Scanner:
                 if name in held:
                     held[name][0].append(slot)
                     held[name][1].append(half)
+                    self._readers[name].add(row.access)
         for name, (slots, halves) in held.items():
             if slots:
                 numbers = np.frombuffer(b"".join(halves), np.float16).astype(np.float32)

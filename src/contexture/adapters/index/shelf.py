@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.engine import Draft, Engine, EngineOptions
+from contexture.adapters.index.engine import Access, Draft, Engine, EngineOptions
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.part import Part
 from contexture.adapters.index.scanner import Scanner
@@ -62,6 +62,10 @@ class Shelf:
         if found is None:
             raise SourceUnavailable(f"the index of {name!r} is being rebuilt; try again")
         return found
+
+    def spaces(self, name: str, access: Access) -> frozenset[str]:
+        """The names of the vectors that what may be read in a collection has, and perhaps others."""
+        return self.part(name).spaces(access)
 
     def add(self, collection: Collection) -> None:
         """Take a new collection, or new fields of a known one."""

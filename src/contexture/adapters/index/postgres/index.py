@@ -88,6 +88,12 @@ class PostgresIndex(IndexOverTruth):
             self._catch_up()
             yield
 
+    async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
+        """As far as is known without asking the database again: who searches has just asked for the version."""
+        classes = self._class_cache.get(collection)
+        known = classes is not None and classes[0] == self._database.seq
+        return self._spaces(scope, collection) if known else None
+
     def _save(self, collection: Collection) -> None:
         with self.pool.transaction() as db:
             db.execute("SELECT FROM counter FOR UPDATE")  # another process may be giving it other fields
