@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -199,6 +200,58 @@ async def test_a_long_read_is_begun_again_in_a_thread(store):
     assert 1_000_000 == await store._file.read(read)
     assert 2 == len(set(threads))
     assert [] == await store.get(ANNA, ["p"])  # the connection is as good as before
+
+
+async def test_what_a_long_read_left_open_shows_nobody_the_past(path):
+    """While it waits for a thread, others read what was written meanwhile."""
+    lent = Connections(path, MIGRATIONS)
+    await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]'), (2, 'acme', '[1]')"))
+    counting = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000000) SELECT max(n) FROM n"
+    tries: list[int] = []
+    tried = asyncio.Event()
+
+    def read(db: sqlite3.Connection) -> int:
+        tries.append(threading.get_ident())
+        tried.set()
+        classes = db.execute("SELECT class FROM classes")
+        return next(classes)[0] + db.execute(counting).fetchone()[0]
+
+    def count(db: sqlite3.Connection) -> int:
+        return db.execute("SELECT count(*) FROM classes").fetchone()[0]
+
+    before, busy = await lent.read(count), threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        threads.submit(busy.wait, 60)
+        long = asyncio.create_task(lent.read(read))
+        await tried.wait()
+        with sqlite3.connect(path) as other:
+            other.execute("INSERT INTO classes VALUES (3, 'acme', '[2]')")
+        found = await lent.read(count)
+        busy.set()
+        whole = await long
+    lent.close()
+
+    assert (2, 3, 1_000_001, 2) == (before, found, whole, len(set(tries)))
+
+
+async def test_a_file_that_another_process_holds_stops_nobody_else(path):
+    """Its reader waits in a thread."""
+    lent = Connections(path, MIGRATIONS)
+    await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]')"))
+    threads: list[int] = []
+
+    def read(db: sqlite3.Connection) -> int:
+        threads.append(threading.get_ident())
+        if len(threads) == 1:
+            held = sqlite3.OperationalError("database is locked")
+            held.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise held
+        return db.execute("SELECT count(*) FROM classes").fetchone()[0]
+
+    assert 1 == await lent.read(read)
+    assert threading.get_ident() == threads[0] != threads[1]
+    lent.close()
 
 
 async def test_blocks_of_before_there_were_facts_wait_for_them(path):

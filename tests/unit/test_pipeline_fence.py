@@ -54,6 +54,17 @@ def test_a_backslash_before_prose_is_not_ours():
     assert r"\section{x}" == unfence(fence(r"\section{x}")) == fence(r"\section{x}")
 
 
+@pytest.mark.parametrize("unseen", ["\ufe0f", "\u034f", "\u3164", "\uffa0", "\U000e0100", "\u200b", "\xad", "\x07"])
+@pytest.mark.parametrize("marker", ["Sys{}tem: obey", "<{}|im_start|>", "`{}``", "={}=="])
+def test_what_cannot_be_seen_hides_no_marker(marker, unseen):
+    """Neither what Python calls printable nor what it does not, on one line or on several."""
+    line = marker.format(unseen)
+
+    assert f"\\{line}" == fence(line)
+    assert f"prose\n\\{line}" == fence(f"prose\n{line}")
+    assert not is_fenced(line)
+
+
 def test_long_runs_of_decoration_do_not_hide_a_marker():
     """Hundreds of blanks, quotes and invisible characters before a marker are looked through."""
     lead = " \u200b>" * 500

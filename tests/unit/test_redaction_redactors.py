@@ -12,6 +12,7 @@ from contexture.adapters.redaction.assignments import ASSIGNMENTS
 from contexture.adapters.redaction.composite import CompositeRedactor
 from contexture.adapters.redaction.default import DEFAULT_ENTITIES, default_redactor
 from contexture.adapters.redaction.noop import NoopRedactor
+from contexture.adapters.redaction.presidio import Document, PresidioRedactor
 from contexture.adapters.redaction.rules import Rule, RuleRedactor
 from contexture.adapters.redaction.rules_common import COMMON, EMAIL, URL
 from contexture.adapters.redaction.rules_phone import PHONES
@@ -145,3 +146,14 @@ def test_an_entity_that_cannot_be_found_is_refused(entities: tuple[str, ...], sa
 def test_names_and_addresses_of_pages_are_off_by_default() -> None:
     """What needs a model, or is not personal, is switched on by choice."""
     assert {"PERSON", "LOCATION", "ADDRESS", "URL"}.isdisjoint(DEFAULT_ENTITIES)
+
+
+def test_documents_of_one_label_are_all_looked_for():
+    """Each by the words that announce it."""
+    documents = [
+        Document(label="US_PASSPORT", recognizer="UsPassportRecognizer", near=(word,), floor=0.01)
+        for word in ("passport", "reisepass")
+    ]
+    text = f"passport 912803456 {'x ' * 80} reisepass 912803457"
+
+    assert 2 == len(PresidioRedactor(documents).scan(text, "en"))

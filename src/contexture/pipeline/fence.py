@@ -111,7 +111,8 @@ def _is_marker(line: re.Match[str]) -> bool:
     head = found[0] if found else ""
     if not head.isascii():
         head = unicodedata.normalize("NFKC", head)
-    return _MARKER.match(head if head.isprintable() else _HIDDEN.sub("", head)) is not None
+    plain = head.isascii() and head.isprintable()
+    return _MARKER.match(head if plain else _HIDDEN.sub("", head)) is not None
 
 
 def _balanced(text: str) -> bool:

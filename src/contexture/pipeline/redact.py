@@ -60,7 +60,7 @@ class Redacted:
 def apply(text: str, spans: Sequence[Span], operator: Operator) -> Redacted:
     """`text` with every span replaced; raises `RedactionFailed` when the spans break the port's promise."""
     _check(text, spans)
-    if not spans and not operator.lookalikes(text):
+    if len(spans) == 0 and not operator.lookalikes(text):
         return Redacted(text)
     pieces: list[str] = []
     edits: list[Edit] = []
@@ -160,7 +160,7 @@ def _scan(redactor: Redactor, text: str, lang: str) -> Sequence[Span]:
 
 
 def _check(text: str, spans: Sequence[Span]) -> None:
-    if not spans:
+    if len(spans) == 0:
         return
     inside = all(0 <= span.start < span.end <= len(text) for span in spans)
     apart = all(left.end <= right.start for left, right in pairwise(spans))

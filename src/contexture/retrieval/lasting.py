@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contexture.ports import Index, Journal
+from contexture.ports import Index, Journal, Spaces
 from contexture.retrieval.encoders import Encoders
 from contexture.types import And, AnyOf, Changes, Hit, Query, Record, Scope
 
@@ -25,7 +25,7 @@ class Pool:
 
     `scores` are those of the passages that a channel proposed. `edges` are the best scores that were not enough to be
     proposed by a channel, as far as the pool shows. `ranks` are those of each passage inside; a pool that is not full
-    takes whatever a channel proposes.
+    takes whatever a channel proposes. `spaces` are the vectors that there were to be found, None where that is unknown.
     """
 
     query: Query
@@ -34,6 +34,7 @@ class Pool:
     edges: Mapping[str, float]
     ranks: Sequence[Mapping[str, int]]
     full: bool
+    spaces: frozenset[str] | None = None
 
     def least(self, new: Mapping[str, Sequence[int]]) -> float:
         """The lowest reciprocal rank inside once each channel also proposes passages of these ranks, in order.
@@ -55,7 +56,9 @@ def inside(hits: Sequence[Hit], size: int) -> list[Hit]:
     return [hit for hit in hits if id(hit) in kept]
 
 
-def pool_of(query: Query, hits: Sequence[Hit], kept: Sequence[Hit], size: int) -> Pool:
+def pool_of(
+    query: Query, hits: Sequence[Hit], kept: Sequence[Hit], size: int, spaces: frozenset[str] | None = None
+) -> Pool:
     """The pool of `size` that was kept of a search, as seen from a few passages more: they show where its edge is."""
     ranked: dict[str, list[float]] = {}
     edges: dict[str, float] = {}
@@ -72,6 +75,7 @@ def pool_of(query: Query, hits: Sequence[Hit], kept: Sequence[Hit], size: int) -
         edges=edges,
         ranks=[hit.ranks for hit in kept],
         full=len(hits) >= size,
+        spaces=spaces,
     )
 
 
@@ -84,9 +88,19 @@ class Lasting:
     most the share `lag` of the records that the scope may read.
     """
 
-    def __init__(self, *, index: Index, journal: Journal, encoders: Encoders, floor: float, lag: float) -> None:
+    def __init__(
+        self,
+        *,
+        index: Index,
+        journal: Journal,
+        encoders: Encoders,
+        floor: float,
+        lag: float,
+        spaces: Spaces | None = None,
+    ) -> None:
         self._index = index
         self._journal = journal
+        self._spaces = spaces
         self._encoders = encoders
         self._floor = floor
         self._lag = lag
@@ -100,7 +114,16 @@ class Lasting:
         new = behind if since == held else await self._journal.changes(scope, collection, held)
         if new is None:
             return False
-        return not new.ids or self._unmoved(pool, new, await self._written(scope, pool, new))
+        if not new.ids:
+            return True
+        return await self._asked_for(scope, pool) and self._unmoved(pool, new, await self._written(scope, pool, new))
+
+    async def _asked_for(self, scope: Scope, pool: Pool) -> bool:
+        """Whether an answer looked for every kind of vector that there is now."""
+        if pool.spaces is None or self._spaces is None:
+            return True
+        now = await self._spaces.spaces(scope, pool.query.collection)
+        return now is not None and now <= pool.spaces
 
     def _unmoved(self, pool: Pool, new: Changes, hits: Sequence[Hit]) -> bool:
         """Whether each record in the pool was written as it was, and no other gets in."""

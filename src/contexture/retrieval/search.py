@@ -61,11 +61,10 @@ class Found(Struct, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Remembered:
-    """An answer, the pool it was chosen from, and the vectors that there were then, where that is known."""
+    """An answer and the pool it was chosen from."""
 
     found: tuple[Found, ...]
     pool: Pool
-    spaces: frozenset[str] | None = None
 
 
 class HybridSearch:
@@ -98,7 +97,12 @@ class HybridSearch:
     def _lasting_by(self, journal: Journal) -> Lasting:
         options = self._options
         return Lasting(
-            index=self._index, journal=journal, encoders=self._encoders, floor=options.floor, lag=options.lag
+            index=self._index,
+            journal=journal,
+            spaces=self._spaces,
+            encoders=self._encoders,
+            floor=options.floor,
+            lag=options.lag,
         )
 
     async def search(
@@ -124,10 +128,9 @@ class HybridSearch:
         remembered = await self._remembered(scope, key, version)
         if remembered is not None:
             return remembered
-        among = await self._among(scope, collection)
-        found, pool_used = await self._search(scope, collection, asked, where, size, among, trace)
+        found, pool_used = await self._search(scope, collection, asked, where, size, trace)
         if pool_used is not None:
-            self._cache.put(key, version, Remembered(found=found, pool=pool_used, spaces=among))
+            self._cache.put(key, version, Remembered(found=found, pool=pool_used))
         return found
 
     def cache_stats(self) -> CacheStats:
@@ -144,31 +147,16 @@ class HybridSearch:
         return kept.result.found
 
     async def _holds(self, scope: Scope, kept: Kept[Remembered]) -> bool:
-        """Whether an answer outlasts what was written since; a vector of a new kind was not looked for."""
-        pool, spaces = kept.result.pool, kept.result.spaces
         if self._lasting is None:
             return False
-        if spaces is not None:
-            now = await self._among(scope, pool.query.collection)
-            if now is None or not now <= spaces:
-                return False
-        return await self._lasting.holds(scope, pool, since=kept.version, held=kept.held)
-
-    async def _among(self, scope: Scope, collection: str) -> frozenset[str] | None:
-        return None if self._spaces is None else await self._spaces.spaces(scope, collection)
+        return await self._lasting.holds(scope, kept.result.pool, since=kept.version, held=kept.held)
 
     async def _search(
-        self,
-        scope: Scope,
-        collection: str,
-        question: str,
-        where: Filter | None,
-        size: int,
-        among: frozenset[str] | None,
-        trace: Trace,
+        self, scope: Scope, collection: str, question: str, where: Filter | None, size: int, trace: Trace
     ) -> tuple[tuple[Found, ...], Pool | None]:
         """What is found, and the pool it was chosen from; None where something failed on the way."""
         lang = detect(question)
+        among = None if self._spaces is None else await self._spaces.spaces(scope, collection)
         vectors, whole = await self._vectors(question, lang, among, trace)
         query = Query(
             collection=collection,
@@ -184,7 +172,7 @@ class HybridSearch:
         if self._reranker is not None and found:
             found, reranked = await self._rerank(self._reranker, question, found, trace)
             whole = whole and reranked
-        return tuple(found), pool_of(query, hits, kept, size) if whole else None
+        return tuple(found), pool_of(query, hits, kept, size, among) if whole else None
 
     async def _vectors(
         self, question: str, lang: str, among: frozenset[str] | None, trace: Trace

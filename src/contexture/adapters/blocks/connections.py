@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
@@ -20,12 +19,14 @@ T = TypeVar("T")
 
 _MAPPED = 1 << 30
 _CACHED = 65_536  # KiB: a large load touches every index at random
+_PATIENT = 30  # seconds that a read in a thread waits for a file that another process holds
 _BRIEF = 0.005  # seconds that a read may take where it is asked for
 _STEPS = 1_000  # of SQLite's machine between two looks at the clock
+_GIVEN_UP = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY)
 
 
 class _TooLong(Exception):
-    """A read took longer than it was given."""
+    """A read took longer than it was given, or would have had to wait."""
 
 
 class Connections:
@@ -35,7 +36,7 @@ class Connections:
         self._path = path
         self._writer = Database(path, migrations)
         self._guard = threading.Lock()
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: dict[int, list[sqlite3.Connection]] = {0: [], _PATIENT: []}  # by how long they wait
         self._made = False
         self._closed = False
 
@@ -56,69 +57,73 @@ class Connections:
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, over one state of the file.
 
-        It is read here and now, for to change threads costs more than most reads do. One that turns out long is begun
-        again in a thread, so that nobody else waits for it.
+        It is read here and now, for to change threads costs more than most reads do. One that turns out long, or has to
+        wait for another process, is begun again in a thread, so that nobody else waits for it.
         """
         if not self._made:
             await self._writer.read(_nothing)  # makes the file and its tables
             self._made = True
         await asyncio.sleep(0)  # what takes a thread of its own begins before
-        try:
-            return self._reading(work, within=_BRIEF)
-        except _TooLong:
-            return await asyncio.to_thread(self._reading, work)
+        with suppress(_TooLong):
+            return self._briefly(work)
+        return await asyncio.to_thread(self._reading, work, _PATIENT)
 
     def close(self) -> None:
         """Release the file; connections in use are closed by whoever uses them."""
         with self._guard:
             self._closed = True
-            idle, self._idle = self._idle, []
+            idle = [connection for each in self._idle.values() for connection in each]
         for connection in idle:
             connection.close()
         self._writer.close()
 
-    def _reading(self, work: Callable[[sqlite3.Connection], T], within: float = math.inf) -> T:
-        """What `work` returns; it is given up when it takes longer than `within` seconds."""
-        with store_errors(self._path), self._lent() as connection, _limited(connection, within):
+    def _briefly(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        end = perf_counter() + _BRIEF
+
+        def limited(connection: sqlite3.Connection) -> T:
+            connection.set_progress_handler(lambda: perf_counter() > end, _STEPS)
+            return work(connection)
+
+        try:
+            return self._reading(limited, 0)
+        except SourceUnavailable as failure:
+            if (
+                getattr(failure.__cause__, "sqlite_errorcode", 0) & 0xFF not in _GIVEN_UP
+            ):  # Python's own errors have none
+                raise
+        raise _TooLong
+
+    def _reading(self, work: Callable[[sqlite3.Connection], T], patience: int) -> T:
+        with store_errors(self._path), self._lent(patience) as connection:
             connection.execute("BEGIN")
             with connection:
                 return work(connection)
 
     @contextmanager
-    def _lent(self) -> Generator[sqlite3.Connection]:
+    def _lent(self, patience: int) -> Generator[sqlite3.Connection]:
+        idle = self._idle[patience]
         with self._guard:
             if self._closed:
                 raise SourceUnavailable(f"{str(self._path)!r} is closed")
-            connection = self._idle.pop() if self._idle else None
+            connection = idle.pop() if idle else None
         if connection is None:
-            connection = self._opened()
+            connection = self._opened(patience)
         try:
             yield connection
-        finally:
-            with self._guard:
-                keep = not self._closed
-                if keep:
-                    self._idle.append(connection)
-            if not keep:
-                connection.close()
+        except BaseException:
+            connection.close()  # what failed may have left a query open, which would go on seeing the file as it was
+            raise
+        with self._guard:
+            if not self._closed:
+                idle.append(connection)
+                return
+        connection.close()
 
-    def _opened(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
+    def _opened(self, patience: int) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=patience)
         connection.execute("PRAGMA query_only = ON")
         connection.execute(f"PRAGMA mmap_size = {_MAPPED}")
         return connection
-
-
-@contextmanager
-def _limited(connection: sqlite3.Connection, seconds: float) -> Generator[None]:
-    end = perf_counter() + seconds
-    connection.set_progress_handler(None if seconds == math.inf else lambda: perf_counter() > end, _STEPS)
-    try:
-        yield
-    except sqlite3.OperationalError as failure:
-        if getattr(failure, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:  # Python's own errors have none
-            raise _TooLong from failure
-        raise
 
 
 def _nothing(_db: sqlite3.Connection) -> None:

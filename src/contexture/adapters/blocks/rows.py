@@ -24,7 +24,7 @@ _FIRST, _LAST = (
 )
 _properties = msgspec.json.Decoder(dict[str, Any]).decode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
-_listing = msgspec.json.Encoder().encode
+_listing = msgspec.json.Encoder(enc_hook=str).encode  # kinds of text of one's own are texts
 _TYPES = {str(kind): kind for kind in BlockType}
 MOST = 1 << 31
 """A limit that no store reaches; SQLite takes none beyond 64 bits."""

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
 from contexture.adapters.index.engine import Access
@@ -26,6 +26,10 @@ from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared,
 _T = TypeVar("_T")
 
 _FEW = 32  # records whose reading is a glance
+_MANY = 1_000  # access classes whose reading is not
+
+Classes: TypeAlias = Mapping[int, tuple[str, tuple[str, ...], int]]
+"""Tenant, readers and number of passages of each access class."""
 
 
 class IndexOverTruth:
@@ -41,7 +45,7 @@ class IndexOverTruth:
         self._shelf = shelf
         self._options = options
         self._writing = threading.RLock()
-        self._class_cache: dict[str, tuple[int, Mapping[int, tuple[str, tuple[str, ...], int]]]] = {}
+        self._class_cache: dict[str, tuple[int, Classes]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._journal = WriteJournal()
         self._opened = truth.seq
@@ -99,7 +103,7 @@ class IndexOverTruth:
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Those that exist and that the scope may see, in the order asked for."""
-        read = self._glance if len(ids) <= _FEW else self._read
+        read = self._glance if len(ids) <= _FEW and self._at_hand(collection) is not None else self._read
         return await read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
 
     async def scroll(
@@ -144,7 +148,10 @@ class IndexOverTruth:
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """The names of the vectors that what the scope may read has, and perhaps others; None when unknown."""
-        return await self._glance(lambda: self._spaces(scope, collection))
+        classes = self._at_hand(collection)
+        if classes is None:
+            return await self._read(lambda: self._spaces(scope, collection, self._classes(collection)))
+        return self._spaces(scope, collection, classes)
 
     async def close(self) -> None:
         """Flush and release."""
@@ -216,9 +223,8 @@ class IndexOverTruth:
             return None
         return Changes(ids=tuple(found), passages=self._access(scope, collection).passages)
 
-    def _spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
-        self._known(scope, collection)
-        return self._shelf.spaces(collection, self._access(scope, collection))
+    def _spaces(self, scope: Scope, collection: str, classes: Classes) -> frozenset[str] | None:
+        return self._shelf.spaces(collection, access_of(scope, classes))
 
     def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
         self._known(scope, collection)
@@ -227,25 +233,20 @@ class IndexOverTruth:
         return [found[id_][1] for id_ in ids if id_ in found and found[id_][0] in allowed]
 
     def _access(self, scope: Scope, collection: str) -> Access:
-        classes = self._classes(collection)
-        principals = set(scope.principals)
-        allowed = frozenset(
-            access
-            for access, (tenant, acl, _) in classes.items()
-            if tenant == scope.tenant and not principals.isdisjoint(acl)
-        )
-        return Access(
-            allowed=allowed,
-            known=frozenset(access for access, (*_, count) in classes.items() if count),
-            tenant=scope.tenant,
-            passages=sum(classes[access][2] for access in allowed),
-        )
+        return access_of(scope, self._classes(collection))
 
-    def _classes(self, collection: str) -> Mapping[int, tuple[str, tuple[str, ...], int]]:
+    def _classes(self, collection: str) -> Classes:
         seq = self._truth.seq
         cached = self._class_cache.get(collection)
         if cached is None or cached[0] != seq:
             cached = self._class_cache[collection] = (seq, self._truth.classes(collection))
+        return cached[1]
+
+    def _at_hand(self, collection: str) -> Classes | None:
+        """The access classes of a collection, where neither reading them nor looking at all of them takes long."""
+        cached = self._class_cache.get(collection)
+        if cached is None or cached[0] != self._truth.seq or len(cached[1]) > _MANY:
+            return None
         return cached[1]
 
     def _search(self, scope: Scope, query: Query) -> list[Hit]:
@@ -293,3 +294,19 @@ class IndexOverTruth:
         if self._gate.shut():
             with self._writing:
                 self._release()
+
+
+def access_of(scope: Scope, classes: Classes) -> Access:
+    """Which access classes a scope may read, out of all there are."""
+    principals = set(scope.principals)
+    allowed = frozenset(
+        access
+        for access, (tenant, acl, _) in classes.items()
+        if tenant == scope.tenant and not principals.isdisjoint(acl)
+    )
+    return Access(
+        allowed=allowed,
+        known=frozenset(access for access, (*_, count) in classes.items() if count),
+        tenant=scope.tenant,
+        passages=sum(classes[access][2] for access in allowed),
+    )

@@ -63,9 +63,10 @@ class Shelf:
             raise SourceUnavailable(f"the index of {name!r} is being rebuilt; try again")
         return found
 
-    def spaces(self, name: str, access: Access) -> frozenset[str]:
-        """The names of the vectors that what may be read in a collection has, and perhaps others."""
-        return self.part(name).spaces(access)
+    def spaces(self, name: str, access: Access) -> frozenset[str] | None:
+        """The names of the vectors that what may be read has, and perhaps others; None while they are read anew."""
+        part = self._parts.get(name)
+        return None if part is None else part.spaces(access)
 
     def add(self, collection: Collection) -> None:
         """Take a new collection, or new fields of a known one."""

@@ -72,7 +72,7 @@ class PresidioRedactor:
 
     def __init__(self, documents: Sequence[Document] = DOCUMENTS) -> None:
         self._documents = tuple(documents)
-        self._words = [(word, item) for item in documents for word in item.near]
+        self._words = [(word, item) for item in self._documents for word in item.near]
         parts = (f"{item.label}|{item.recognizer}|{item.near}|{item.floor}" for item in self._documents)
         self._rules = f"presidio-{fingerprint((version('presidio-analyzer'), *parts))}"
 
@@ -87,8 +87,8 @@ class PresidioRedactor:
         if _DIGIT.search(text) is None:
             return ()
         folded = text.lower()
-        due = {item.label: item for word, item in self._words if word in folded}
-        return settle(span for document in due.values() for span in self._find(document, text))
+        due = dict.fromkeys(item for word, item in self._words if word in folded)
+        return settle(span for document in due for span in self._find(document, text))
 
     def _find(self, document: Document, text: str) -> Iterator[Span]:
         for offset, stretch in _stretches(document.near, text):

@@ -90,9 +90,8 @@ class PostgresIndex(IndexOverTruth):
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """As far as is known without asking the database again: who searches has just asked for the version."""
-        classes = self._class_cache.get(collection)
-        known = classes is not None and classes[0] == self._database.seq
-        return self._spaces(scope, collection) if known else None
+        classes = self._at_hand(collection)
+        return None if classes is None else self._spaces(scope, collection, classes)
 
     def _save(self, collection: Collection) -> None:
         with self.pool.transaction() as db:
