@@ -193,5 +193,4 @@ def _weight(frequency: int, passages: int) -> float:
 
 
 def _worth(ranks: Iterable[int]) -> float:
-    shares = [1 / (_RANK + rank) for rank in ranks]
-    return shares[0] if len(shares) == 1 else math.fsum(shares)
+    return math.fsum([1 / (_RANK + rank) for rank in ranks])

@@ -58,13 +58,14 @@ class Workbench:
         self.preparer = Preparer(
             encoders=encoders, counters=[parts.counter], redactor=parts.redactor, target=parts.passage
         )
+        telling = index if isinstance(index, EmbeddedIndex) else None
         self.search = HybridSearch(
             index=index,
             encoders=encoders,
             options=parts.options,
             cache=ResultCache(parts.cache),
-            journal=index if isinstance(index, EmbeddedIndex) else None,
-            spaces=index if isinstance(index, EmbeddedIndex) else None,
+            journal=telling,
+            spaces=telling,
             reranker=parts.reranker,
         )
         self.builder = QueryContextBuilder(

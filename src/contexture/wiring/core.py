@@ -81,13 +81,14 @@ def preparer(speakers: Encoders, scanner: Redactor) -> Preparer:
 
 def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch:
     """Hybrid search over the index."""
+    telling = store if isinstance(store, IndexOverTruth) else None
     return HybridSearch(
         index=store,
         encoders=speakers,
         options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
         cache=ResultCache(settings.cache_size),
-        journal=store if isinstance(store, IndexOverTruth) else None,
-        spaces=store if isinstance(store, IndexOverTruth) else None,
+        journal=telling,
+        spaces=telling,
         reranker=rerankers.load(settings.reranker) if settings.reranker else None,
     )
 

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
@@ -87,9 +87,8 @@ class Connections:
         try:
             return self._reading(limited, 0)
         except SourceUnavailable as failure:
-            if (
-                getattr(failure.__cause__, "sqlite_errorcode", 0) & 0xFF not in _GIVEN_UP
-            ):  # Python's own errors have none
+            code = getattr(failure.__cause__, "sqlite_errorcode", 0)  # Python's own errors have none
+            if code & 0xFF not in _GIVEN_UP:
                 raise
         raise _TooLong
 
@@ -108,16 +107,14 @@ class Connections:
             connection = idle.pop() if idle else None
         if connection is None:
             connection = self._opened(patience)
-        try:
+        with ExitStack() as undo:
+            # What fails may leave a query open, which would go on seeing the file as it was.
+            undo.callback(connection.close)
             yield connection
-        except BaseException:
-            connection.close()  # what failed may have left a query open, which would go on seeing the file as it was
-            raise
-        with self._guard:
-            if not self._closed:
-                idle.append(connection)
-                return
-        connection.close()
+            with self._guard:
+                if not self._closed:
+                    idle.append(connection)
+                    undo.pop_all()
 
     def _opened(self, patience: int) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=patience)

@@ -97,7 +97,7 @@ def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple
         position=header.position,
         payload=header.payload,
     )
-    return record, tuple([Span(*parts) for parts in header.title_redactions]) if header.title_redactions else ()
+    return record, tuple([Span(*parts) for parts in header.title_redactions])
 
 
 def facts_of(passage: Passage) -> Facts:
@@ -156,7 +156,7 @@ def to_passage(facts: Facts) -> Passage:
         start=facts.start,
         end=facts.end,
         sentences=facts.sentences,
-        redactions=tuple([Span(*parts) for parts in facts.redactions]) if facts.redactions else (),
+        redactions=tuple([Span(*parts) for parts in facts.redactions]),
         tokens=facts.tokens,
         simhash=facts.simhash,
         terms=nothing,

@@ -27,13 +27,10 @@ def pooled(proposed: Scores, k: int, pool: int | None, places: Places) -> Ranks:
     ranks: dict[int, dict[str, int]] = {}
     for channel, ranked in _rankings(proposed, places).items():
         for rank, pid in enumerate(ranked[:k], start=1):
-            if pid in ranks:
-                ranks[pid][channel] = rank
-            else:
-                ranks[pid] = {channel: rank}
+            ranks.setdefault(pid, {})[channel] = rank
     if pool is None or len(ranks) <= pool:
         return ranks
-    worth = {pid: _worth(each) for pid, each in ranks.items()}
+    worth = {pid: math.fsum([1 / (_K + rank) for rank in each.values()]) for pid, each in ranks.items()}
     return {pid: ranks[pid] for pid in _highest(worth, pool, places)}
 
 
@@ -43,12 +40,6 @@ def hits_of(rows: Sequence[Row], columns: Scores, ranks: Ranks, matched: Mapping
     heads = {row.record_id: row.header for row in ordered}
     records = {id_: codec.unpack_header(header, id_, "") for id_, header in heads.items()}
     return [_hit(row, records[row.record_id], columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered]
-
-
-def _worth(ranks: Mapping[str, int]) -> float:
-    """The reciprocal rank of a passage over all channels; most are proposed by one alone."""
-    shares = [1 / (_K + rank) for rank in ranks.values()]
-    return shares[0] if len(shares) == 1 else math.fsum(shares)
 
 
 def _rankings(proposed: Scores, places: Places) -> dict[str, list[int]]:

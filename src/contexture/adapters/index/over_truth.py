@@ -33,10 +33,10 @@ Classes: TypeAlias = Mapping[int, tuple[str, tuple[str, ...], int]]
 
 
 class IndexOverTruth:
-    """Implements the `Index` and `Journal` ports but for how a write is made.
+    """Implements the `Index`, `Journal` and `Spaces` ports but for how a write is made.
 
-    Reads happen in threads, inside `_reading`, which makes sure that the parts have seen every write that was
-    acknowledged before.
+    Reads happen in threads, unless they are a glance, inside `_reading`, which makes sure that the parts have seen
+    every write that was acknowledged before.
     """
 
     def __init__(self, name: str, truth: Reading, shelf: Parts, options: EmbeddedOptions) -> None:
