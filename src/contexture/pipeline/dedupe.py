@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.rank import ranked
-from contexture.text.simhash import Shingle, shingles_of, spoken, surely_shared
+from contexture.text.simhash import Shingle, shingles_of, surely_shared
 from contexture.types import Candidate
 
 _BITS = 64
@@ -81,11 +81,11 @@ def reach(threshold: float) -> int:
 
 
 class _Texts:
-    """The words and shingles of candidates by place, each made when it is first asked for."""
+    """The texts and shingles of candidates by place, each made when it is first asked for."""
 
     def __init__(self, order: Sequence[Candidate]) -> None:
         self._order = order
-        self._words: dict[int, list[str]] = {}
+        self._without_case: dict[int, str] = {}
         self._sets: dict[int, frozenset[Shingle]] = {}
 
     def sharing(self, threshold: float) -> dict[int, list[int]]:
@@ -107,18 +107,18 @@ class _Texts:
 
     def alike(self, left: int, right: int, threshold: float) -> bool:
         """Whether the shingles of two texts reach a similarity; texts with one change are told without making them."""
-        if surely_shared(self._spoken(left), self._spoken(right)) >= threshold:
+        if surely_shared(self._plain(left), self._plain(right)) >= threshold:
             return True
         return jaccard(self._shingles(left), self._shingles(right)) >= threshold
 
-    def _spoken(self, at: int) -> list[str]:
-        if at not in self._words:
-            self._words[at] = spoken(self._order[at].text)
-        return self._words[at]
+    def _plain(self, at: int) -> str:
+        if at not in self._without_case:
+            self._without_case[at] = self._order[at].text.casefold()
+        return self._without_case[at]
 
     def _shingles(self, at: int) -> frozenset[Shingle]:
         if at not in self._sets:
-            self._sets[at] = shingles_of(self._spoken(at))
+            self._sets[at] = shingles_of(self._plain(at).split())
         return self._sets[at]
 
 

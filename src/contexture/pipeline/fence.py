@@ -56,6 +56,10 @@ _MARKER = re.compile(
 
 _BRACKETS = re.compile(r"(<[A-Z][A-Z0-9_]{0,63}_[0-9]{1,9}>)|[\[\]<>{}`|\\]")
 _PARENTHESES = re.compile(r"[()]")
+_BREAKS = re.compile(rf"[{_BREAK}]")
+# Words of letters, digits and harmless signs, a space between two of them: most titles, and nothing to be done.
+_WORD = r"[!-'*-;=?-Z^_a-z~А-яЁё]++"
+_HARMLESS = re.compile(rf"{_WORD}(?: {_WORD})*")
 
 
 def fence(text: str) -> str:
@@ -87,7 +91,9 @@ def label(text: str, limit: int = LABEL_CHARS) -> str:
     parentheses stay only where they pair up.
     Empty when nothing can be shown.
     """
-    flat = _HIDDEN.sub("", re.sub(rf"[{_BREAK}]", " ", unicodedata.normalize("NFKC", text)))
+    if len(text) <= limit and _HARMLESS.fullmatch(text):
+        return text
+    flat = _HIDDEN.sub("", _BREAKS.sub(" ", unicodedata.normalize("NFKC", text)))
     clean = " ".join(_BRACKETS.sub(lambda found: found[1] or " ", flat).split())
     if len(clean) > limit:
         clean = clean[: max(0, limit - 1)].rstrip() + "…" * (limit > 0)

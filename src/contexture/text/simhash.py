@@ -24,15 +24,13 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _HALF = np.uint64(31)
 
 
-def spoken(text: str) -> list[str]:
-    """The words of a text, split at white space and without case."""
-    return text.casefold().split()
-
-
 @lru_cache(maxsize=512)
 def shingles(text: str) -> frozenset[Shingle]:
-    """Every run of three words; a shorter text is one shingle. A conversation says the same things turn after turn."""
-    return shingles_of(spoken(text))
+    """Every run of three words without case; a shorter text is one shingle.
+
+    Remembered, for a conversation says the same things turn after turn.
+    """
+    return shingles_of(text.casefold().split())
 
 
 def shingles_of(tokens: Sequence[str]) -> frozenset[Shingle]:
@@ -42,19 +40,34 @@ def shingles_of(tokens: Sequence[str]) -> frozenset[Shingle]:
     return frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
 
 
-def surely_shared(left: Sequence[str], right: Sequence[str]) -> float:
-    """A similarity that the shingles of two texts have at least, told by how the texts begin and end alike.
+def surely_shared(left: str, right: str) -> float:
+    """A similarity that the shingles of two texts without case have at least, told by how they begin and end alike.
 
     Shingles that stand at the same place from either end are shared. There are at least as many different ones as
     there are different words to begin them, and at worst no other shingle of either text is shared.
     """
-    room = min(len(left), len(right))
-    head = next((at for at in range(room) if left[at] != right[at]), room)
-    tail = next((at for at in range(room - head) if left[-1 - at] != right[-1 - at]), room - head)
-    runs = left[: max(head - _SHINGLE + 1, 0)], left[len(left) - tail : max(len(left) - _SHINGLE + 1, len(left) - tail)]
+    begin = left.rfind(" ", 0, _common(left, right)) + 1
+    end = _common(left[begin:][::-1], right[begin:][::-1])
+    space = left.find(" ", len(left) - end)
+    end = len(left) - space if space >= 0 else 0
+    middles = [len(text[begin : len(text) - end].split()) for text in (left, right)]
+    head, tail = left[:begin].split(), left[len(left) - end :].split()
+    runs = head[: 1 - _SHINGLE], tail[: 1 - _SHINGLE]
     shared = len({*runs[0], *runs[1]})
-    others = len(left) + len(right) - 2 * (_SHINGLE - 1 + len(runs[0]) + len(runs[1]))
-    return shared / (shared + others) if shared else 0.0
+    unlike = len(head) - len(runs[0]) + len(tail) - len(runs[1]) - (_SHINGLE - 1)
+    return shared / (shared + sum(middles) + 2 * unlike) if shared else 0.0
+
+
+def _common(left: str, right: str) -> int:
+    """With how many characters two texts begin alike: compared in halves, so that none is looked at by itself."""
+    same, most = 0, min(len(left), len(right))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if left[same:middle] == right[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
 
 
 def simhash(text: str) -> int:
