@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
@@ -39,6 +39,25 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
         case Range():
             bounds = {name: getattr(where, name) for name in _BOUNDS if getattr(where, name) is not None}
             return {"range": [where.field, {name: _bound_to_json(bound) for name, bound in bounds.items()}]}
+
+
+def filter_shown(where: Filter, text: Callable[[str], str]) -> Filter:
+    """The same filter with its values as `text` shows them, for those who read about it: it finds something else."""
+    match where:
+        case And(parts):
+            return And(tuple(filter_shown(part, text) for part in parts))
+        case Or(parts):
+            return Or(tuple(filter_shown(part, text) for part in parts))
+        case Not(part):
+            return Not(filter_shown(part, text))
+        case Equals(field, value):
+            return Equals(field, _shown(value, text))
+        case AnyOf(field, values):
+            return AnyOf(field, tuple(_shown(value, text) for value in values))
+        case Contains(field, piece):
+            return Contains(field, text(piece))
+        case Range():
+            return where
 
 
 def filter_from_json(data: object, *, depth: int = 0) -> Filter:
@@ -74,6 +93,12 @@ def _leaf(form: str, field: str, operand: object) -> Filter | None:
     if form == "range" and isinstance(operand, dict):
         return _range(field, cast("dict[str, object]", operand))
     return None
+
+
+def _shown(value: str | float, text: Callable[[str], str]) -> str | float:
+    """A value as `text` shows it; a number stays one unless it says too much, as that of a card does."""
+    told = text(str(value))
+    return value if told == str(value) else told
 
 
 def _scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from contexture.errors import InvalidRequest
-from contexture.filters import filter_from_json, filter_to_json
-from contexture.types import And, AnyOf, Contains, Equals, Not, Or, Range
+from contexture.filters import filter_from_json, filter_shown, filter_to_json
+from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
 
 FORMS = (
     ({"and": []}, And(())),
@@ -31,6 +31,22 @@ def test_every_form_is_read_and_written(data: object, where: object) -> None:
     """What is read is what was meant, and it is written as it was read."""
     assert where == filter_from_json(data)
     assert data == filter_to_json(filter_from_json(data))
+
+
+@pytest.mark.parametrize(("data", "where"), FORMS, ids=lambda value: str(value)[:30])
+def test_a_filter_that_says_nothing_secret_is_shown_as_it_is(data: object, where: Filter) -> None:
+    """Numbers stay numbers, and flags stay flags."""
+    assert data == filter_to_json(filter_shown(where, str))
+
+
+def test_values_are_shown_as_a_text_would_be() -> None:
+    """In every form, also a number that must not be shown."""
+    card = 4111111111111111
+    where = Or((Equals("card", card), Not(AnyOf("tag", ("a", card))), Contains("title", str(card))))
+
+    assert Or((Equals("card", "<CARD>"), Not(AnyOf("tag", ("a", "<CARD>"))), Contains("title", "<CARD>"))) == (
+        filter_shown(where, lambda text: text.replace(str(card), "<CARD>"))
+    )
 
 
 @pytest.mark.parametrize(

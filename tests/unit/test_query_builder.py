@@ -23,7 +23,7 @@ from contexture.ledger import Reason, State
 from contexture.retrieval.citations import resolve, verify
 from contexture.testing.doubles import NOON, FailingEmbedder, FailingRedactor, FixedClock, HashEmbedder, WordCounter
 from contexture.testing.workbench import HIDDEN, NAME, Parts, Workbench, workbench
-from contexture.types import PUBLIC, Equals, Matrix, Record, Scope
+from contexture.types import PUBLIC, And, AnyOf, Contains, Equals, Matrix, Not, Record, Scope
 
 ANNA = Scope.local()
 COUNTER = counter_for("o200k_base")
@@ -102,6 +102,20 @@ async def test_a_question_is_redacted_before_it_is_shown(bench: Workbench) -> No
     assert "what does <WORD_1> open?" == built.context.messages[-1]["content"]
     assert "The code <WORD_1> opens it." in content(built.context.messages)
     assert HIDDEN not in pack_capsule(built.capsule).decode()
+
+
+async def test_a_filter_finds_by_its_values_and_keeps_them_redacted(bench: Workbench) -> None:
+    """The search has the real values, the capsule the redacted ones, and it is replayed and explained as before."""
+    await bench.add(ANNA, [Record(id="code", source=HIDDEN, text="The pump has a code.", acl=(PUBLIC,))])
+    where = And((Equals("source", HIDDEN), Not(AnyOf("id", (HIDDEN, "pump"))), Contains("source", HIDDEN)))
+    built = await bench.builder.build(QueryRequest(query="pump", where=where), scope=ANNA)
+    packed = pack_capsule(built.capsule)
+
+    assert ["code"] == [each.record_id for each in built.context.citations]
+    assert HIDDEN not in packed.decode()
+    assert "<WORD_1>" in str(built.capsule.request["where"])
+    assert built.context.messages == replay(packed)[0].messages
+    assert State.KEPT is explain(built.capsule, built.ledger.entries[0].id, COUNTER).entry.state
 
 
 async def test_a_redactor_that_raises_drops_exactly_that_item(new_folder: Callable[[], Path]) -> None:

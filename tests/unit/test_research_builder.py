@@ -19,7 +19,7 @@ from contexture.ledger import Reason, State
 from contexture.pipeline.fence import is_fenced
 from contexture.testing.doubles import NOON, FailingRedactor
 from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
-from contexture.types import Form, Scope
+from contexture.types import Equals, Form, Or, Scope
 
 COUNTER = counter_for("o200k_base")
 
@@ -250,6 +250,18 @@ async def test_known_secrets_are_masked():
 
     assert "Use §§secret(DB) here. Then rest." == built.sources[0].markdown_content
     assert "hunter2" not in pages.asked[0][0] + built.formatted_text + repr(built.messages)
+
+
+async def test_the_values_of_a_filter_are_kept_as_they_may_be_shown():
+    """The search has them as they are; the capsule has them masked and redacted, and can be replayed."""
+    pages, where = shelf(2), Or((Equals("source", "hunter2hunter2"), Equals("filename", f"{HIDDEN}.pdf")))
+    built = await research_over(pages, secrets=Known()).build_context("turbine", where=where)
+    packed = pack_capsule(built.capsule)
+
+    assert [where] == pages.filters
+    assert all(secret not in packed.decode() for secret in ("hunter2", HIDDEN))
+    assert "§§secret(DB)" == built.capsule.request["where"]["or"][0]["equals"][1]
+    assert built.messages == replay(packed)[0].messages
 
 
 async def test_a_page_without_text_is_a_source_without_citations():

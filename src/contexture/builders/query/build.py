@@ -12,6 +12,7 @@ from contexture.builders.query.render import text_of
 from contexture.builders.query.request import QueryRecipe, QueryRequest, request_to_json
 from contexture.capsule import Box, Capsule
 from contexture.errors import InvalidRequest
+from contexture.filters import filter_shown
 from contexture.ledger import Ledger, Trace
 from contexture.pipeline.collect import Source, collect
 from contexture.pipeline.known import KnownSecrets
@@ -81,7 +82,8 @@ class QueryContextBuilder:
         with timings("compose"):
             composed = compose(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
         ledger = trace.finish(raw)
-        capsule = self._capsule(asked, scope, moment, clean, ledger, composed)
+        kept = self._fit_to_keep(asked, mask, operator)
+        capsule = self._capsule(kept, scope, moment, clean, ledger, composed)
         return QueryContext(context=self._context(composed, capsule, timings), ledger=ledger, capsule=capsule)
 
     def _safe(self, request: QueryRequest, question: str, mask: Mask, operator: Operator) -> QueryRequest:
@@ -92,6 +94,13 @@ class QueryContextBuilder:
             raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
         redacted = redact_text(question, self._redactor, operator)
         return replace(request, query=redacted.text, system=mask.mask(mended(request.system)))
+
+    def _fit_to_keep(self, request: QueryRequest, mask: Mask, operator: Operator) -> QueryRequest:
+        """The request once its filter has searched, which takes the values as they are."""
+        if request.where is None:
+            return request
+        shown = filter_shown(request.where, lambda text: redact_text(mask.mask(text), self._redactor, operator).text)
+        return replace(request, where=shown)
 
     async def _candidates(
         self, request: QueryRequest, question: str, mask: Mask, scope: Scope, trace: Trace

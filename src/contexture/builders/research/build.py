@@ -32,6 +32,7 @@ from contexture.builders.research.values import ResearchContext, SourceDocument
 from contexture.builders.research.variants import cited
 from contexture.capsule import Box, Capsule
 from contexture.errors import RedactionFailed, UnknownPage
+from contexture.filters import filter_shown
 from contexture.ledger import Ledger, Trace
 from contexture.pages.values import StoredPage
 from contexture.pipeline.collect import Source, collect
@@ -229,7 +230,7 @@ class ResearchContextBuilder:
             kind=KIND,
             scope=build.scope,
             now=build.now,
-            request=request_to_json(build.request),
+            request=request_to_json(_fit_to_keep(build)),
             settings={"model": self._model, "recipe": asdict(self._recipe)},
         )
         return box.shut(candidates, ledger, composed.messages)
@@ -255,3 +256,9 @@ class ResearchContextBuilder:
             ),
             timings=build.seconds,
         )
+
+
+def _fit_to_keep(build: _Build) -> ResearchRequest:
+    """The request once its filter has searched, which takes the values as they are."""
+    where = build.request.where
+    return build.request if where is None else replace(build.request, where=filter_shown(where, build.cleaner.text))
