@@ -131,6 +131,30 @@ async def test_two_folders_of_one_name_are_told_apart(engine: Contexture, new_fo
     assert await page(engine, first.parent.name)
 
 
+async def test_two_users_import_files_of_one_name_for_themselves(
+    engine: Contexture, new_folder: Callable[[], Path]
+) -> None:
+    """Neither learns of the other's; each of them, and one whose memory is lost, writes nothing twice."""
+
+    async def bring(user: str, text: str) -> ImportReport:
+        folder = new_folder()
+        (folder / "Salaries.md").write_text(f"- the salary of {user}\n- {text}")
+        who = Scope(tenant=TENANT, user=user)
+        writer = WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=who, now=NOW)
+        source = Source(path=folder, now=NOW, readers=(f"user:{user}",))
+        return await run_import(writer, source, tenant=TENANT, memory=ImportMemory(new_folder()), name="vault")
+
+    first = [await bring(user, "rises") for user in ("anna", "boris")]
+    second = [await bring(user, "rises") for user in ("anna", "boris")]
+    found = [
+        await engine.workspace.find_pages(Scope(tenant=TENANT, user=user), ["Salaries"]) for user in ("anna", "boris")
+    ]
+
+    assert [(3, [])] * 2 == [(report.added, report.failed) for report in first]
+    assert [(0, 0, 3)] * 2 == [(report.added, report.changed, report.unchanged) for report in second]
+    assert [("user:anna",), ("user:boris",)] == [each["Salaries"].readers for each in found]
+
+
 async def test_a_refused_page_does_not_stop_the_others(engine: Contexture, new_folder: Callable[[], Path]) -> None:
     """A block that the store will not take is reported with its file, and the other files are imported."""
     notes = new_folder()

@@ -117,3 +117,20 @@ async def test_hostile_bodies_never_break_it(client, method, body):
     response = await client.request(method, URL, content=body, headers={"Content-Type": "application/json"})
 
     assert response.status_code < 500, response.text
+
+
+async def test_a_private_copy_says_nothing_of_others(client, engine):
+    """Each has a copy; loaded again it is left alone, and one that is written for others tells nothing of theirs."""
+    row = {name: value for name, value in ROW.items() if name != "id"}
+    bodies = [
+        ({"articles": [row], "readers": ["user:anna"]}, {}),
+        ({"articles": [row], "readers": ["user:boris"]}, BORIS),
+    ]
+    first = [(await client.post(URL, json=body, headers=who)).json() for body, who in bodies]
+    again = [(await client.post(URL, json=body, headers=who)).json() for body, who in bodies]
+    probing = (await client.post(URL, json=bodies[0][0], headers=BORIS)).json()
+
+    assert [(1, []), (1, [])] == [(each["added"], each["failed"]) for each in first]
+    assert [(0, 1), (0, 1)] == [(each["added"], each["unchanged"]) for each in again]
+    assert (1, []) == (probing["added"], probing["failed"])
+    assert 1 == len(await found(engine, user="boris"))

@@ -93,6 +93,34 @@ async def test_the_same_again_writes_nothing() -> None:
     assert second.remembered == first.remembered
 
 
+def read_by(*readers: str) -> Document:
+    """A page of one block that these may read; everyone where nobody is named."""
+    found = page("plan", bullet("tea"))
+    return replace(found, root=replace(found.root, readers=readers or None))
+
+
+async def test_what_everyone_may_read_is_named_as_ever() -> None:
+    """Ids that others may have written down do not change from one version to the next."""
+    for found in (read_by(), read_by("user:anna", "public")):
+        notes = Notebook()
+        await imported(notes, found)
+
+        assert "blk-0f54de45d223354622329ae1" == next(iter(notes.blocks))
+
+
+async def test_documents_for_other_readers_have_ids_of_their_own() -> None:
+    """Readers are named in any order; who is named a page's reader later does not rename it."""
+    notes = Notebook()
+    first = await imported(notes, read_by("user:anna", "group:board"))
+    await imported(notes, read_by("user:boris"))
+    await imported(notes, read_by())
+    apart = len(notes.blocks)
+    await imported(notes, read_by("group:board", "user:anna"))
+    await imported(notes, read_by("user:anna"), before=first.remembered)
+
+    assert (6, 6) == (apart, len(notes.blocks))
+
+
 async def test_one_edited_line_writes_one_block() -> None:
     """An edited block keeps its id, and what stands below it is not touched."""
     notes = Notebook()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from contexture.adapters.feeds.parser import FeedparserParser
 from contexture.cli.main import app
 from contexture.ingestion.article_files import Reading, Told
-from contexture.ingestion.article_rows import article_from, row_of
+from contexture.ingestion.article_rows import article_from, made_id, row_of
 from contexture.ingestion.articles import ArticleWriter, load_articles
 from contexture.ingestion.problems import Problem
 from contexture.retrieval.search import SearchOptions
@@ -130,6 +130,43 @@ def test_rows_say_what_they_are():
     assert article_from({"id": "a", "text": "x", "published": "2026-06-01"}, readers=(), now=NOON)[0].published == (
         datetime(2026, 6, 1, tzinfo=UTC)
     )
+
+
+def test_made_ids_tell_private_copies_apart():
+    """What everyone reads has the id it always had; other readers, and writers who are none of them, have their own."""
+    anna, boris = (Scope(tenant="acme", user=user) for user in ("anna", "boris"))
+    mine = made_id("https://a.example/1", ("user:anna",), anna)
+
+    assert (
+        "art-d817b80f9a5befb9163e"
+        == made_id("https://a.example/1")
+        == made_id("https://a.example/1", ("user:anna", PUBLIC), boris)
+    )
+    assert mine == made_id("https://a.example/1", ("user:anna", "user:anna"), anna)
+    assert 4 == len(
+        {
+            mine,
+            made_id("https://a.example/1", ("user:boris",), boris),
+            made_id("https://a.example/1", ("user:anna",), boris),
+            made_id("https://a.example/1"),
+        }
+    )
+
+
+def test_entries_of_a_private_feed_are_apart_from_those_of_others():
+    """Feeds are read for someone, as rows are."""
+    anna, boris = (Scope(tenant="acme", user=user) for user in ("anna", "boris"))
+    ids = [
+        {each.article_id for each in told(_reading(f"user:{scope.user}", scope).feed(RSS.encode(), name="feed"))}
+        for scope in (anna, boris)
+    ]
+
+    assert ids[0]
+    assert ids[0].isdisjoint(ids[1])
+
+
+def _reading(reader, scope):
+    return Reading(readers=(reader,), now=NOON, parser=FeedparserParser(), writer=scope)
 
 
 def test_a_row_and_its_article_are_the_same():

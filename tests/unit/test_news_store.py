@@ -212,6 +212,30 @@ async def test_removing_the_shown_copy_brings_back_the_next_best(news):
     assert [("first", ["second", "third"]), ("second", ["third"]), ("third", [])] == shown
 
 
+async def test_only_what_was_removed_is_forgotten(new_folder):
+    """To name an article is not to remove it: what others keep of one that stays is left alone."""
+    told = []
+
+    async def forget(scope, gone):
+        told.append((scope.user, list(gone)))
+
+    async with workbench(new_folder(), WORDS_ONLY) as inner:
+        news = news_over(inner, WORDS_ONLY, on_removed=forget)
+        await news.add(ANNA, [article("mine", readers=("user:anna",)), article("ours")], now=NOON)
+        counts = [await news.remove(scope, named) for scope, named in REMOVALS]
+
+    assert [0, 1, 1, 0] == counts
+    assert [("boris", ["ours"]), ("anna", ["mine"])] == told
+
+
+REMOVALS = (
+    (BORIS, ["mine", "unknown"]),
+    (BORIS, ["mine", "ours", "ours"]),
+    (ANNA, ["mine", "ours"]),
+    (ANNA, []),
+)
+
+
 async def test_a_question_chooses_among_the_copies_it_admits(news):
     """A copy that alone matches the source or the window is shown, not hidden behind one that does not."""
     await news.add(

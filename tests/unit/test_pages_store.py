@@ -283,11 +283,26 @@ async def test_a_document_that_could_not_be_kept_is_refused(store, changes, said
         await store.add(ANNA, replace(document("a1", "One."), **changes), now=NOON)
 
 
+WRITERS = (("anna", ("crew",)), ("carl", ("crew",)), ("boris", ()))
+
+
 def test_readers_are_part_of_a_private_documents_id():
     """Public copies share an id; those for some readers do not, and the order of readers does not matter."""
     assert document_id("ab" * 32) == document_id("ab" * 32, ("public",)) == ("ab" * 32)[:16]
     assert document_id("ab" * 32, ("user:a", "user:b")) == document_id("ab" * 32, ("user:b", "user:a"))
     assert document_id("ab" * 32, ("user:a",)) != document_id("ab" * 32, ("user:b",))
+
+
+def test_writers_are_part_of_the_id_of_what_they_may_not_read():
+    """Members share a copy for their group; an outsider's is another, and cannot be taken for one with more readers."""
+    anna, carl, boris = (Scope(tenant="acme", user=user, groups=groups) for user, groups in WRITERS)
+    ours = {document_id("ab" * 32, ("group:crew",), writer) for writer in (None, anna, carl)}
+    theirs = document_id("ab" * 32, ("group:crew",), boris)
+
+    assert 1 == len(ours)
+    assert theirs not in ours
+    assert theirs != document_id("ab" * 32, ("group:crew", "user:boris"), boris)
+    assert ("ab" * 32)[:16] == document_id("ab" * 32, ("public",), boris)
 
 
 def test_packed_markdown_is_the_same_each_time():

@@ -53,13 +53,15 @@ def publish(
     from contexture.ingestion.article_files import Reading
     from contexture.ingestion.articles import ArticleWriter, load_articles
     from contexture.ingestion.load import MUCH
+    from contexture.types import Scope
 
     now = wiring.SystemClock().now()
+    asker = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
 
     async def loaded(writer: ArticleIntake) -> LoadReport:
         return await load_articles(
             writer,
-            Reading(readers=readers, now=now, parser=wiring.feed_parser()),
+            Reading(readers=readers, now=now, parser=wiring.feed_parser(), writer=asker),
             paths=[Path(place) for place in places if not is_url(place)],
             urls=[place for place in places if is_url(place)],
             wire=wiring.feed_wire(settings, again=again),

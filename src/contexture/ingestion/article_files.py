@@ -17,6 +17,7 @@ from contexture.ingestion.jsonl import LONGEST, lines, parse_row
 from contexture.ingestion.problems import Problem
 from contexture.ingestion.walk import Leaf, walk
 from contexture.news.articles import Article
+from contexture.types import Scope
 
 FEEDS = frozenset({".xml", ".rss", ".atom", ".rdf"})
 _SAMPLE = 512
@@ -40,11 +41,12 @@ Items: TypeAlias = Iterator[Told | Problem]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """How articles are read: by whom they may be seen when they do not say, when, and through which parser."""
+    """How articles are read: who may see those that do not say, when, through which parser, and for whom."""
 
     readers: tuple[str, ...]
     now: datetime
     parser: FeedParser
+    writer: Scope | None = None
 
     def files(self, paths: Sequence[Path]) -> Items:
         """Articles and problems of files and folders, in the order of the paths and then by name."""
@@ -65,7 +67,7 @@ class Reading:
     def row(self, line: bytes, *, name: str, number: int) -> Items:
         """The article of one line of JSON."""
         try:
-            article, warnings = article_from(parse_row(line), readers=self.readers, now=self.now)
+            article, warnings = article_from(parse_row(line), readers=self.readers, now=self.now, writer=self.writer)
         except InvalidRequest as failure:
             yield Problem(path=name, line=number, message=str(failure))
             return
@@ -75,7 +77,7 @@ class Reading:
 
     def _entries(self, feed: Feed, name: str, url: str) -> Items:
         for number, entry in enumerate(feed.entries, start=1):
-            article = entry_article(entry, home=url or feed.url, readers=self.readers)
+            article = entry_article(entry, home=url or feed.url, readers=self.readers, writer=self.writer)
             yield Told(article=article, path=name, line=number)
 
     def _file(self, leaf: Leaf, *, named: bool) -> Items:

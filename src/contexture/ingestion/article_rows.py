@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -15,6 +15,8 @@ from contexture.ingestion.markup import plain
 from contexture.ingestion.rows import parse_time
 from contexture.news.articles import Article
 from contexture.news.domains import domain_of, web_address
+from contexture.pages.identity import outsider
+from contexture.types import PUBLIC, Scope
 
 IDS = ("article_id", "id")
 TIMES = ("published", "published_at", "date", "time", "timestamp", "created_at")
@@ -26,25 +28,28 @@ FIELDS = frozenset({*IDS, *TIMES, *READERS, AGE, "title", "text", "url", "source
 _OLDEST = 24 * 365 * 1_000  # hours
 
 
-def article_from(row: Mapping[str, Any], *, readers: tuple[str, ...], now: datetime) -> tuple[Article, tuple[str, ...]]:
+def article_from(
+    row: Mapping[str, Any], *, readers: tuple[str, ...], now: datetime, writer: Scope | None = None
+) -> tuple[Article, tuple[str, ...]]:
     """The article a row describes, and what had to be ignored in it.
 
     `age_hours` dates it by its distance from `now`, for samples that are always fresh. A time that cannot be read is
     ignored; readers that cannot are not, because guessing them could show the article to anyone. A row without an
-    id is known by its address, or else by its words.
+    id is known by its address, or else by its words, see `made_id`.
     """
     title, text, url = (_text(row, name) for name in ("title", "text", "url"))
     published, warnings = _published(row, now)
+    admitted = _readers(row, readers)
     article = Article(
         article_id=next((found for name in IDS if (found := _text(row, name))), "")
-        or made_id(url or f"{title}\n{text}"),
+        or made_id(url or f"{title}\n{text}", admitted, writer),
         title=title,
         text=text,
         url=url,
         source=_text(row, "source"),
         published=published,
         lang=_text(row, "lang"),
-        readers=_readers(row, readers),
+        readers=admitted,
     )
     return article, warnings
 
@@ -55,12 +60,12 @@ def row_of(article: Article) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value and name != "also"}
 
 
-def entry_article(entry: FeedEntry, *, home: str, readers: tuple[str, ...]) -> Article:
+def entry_article(entry: FeedEntry, *, home: str, readers: tuple[str, ...], writer: Scope | None = None) -> Article:
     """An entry of the feed at `home` as an article: markup taken out, known again by its guid or address."""
     title, text, url = plain(entry.title), plain(entry.body), web_address(entry.url)
     source = domain_of(url) or domain_of(home)
     return Article(
-        article_id=made_id(f"{source}\n{entry.guid or entry.url or title + text}"),
+        article_id=made_id(f"{source}\n{entry.guid or entry.url or title + text}", readers, writer),
         title=title,
         text=text,
         url=url,
@@ -70,9 +75,11 @@ def entry_article(entry: FeedEntry, *, home: str, readers: tuple[str, ...]) -> A
     )
 
 
-def made_id(known_by: str) -> str:
-    """The same id for the same thing."""
-    return f"art-{hashlib.sha256(known_by.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
+def made_id(known_by: str, readers: Sequence[str] = (PUBLIC,), writer: Scope | None = None) -> str:
+    """The same id for the same thing; what is not for everyone is another thing for other readers."""
+    whose = () if PUBLIC in readers else (*sorted(set(readers)), *outsider(readers, writer))
+    told = "\0".join((known_by, *whose))
+    return f"art-{hashlib.sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:

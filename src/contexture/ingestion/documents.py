@@ -174,7 +174,7 @@ class _Loader:
     async def _load(self, leaf: Leaf) -> LoadedFile:
         loading = self._loading
         content = await asyncio.to_thread(_digest, leaf.path)
-        doc_id = document_id(content, loading.readers)
+        doc_id = document_id(content, loading.readers, loading.scope)
         first = self._first.setdefault(doc_id, leaf.name)
         if first != leaf.name:
             return LoadedFile(path=leaf.name, status="duplicate", doc_id=doc_id, reason=f"the same file as {first}")

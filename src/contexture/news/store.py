@@ -80,10 +80,11 @@ class NewsStore:
     async def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove those the scope may read; returns how many there were."""
         await self._ready()
-        named = list(dict.fromkeys(ids))
-        gone = await self._index.delete(scope, _NAME, named)
-        if self._on_removed is not None:
-            await self._on_removed(scope, named)
+        # An id alone must not touch what others keep: what was read in an article is forgotten with the article.
+        readable = [record.id for record in await self._index.get(scope, _NAME, list(dict.fromkeys(ids)))]
+        gone = await self._index.delete(scope, _NAME, readable) if readable else 0
+        if gone and self._on_removed is not None:
+            await self._on_removed(scope, readable)
         return gone
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Article]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from contexture.news.articles import Article
-from contexture.news.store import NewsStore
+from contexture.news.store import NewsStore, Removed
 from contexture.ports import Index
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON
@@ -18,7 +18,9 @@ STRIKE = (
 )
 
 
-def news_over(bench: Workbench, parts: Parts, *, index: Index | None = None) -> NewsStore:
+def news_over(
+    bench: Workbench, parts: Parts, *, index: Index | None = None, on_removed: Removed | None = None
+) -> NewsStore:
     """A news store over a workbench; `index` may wrap its index."""
     search = HybridSearch(index=index or bench.index, encoders=parts.encoders, options=parts.options)
     return NewsStore(
@@ -27,6 +29,7 @@ def news_over(bench: Workbench, parts: Parts, *, index: Index | None = None) -> 
         search=search,
         rules=parts.redactor.rules,
         vectors=parts.encoders.general,
+        on_removed=on_removed,
     )
 
 

@@ -82,7 +82,8 @@ class ScriptedPages:
     """Gives these pages with these scores, to those who may read them, whatever the question is.
 
     `text` and `visual` are scores by document and page. `fail` names the searches (`text`, `visual`, `pages`) that
-    let us down. `asked` has every question, and `reads` how many pages each read was for.
+    let us down. `asked` has every question, `filters` what each was narrowed by, and `reads` how many pages each read
+    was for.
 
     pages = ScriptedPages([stored("abc", 1, "Solar power is cheap.")], text={("abc", 1): 0.9})
     """
@@ -99,6 +100,7 @@ class ScriptedPages:
         self._scores = {"text": dict(text or {}), "visual": dict(visual or {})}
         self._fail = frozenset(fail)
         self.asked: list[tuple[str, int, bool, bool]] = []
+        self.filters: list[Filter | None] = []
         self.reads: list[int] = []
 
     async def find(
@@ -113,7 +115,7 @@ class ScriptedPages:
         trace: Trace,
     ) -> Sequence[FoundPage]:
         """The best `k` of the pages that have a score, ties by document and page; filters are not looked at."""
-        del where
+        self.filters.append(where)
         self.asked.append((question, k, text, visual))
         read, seen = self._answers("text", trace, wanted=text), self._answers("visual", trace, wanted=visual)
         places = [place for place in {**read, **seen} if self._readable(scope, place)]

@@ -10,6 +10,7 @@ from itertools import pairwise
 from contexture.ingestion.blocks.alignment import Aligned, align
 from contexture.ingestion.blocks.draft import Document, Draft, drafts, made_id
 from contexture.ingestion.blocks.memory import HINT, Kept, KeptDocument
+from contexture.types import PUBLIC
 from contexture.workspace import Block
 
 _LEAST = 1e-6  # between two orders; closer ones are numbered anew
@@ -46,10 +47,11 @@ def place(document: Document, before: KeptDocument | None, ids: Ids, *, source: 
     """The blocks of a document, parents before their children; `before` is what it was at the last import.
 
     A block keeps its id and order when it was edited or when others came between, and its time when it says the
-    same. New ids depend on the source, the path and the text alone, so that an interrupted import can be repeated.
+    same. New ids depend on the source, the path and the text alone, so that an interrupted import can be repeated; and
+    on who may read the document where not everyone may, so that it meets no other that its writer cannot see.
     """
     was = before or KeptDocument(blocks=())
-    top = document.root.known or (was.blocks[0].id if was.blocks else ids.free(source, document.path))
+    top = document.root.known or (was.blocks[0].id if was.blocks else ids.free(source, *_named(document)))
     own = [top if above is None else _own(draft, top) for draft, above in drafts(document.root)]
     placing = _Placing(document, own, align(document.root, own, was), ids)
     blocks, kept = placing.run()
@@ -127,6 +129,12 @@ class _Placing:
             for at, order in zip(below, spread(held), strict=True):
                 orders[at] = order
         return orders
+
+
+def _named(document: Document) -> tuple[str, ...]:
+    """What tells a document from the others of its name."""
+    readers = document.root.readers
+    return (document.path, *(() if readers is None or PUBLIC in readers else sorted(set(readers))))
 
 
 def _own(draft: Draft, top: str) -> str:

@@ -15,6 +15,7 @@ from contexture.ingestion.problems import Problem
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
 from contexture.service.wire.answers import RemovedShape, ReportShape
 from contexture.service.wire.articles import ArticlesBody, RemoveBody, articles_object
+from contexture.types import Scope
 
 PLACE = "articles"
 """How the list of a request is called in problems; the line is the row's place in it, from 1."""
@@ -33,7 +34,7 @@ async def write(body: ArticlesBody, engine: Engine, caller: Caller, moment: Mome
     await permit(engine, caller, "ingest", {"collection": PLACE, "records": len(body.articles)})
     now = moment or engine.clock.now()
     writer = ArticleWriter(engine.news, caller, now)
-    await writer.take(_items(body, now))
+    await writer.take(_items(body, caller, now))
     return answer(articles_object(writer.report))
 
 
@@ -43,11 +44,11 @@ async def remove(body: RemoveBody, engine: Engine, caller: Caller) -> Response:
     return answer({"deleted": await engine.news.remove(caller, body.ids)})
 
 
-def _items(body: ArticlesBody, now: datetime) -> Items:
+def _items(body: ArticlesBody, caller: Scope, now: datetime) -> Items:
     for number, row in enumerate(body.articles, start=1):
         try:
             _check_fields(row)
-            article, warnings = article_from(row, readers=tuple(body.readers), now=now)
+            article, warnings = article_from(row, readers=tuple(body.readers), now=now, writer=caller)
         except InvalidRequest as failure:
             yield Problem(path=PLACE, line=number, message=str(failure))
             continue
