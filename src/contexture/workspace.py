@@ -287,10 +287,12 @@ class WritableBlocks(BlockStore, Protocol):
         """Up to `limit` blocks, of every tenant, whose search records are to be written, the longest waiting first."""
         ...
 
-    async def settle(self, done: Sequence[Stale]) -> None:
+    async def settle(self, done: Sequence[Stale]) -> Sequence[Stale]:
         """Say that the search records of these are as they were when they were given out.
 
-        The facts they bear are kept, except of those that were altered since.
+        The facts they bear are kept, except of those that were altered since. Returns those whose blocks, or parents
+        upwards, are others by now, as they are now: all of them are `stale`, also where another process, which may have
+        written before this one did, had settled them.
         """
         ...
 

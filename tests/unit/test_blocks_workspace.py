@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 import contexture
 from contexture import Contexture, Settings, wiring
+from contexture.blocks.workspace import Workspace
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
 from contexture.testing.blocks_tree import PRIVATE, block, ids, page
 from contexture.testing.doubles import NOON
@@ -164,6 +165,177 @@ async def test_a_block_that_the_index_refuses_keeps_no_other_out(engine):
     assert {"x", "n", "d"} == set(await found(engine))
     assert {"y"} == set(await found(engine, scope=other))
     assert 0 == await engine.workspace.catch_up()
+
+
+class Held:
+    """An index's write that goes on when whoever asked for it has gone, as a thread does; it waits for `gate`."""
+
+    def __init__(self, engine: Contexture) -> None:
+        self.begun, self.gate = asyncio.Event(), asyncio.Event()
+        self._write: Callable[..., Awaitable[int]] = engine.index.upsert
+        self.writes: list[asyncio.Task[int]] = []
+
+    async def __call__(self, *given: object) -> int:
+        """Write, once the gate is open."""
+        self.writes.append(asyncio.create_task(self._later(*given)))
+        return await asyncio.shield(self.writes[-1])
+
+    async def _later(self, *given: object) -> int:
+        self.begun.set()
+        await self.gate.wait()
+        return await self._write(*given)
+
+
+class Watched(asyncio.Lock):
+    """A lock that says when someone has to wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = asyncio.Event()
+
+    async def acquire(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride] - always True, says typeshed
+        """Take it, when it is free."""
+        if self.locked():
+            self.awaited.set()
+        return await super().acquire()
+
+
+async def given_up(engine, monkeypatch):
+    """A write whose caller goes away while the index writes."""
+    held = Held(engine)
+    monkeypatch.setattr(engine.index, "upsert", held)
+    writing = asyncio.create_task(engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON))
+    await held.begun.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    return held
+
+
+async def test_a_caller_that_goes_away_lets_nobody_past_what_it_began(engine, monkeypatch):
+    """A block that is deleted meanwhile is not found when the write that was given up has ended."""
+    turn = Watched()
+    monkeypatch.setattr(engine.workspace._follower, "_turn", turn)
+    held = await given_up(engine, monkeypatch)
+    removing = asyncio.create_task(engine.workspace.delete(ANNA, ["x"], now=NOON))
+    waits = asyncio.create_task(turn.awaited.wait())
+    await asyncio.wait({removing, waits}, return_when=asyncio.FIRST_COMPLETED)
+    held.gate.set()
+    await asyncio.wait({removing, *held.writes})
+    waits.cancel()
+
+    assert 1 == await removing
+    assert [] == list(await engine.index.get(ANNA, "blocks", ["x"]))
+
+
+async def test_closing_waits_for_what_was_given_up(new_folder, monkeypatch):
+    """The write ends before the store is taken away, and nothing is left for the next opening."""
+    settings = Settings(home=new_folder(), tenant="acme", user="anna")
+    async with small_engine(settings) as closing:
+        held = await given_up(closing, monkeypatch)
+        asyncio.get_running_loop().call_soon(held.gate.set)
+    store = wiring.block_store(settings)
+    left = await store.stale(limit=9)
+    store.close()
+
+    assert [] == list(left)
+
+
+async def test_a_failure_that_nobody_hears_of_is_left_to_the_next_call(engine, monkeypatch):
+    """The write that failed after its caller had gone is made up for."""
+    heard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: heard.append(told))
+    held = await given_up(engine, monkeypatch)
+    monkeypatch.setattr(held, "_write", fail)
+    held.gate.set()
+    await engine.workspace.finish()
+    monkeypatch.undo()
+
+    assert 1 == await engine.workspace.catch_up()
+    assert {"x": ""} == await found(engine)
+    assert [] == heard
+
+
+async def fail(*_: object) -> int:
+    """An index that is away."""
+    raise SourceUnavailable("down")
+
+
+def beside(engine):
+    """Another process over the same store and index: it takes turns with nobody here."""
+    here = engine.workspace._follower
+    return Workspace(store=here._store, index=here._index, preparer=here._preparer)
+
+
+def before_writing(engine, monkeypatch, name, act):
+    """Let another act just before the index does the first of these writes."""
+    real = getattr(engine.index, name)
+    acted: list[bool] = []
+
+    async def write(*given: object) -> int:
+        if not acted:
+            acted.append(True)
+            await act()
+        return await real(*given)
+
+    monkeypatch.setattr(engine.index, name, write)
+    return acted
+
+
+@pytest.mark.parametrize("last", ["delete", "narrow", "move"])
+async def test_an_older_record_that_arrives_late_is_mended(engine, monkeypatch, last):
+    """Another process changes a block, and is done with it, while this one is about to write what it was."""
+    other = beside(engine)
+    await engine.workspace.put(ANNA, [page("p", readers=PRIVATE)], now=NOON)
+    acts = {
+        "delete": lambda: other.delete(ANNA, ["x"], now=NOON),
+        "narrow": lambda: other.put(ANNA, [block("x", text="pump", readers=PRIVATE)], now=NOON),
+        "move": lambda: other.move(ANNA, "x", parent="p"),
+    }
+    acted = before_writing(engine, monkeypatch, "upsert", acts[last])
+    await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    stored = [each.id for each in await engine.blocks.get(ANNA, ["x"])]
+
+    assert [True] == acted
+    assert {} == await found(engine, scope=BORIS)
+    assert stored == [each.id for each in await engine.index.get(ANNA, "blocks", ["x"])]
+    assert 0 == await other.catch_up()
+
+
+async def test_a_removal_that_arrives_late_is_mended(engine, monkeypatch):
+    """A block that another process brought back is found although this one removed its record after that."""
+    other = beside(engine)
+    await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    before_writing(engine, monkeypatch, "delete", lambda: other.restore(ANNA, ["x"]))
+    await engine.workspace.delete(ANNA, ["x"], now=NOON)
+
+    assert {"x": ""} == await found(engine)
+
+
+async def test_what_is_mended_and_fails_is_left_to_the_next_process(engine, monkeypatch):
+    """That a record is wrong is noted before it is mended."""
+    other = beside(engine)
+    before_writing(engine, monkeypatch, "upsert", lambda: other.delete(ANNA, ["x"], now=NOON))
+    monkeypatch.setattr(engine.index, "delete", fail)
+    with pytest.raises(SourceUnavailable):
+        await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    monkeypatch.undo()
+
+    assert 1 == await other.catch_up()
+    assert {} == await found(engine)
+
+
+async def test_a_refusal_of_what_is_not_so_any_more_is_not_told(engine, monkeypatch):
+    """The record that another process wrote meanwhile is hidden from those who could read the older block."""
+    other = beside(engine)
+    await engine.workspace.put(ANNA, [block("x", text="valve", readers=("user:boris", "user:anna"))], now=NOON)
+    narrowed = block("x", text="pump", readers=("group:board",))
+    board = Scope(tenant="acme", user="anna", groups=("board",))
+    before_writing(engine, monkeypatch, "upsert", lambda: other.put(board, [narrowed], now=NOON))
+    await engine.workspace.put(ANNA, [block("x", text="pump", readers=PRIVATE)], now=NOON)
+
+    assert {"x": ""} == await found(engine, scope=board)
+    assert {} == await found(engine)
 
 
 async def test_writes_at_the_same_time_all_arrive(engine):

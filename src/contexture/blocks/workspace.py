@@ -79,6 +79,10 @@ class Workspace:
         """Write the search records that an earlier process, or a failing index, left behind; returns how many."""
         return await self._follower.catch_up()
 
+    async def finish(self) -> None:
+        """Wait until the search records that are being written, also for callers that went away, are written."""
+        await self._follower.finish()
+
 
 def _distinct(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ids))

@@ -69,6 +69,19 @@ class BlockFactsKept:
             await settled(store, anna)
             assert {"p", "q"} == set(await store.facts(anna, ["p", "q"]))
 
+    async def test_a_page_that_was_written_again_forgets_when_what_was_below_it_comes_back(
+        self, store: WritableBlocks, anna: Scope
+    ) -> None:
+        """It does not come back with the deletion, and still sums up what does."""
+        await store.put(anna, [page("p"), block("a", "p")], now=NOON)
+        await store.delete(anna, ["p"], now=NOON)
+        await store.put(anna, [page("p")], now=NOON)
+        await settled(store, anna)
+        await store.restore(anna, ["a"])
+
+        assert {} == await store.facts(anna, ["p"])
+        assert ["a"] == ids((await settled(store, anna))["p"].below or ())
+
     async def test_facts_about_what_has_changed_since_are_not_kept(self, store: WritableBlocks, anna: Scope) -> None:
         """A write that comes between giving out and settling outdates them."""
         await store.put(anna, [page("p"), block("a", "p")], now=NOON)
@@ -77,6 +90,17 @@ class BlockFactsKept:
         await store.settle([replace(each, facts=FACTS) for each in given])
 
         assert {} == await store.facts(anna, ["p", "a"])
+
+    async def test_older_facts_do_not_replace_newer_ones(self, store: WritableBlocks, anna: Scope) -> None:
+        """Also not where nothing waits any more, because another process has settled the change."""
+        await store.put(anna, [page("p"), block("a", "p")], now=NOON)
+        given = [each for each in await store.stale(limit=1_000) if each.tenant == anna.tenant]
+        await store.put(anna, [block("a", "p", readers=PRIVATE)], now=NOON)
+        await settled(store, anna)
+        old = replace(FACTS, hash="old")
+        await store.settle([replace(each, facts=old) for each in given])
+
+        assert {"p": FACTS, "a": FACTS} == await store.facts(anna, ["p", "a"])
 
     async def test_a_page_is_given_out_with_what_it_sums_up(self, store: WritableBlocks, anna: Scope) -> None:
         """The first blocks below it in document order; nothing where one of them has other readers than the page."""

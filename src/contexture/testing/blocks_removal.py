@@ -24,6 +24,11 @@ async def drained(store: WritableBlocks, scope: Scope) -> Sequence[Stale]:
     return found
 
 
+async def waiting(store: WritableBlocks, scope: Scope) -> Sequence[Stale]:
+    """What waits for this tenant, and goes on waiting."""
+    return [each for each in await store.stale(limit=1_000) if each.tenant == scope.tenant]
+
+
 class BlockRemoval:
     """What goes together comes back together."""
 
@@ -84,6 +89,22 @@ class BlockRemoval:
         assert 1 == await store.restore(anna, ["a"])
         assert ["a"] == ids(await store.children(anna, "p", limit=9))
 
+    async def test_nothing_comes_back_below_what_was_written_again_and_deleted(
+        self, store: WritableBlocks, anna: Scope
+    ) -> None:
+        """It went with an earlier deletion than the block it stands in, and waits for that one."""
+        await store.put(anna, [page("p"), block("a", "p"), block("b", "a")], now=NOON)
+        await store.delete(anna, ["p"], now=NOON)
+        await store.put(anna, [page("p")], now=NOON)
+        await store.delete(anna, ["p"], now=NOON)
+
+        for name in ("a", "b"):
+            with pytest.raises(InvalidRequest, match=f"'{name}' cannot be restored before"):
+                await store.restore(anna, [name])
+        assert [] == list(await store.get(anna, ["p", "a", "b"]))
+        assert (1, 2) == (await store.restore(anna, ["p"]), await store.restore(anna, ["b"]))
+        assert ["a", "b"] == ids(await store.subtree(anna, "p", depth=9, limit=9))
+
     async def test_readers_reach_what_is_gone(self, store: WritableBlocks, anna: Scope) -> None:
         """A page that is written again as a private one is so for what comes back below it, too."""
         await store.put(anna, [page("p"), block("a", "p")], now=NOON)
@@ -131,3 +152,37 @@ class BlockRemoval:
             each.id: set(each.readers) for each in await drained(store, anna)
         }
         assert [] == list(await drained(store, anna))
+
+    async def test_what_was_altered_before_it_was_settled_is_told(self, store: WritableBlocks, anna: Scope) -> None:
+        """As it is now, with all who could read any of it; it waits until that is settled."""
+        await store.put(anna, [block("a"), block("b")], now=NOON)
+        given = await waiting(store, anna)
+        await store.put(anna, [block("a", text="new", readers=PRIVATE)], now=NOON)
+        told = await store.settle(given)
+
+        assert [("a", "new", {"public", *PRIVATE})] == [
+            (each.id, each.block.text if each.block else "", set(each.readers)) for each in told
+        ]
+        assert ["a"] == [each.id for each in await waiting(store, anna)]
+        assert [] == [*await store.settle(told), *await waiting(store, anna)]
+
+    async def test_what_another_settled_waits_again_where_it_differs(self, store: WritableBlocks, anna: Scope) -> None:
+        """Whoever settles late may have written late, and what it wrote is not true any more."""
+        await store.put(anna, [block("a", readers=PRIVATE), block("b")], now=NOON)
+        given = await waiting(store, anna)
+        await store.delete(anna, ["a"], now=NOON)
+        await drained(store, anna)
+        told = await store.settle(given)
+        again = await waiting(store, anna)
+
+        assert [("a", None, set(PRIVATE))] == [(each.id, each.block, set(each.readers)) for each in told]
+        assert list(told) == list(again)
+        assert [] == [*await store.settle(told), *await waiting(store, anna)]
+
+    async def test_what_two_settle_alike_is_settled(self, store: WritableBlocks, anna: Scope) -> None:
+        """Two processes that were given the same do not keep each other busy."""
+        await store.put(anna, [page("p"), block("a", "p")], now=NOON)
+        given = await waiting(store, anna)
+        await drained(store, anna)
+
+        assert [] == [*await store.settle(given), *await waiting(store, anna)]

@@ -18,12 +18,7 @@ _FACTS = f"""
 SELECT b.id, b.facts FROM json_each(:ids) i CROSS JOIN blocks b ON b.id = i.value
 WHERE b.tenant = :tenant AND b.deletion IS NULL AND b.facts IS NOT NULL AND {readable()}
 """
-# What waits under a later number was altered since, and may be less than it was.
-_KEEP = """
-UPDATE blocks SET facts = :facts WHERE tenant = :tenant AND id = :id AND NOT EXISTS (
-    SELECT 1 FROM pending p WHERE p.tenant = :tenant AND p.id = :id AND p.number > :number
-)
-"""
+_KEEP = "UPDATE blocks SET facts = :facts WHERE tenant = :tenant AND id = :id"
 
 _ABOVE = f"""
 WITH RECURSIVE above (row, level) AS (
@@ -55,9 +50,7 @@ def told_by(kept: bytes | None) -> BlockFacts | None:
 def keep(db: sqlite3.Connection, done: Iterable[Stale]) -> None:
     """Keep what these bear, instead of what was kept before."""
     known = [
-        {"facts": _packed(each.facts), "tenant": each.tenant, "id": each.id, "number": each.number}
-        for each in done
-        if each.facts is not None
+        {"facts": _packed(each.facts), "tenant": each.tenant, "id": each.id} for each in done if each.facts is not None
     ]
     db.executemany(_KEEP, known)
 

@@ -27,6 +27,12 @@ _BACK = (
     "DELETE FROM deletions WHERE number = ?",
 )
 
+# A block that was written again, and deleted again, went later than what stands below it.
+_OUTSIDE = """
+SELECT DISTINCT p.row, p.deletion FROM blocks b CROSS JOIN blocks p ON p.row = b.parent
+WHERE b.deletion = :number AND (p.deletion IS NULL OR p.deletion <> :number)
+"""
+
 _GONE = """
 WITH RECURSIVE gone (row) AS (
     SELECT row FROM blocks WHERE deletion = :number
@@ -87,15 +93,13 @@ def restore(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> int:
         block = by_id(db, scope.tenant, [name]).get(name)
         if block is None or block.deletion is None or not classes.may_read(block.access):
             continue
-        root = db.execute("SELECT root FROM deletions WHERE number = ?", (block.deletion,)).fetchone()
-        first = None if root is None else by_row(db, root[0])
-        parent = None if first is None else by_row(db, first.parent)
-        if parent is not None and parent.deletion is not None:
+        above = db.execute(_OUTSIDE, {"number": block.deletion}).fetchall()
+        if any(deletion is not None for _, deletion in above):
             raise InvalidRequest(f"block {name!r} cannot be restored before what it stood in")
         back += _seen(db, scope, block.deletion)
         for step in _BACK:
             db.execute(step, (block.deletion,))
-        forget_summaries(db, [None if first is None else first.parent])
+        forget_summaries(db, [row for row, _ in above])
     return back
 
 

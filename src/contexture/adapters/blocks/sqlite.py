@@ -130,9 +130,9 @@ class StoredBlocks:
         """Forget for good what was deleted before then."""
         return await self._file.write(lambda db: moving.purge(db, scope, before))
 
-    async def settle(self, done: Sequence[Stale]) -> None:
-        """Say that the search records of these are as they were when they were given out; keep their facts."""
-        await self._file.write(lambda db: pending.settle(db, done))
+    async def settle(self, done: Sequence[Stale]) -> Sequence[Stale]:
+        """Say that the search records of these are as they were when they were given out; returns what is not so."""
+        return await self._file.write(lambda db: pending.settle(db, self._rows, done))
 
     def close(self) -> None:
         """Release the tables."""
