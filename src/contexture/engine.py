@@ -314,9 +314,12 @@ class Contexture:
         max_prompt_tokens: int | None = None,
         scope: Scope | None = None,
         now: datetime | None = None,
+        remember: bool = True,
     ) -> TurnContext:
         """The prompt of a chat turn, kept on disk for `explain` and `replay`; see `TurnContextBuilder`."""
-        built = await self.turns.build_for_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now)
+        built = await self.turns.build_for_turn(
+            turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
+        )
         lost = await self._save(built.build_id, built.capsule)
         return replace(built, ledger=_with(built.ledger, lost)) if lost else built
 
@@ -407,6 +410,7 @@ class Contexture:
         try:
             await self.turns.settle()
             await self.outbox.stop()
+            await self.workspace.finish()
         finally:
             await wiring.close_policy(self.policy)
             self._graph_cache.close()

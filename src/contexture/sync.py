@@ -86,9 +86,12 @@ class SyncContexture:
         max_prompt_tokens: int | None = None,
         scope: Scope | None = None,
         now: datetime | None = None,
+        remember: bool = True,
     ) -> TurnContext:
         """The prompt of a chat turn."""
-        return self._wait(self._engine.build_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now))
+        return self._wait(
+            self._engine.build_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember)
+        )
 
     def build_command(
         self,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import pytest
+
+from contexture.conversation import Memory
 from contexture.ledger import Trace
 from contexture.types import Scope
 
@@ -74,3 +77,37 @@ async def test_records_and_files_go_together(client, engine):
 
     assert (2, 2, 1) == (report["read"], report["added"], report["pages"])
     assert {"deleted": 1} == (await client.request("DELETE", URL, json={"ids": ["r1"]})).json()
+
+
+@pytest.mark.parametrize("owned", ["memories", "articles", "blocks", "pages", "pages_visual"])
+async def test_collections_with_a_route_of_their_own_are_not_written_here(client, engine, owned):
+    """What such a record says of itself is believed, so nobody writes one by hand; the answer names the right route."""
+    refused = await client.post(URL, json={"collection": owned, "records": [{"id": "x", "text": "Cranes."}]})
+    widened = await client.post(URL, json={"collection": owned, "fields": {"mine": "keyword"}})
+
+    assert {422} == {refused.status_code, widened.status_code}
+    assert "/v1/ingest/" in refused.json()["error"]["user_message"]
+    assert owned not in {each.name for each in await engine.index.collections()} or not await engine.index.get(
+        engine.scope, owned, ["x"]
+    )
+
+
+async def test_memories_are_not_removed_past_their_service(client, engine):
+    """Removing by collection takes the same route as writing, also beside documents."""
+    await engine.memory.remember(engine.scope, [Memory(id="m", text="The safe code is in the blue binder")])
+    for more in ({}, {"doc_ids": ["unknown"]}):
+        gone = await client.request("DELETE", URL, json={"collection": "memories", "ids": ["m"], **more})
+        assert 422 == gone.status_code
+
+    assert ["m"] == [each.id for each in await engine.index.get(engine.scope, "memories", ["m"])]
+
+
+async def test_a_file_written_for_others_tells_nothing_of_theirs(client, engine):
+    """Whether Anna has a file for herself makes no difference to Boris, who names her as its reader."""
+    body = {"files": [upload("note.md", b"# Vault\n\nThe vault code is blue.")], "acl": ["user:anna"]}
+    mine = (await client.post(URL, json=body)).json()
+    again = (await client.post(URL, json=body)).json()
+    probing = (await client.post(URL, json=body, headers={"X-Contexture-User": "boris"})).json()
+
+    assert ("added", "unchanged", "added") == tuple(each["files"][0]["status"] for each in (mine, again, probing))
+    assert [] == await found(engine, BORIS, "vault code")

@@ -10,11 +10,13 @@ from typer.testing import CliRunner
 
 from contexture import Settings
 from contexture import open as open_store
-from contexture.adapters.keys import ApiKeys
+from contexture.adapters.keys import ApiKeys, Right
+from contexture.builders.turn.summary import TYPE
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.cli.main import app
-from contexture.conversation import Memory
+from contexture.conversation import Memory, Recall
 from contexture.engine import replay
+from contexture.ports import Decision
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client
 from contexture.testing.turns import chat
@@ -30,6 +32,7 @@ TURN = {
     "user_message": "Who mends the pump? Mail anna@example.org.",
     "history": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there!"}],
 }
+LONG = {**TURN, "history": [{"role": "user", "content": "My boat is called Heron."}, *chat(60)]}
 
 
 async def remembered(engine, *texts):
@@ -164,3 +167,42 @@ async def test_a_summary_of_what_was_cut_is_recalled_by_a_later_turn(client, eng
     later = await client.post("/v1/context/turn", json={**TURN, "user_message": "What is my boat called?"})
 
     assert "Heron" in str([snippet["text"] for snippet in later.json()["snippets"]])
+
+
+async def summaries(engine):
+    """The summaries that Anna can recall, once all that was handed on is stored."""
+    await engine.turns.settle()
+    await engine.outbox.drain()
+    found = await engine.memory.recall(ANNA, Recall(query="What is my boat called?", now=NOON, threshold=0))
+    return [each.text for each in found if TYPE == each.type]
+
+
+@pytest.mark.parametrize(("rights", "stored"), [([Right.READ], 0), ([Right.READ, Right.WRITE], 1), ([Right.ADMIN], 1)])
+async def test_a_key_that_may_not_write_leaves_no_summary(engine, rights, stored, tmp_path):
+    """The prompt is the same as for a key that may."""
+    keys = ApiKeys(tmp_path / "keys.sqlite")
+    _, token = keys.add("test", ANNA, now=NOON, rights=rights)
+    expected = await engine.build_turn(LONG, scope=ANNA, remember=False)
+
+    async with service_client(engine, keys=keys) as client:
+        answer = await client.post("/v1/context/turn", json=LONG, headers={"Authorization": f"Bearer {token}"})
+
+    keys.close()
+    assert list(expected.messages) == answer.json()["messages"]
+    assert stored == len(await summaries(engine))
+
+
+class Forgetful:
+    """A policy under which nobody remembers anything."""
+
+    async def decide(self, scope, action, resource):
+        """All but one is fine."""
+        return Decision(allowed=action != "memory.remember")
+
+
+async def test_a_policy_that_lets_nothing_be_remembered_holds_for_turns(client, engine):
+    """The turn is built all the same."""
+    engine.policy = Forgetful()
+
+    assert 200 == (await client.post("/v1/context/turn", json=LONG)).status_code
+    assert [] == await summaries(engine)

@@ -120,6 +120,19 @@ def test_the_choice_of_redaction() -> None:
     )
 
 
+def truth_modes(folder: Path) -> dict[str, int]:
+    """Who may read the truth of a store."""
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.glob("truth.sqlite*")}
+
+
+async def test_a_store_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """The truth holds every text in clear, and so do the files that SQLite keeps beside it."""
+    async with engine(tmp_path):
+        modes = truth_modes(tmp_path)
+
+    assert {"truth.sqlite": 0o600, "truth.sqlite-shm": 0o600, "truth.sqlite-wal": 0o600} == modes
+
+
 def test_the_salt_of_a_store_is_made_once(tmp_path: Path) -> None:
     """Hashes agree between builds of one store, differ between stores, and an empty salt is made anew."""
     first, again = (hidden(settings(tmp_path, redaction_operator="hash")) for _ in range(2))

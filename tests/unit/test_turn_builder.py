@@ -156,6 +156,20 @@ async def test_known_secrets_are_masked_everywhere_and_placeholders_never_expand
     assert "Is it §§secret(DOOR)?" == memory.asked[0].query
 
 
+async def test_the_names_of_a_conversation_are_kept_as_they_may_be_shown():
+    """A session may be called by anything; memory hears its real name."""
+    memory = ScriptedMemory(recalls=memories(*FIVE))
+    bench = TurnBench(memory=memory, secrets=KnownSecrets({"DOOR": "hunter2"}))
+
+    built = await bench.builder().build_for_turn({**TURN, "session_id": f"of {HIDDEN}", "persona_id": "hunter2"})
+
+    packed = pack_capsule(built.capsule)
+    assert HIDDEN not in packed.decode()
+    assert "hunter2" not in packed.decode()
+    assert (f"of {HIDDEN}", "hunter2") == (memory.asked[0].session_id, memory.asked[0].persona_id)
+    assert built.messages == replay(packed)[0].messages
+
+
 async def test_secrets_that_change_are_masked_from_the_next_turn_on():
     """A secret learnt later is hidden from then on."""
     secrets = KnownSecrets({})
@@ -247,7 +261,7 @@ async def test_equal_texts_are_scanned_once_over_turns():
     first = Counting.scanned
     await builder.build_for_turn({**TURN, "history": chat(6)})
 
-    assert (11, 13) == (first, Counting.scanned)
+    assert (12, 14) == (first, Counting.scanned)
 
 
 async def test_parts_are_handled_one_by_one():

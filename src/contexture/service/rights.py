@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from contexture.adapters.keys import Right
@@ -32,7 +32,7 @@ READS = frozenset(
         "/context/evaluate",
     }
 )
-"""Routes that are asked with a body and change nothing."""
+"""Routes that are asked with a body and change nothing; what a turn would remember takes the right to write."""
 
 _DEMO = "/v1/demo/"
 
@@ -48,11 +48,28 @@ def needed(method: str, path: str) -> Right:
 
 async def check_rights(request: Request) -> None:
     """Raise `NotPermitted` when the caller's key is not good for this route."""
-    identity: Identity | None = getattr(request.state, "identity", None)
-    if identity is None or identity.rights is None or Right.ADMIN in identity.rights:
+    rights = _rights(request)
+    if rights is None:
         return
     route: Any = request.scope["route"]
     right = needed(request.method, route.path)
-    if right not in identity.rights:
-        has = ", ".join(sorted(identity.rights)) or "none"
+    if right not in rights:
+        has = ", ".join(sorted(rights)) or "none"
         raise NotPermitted(f"this takes a key with the scope {right.value!r}; yours has {has}")
+
+
+async def may_write(request: Request) -> bool:
+    """Whether the caller's key is good for routes that write."""
+    rights = _rights(request)
+    return rights is None or Right.WRITE in rights
+
+
+MayWrite = Annotated[bool, Depends(may_write)]
+
+
+def _rights(request: Request) -> frozenset[Right] | None:
+    """The rights of the caller's key, None when it is good for everything."""
+    identity: Identity | None = getattr(request.state, "identity", None)
+    if identity is None or identity.rights is None or Right.ADMIN in identity.rights:
+        return None
+    return identity.rights

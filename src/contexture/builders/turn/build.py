@@ -102,11 +102,13 @@ class TurnContextBuilder:
         max_prompt_tokens: int | None = None,
         scope: Scope | None = None,
         now: datetime | None = None,
+        remember: bool = True,
     ) -> TurnContext:
         """The prompt for a turn, as `scope` may see it; without one, the turn says who asks.
 
         The limit is `max_prompt_tokens`, else the turn's own, else the recipe's. Raises what the caller can mend,
-        and `RedactionFailed` when the user's message cannot be read; whatever else fails is a degradation.
+        and `RedactionFailed` when the user's message cannot be read; whatever else fails is a degradation. The prompt
+        is the same where nothing is to be remembered of what it has no room for.
         """
         build = self._begin(turn, max_prompt_tokens, scope, now)
         with build.phases("total"):
@@ -119,7 +121,8 @@ class TurnContextBuilder:
             )
             ledger = build.trace.finish(raw)
             capsule = self._capsule(build, asked, composed, clean, ledger)
-        self._summarise(build, asked, composed)
+        if remember:
+            self._summarise(build, asked, composed)
         self._report(asked, composed)
         return self._result(build, asked, composed, ledger, capsule)
 
@@ -130,10 +133,15 @@ class TurnContextBuilder:
             kind=KIND,
             scope=build.scope,
             now=build.now,
-            request=asked_to_json(asked),
+            request={**asked_to_json(asked), **self._ids(build)},
             settings={"model": self._model, "recipe": asdict(self._recipe)},
         )
         return box.shut(candidates, ledger, composed.messages, said={f"history[{line.at}]" for line in asked.lines})
+
+    def _ids(self, build: _Build) -> dict[str, str]:
+        """What the caller calls the conversation, fit to be kept: callers make such names of whatever they have."""
+        names = {"session_id": build.turn.session_id, "persona_id": build.turn.persona_id}
+        return {name: build.cleaner.text(value) if value else value for name, value in names.items()}
 
     async def settle(self) -> None:
         """Wait until every summary is in the hands of its sink."""

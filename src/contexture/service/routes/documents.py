@@ -19,6 +19,7 @@ from contexture.ingestion.uploads import Upload, load_uploads
 from contexture.ingestion.writer import LoadReport, Writer
 from contexture.pages.records import PAGES
 from contexture.service.depends import Caller, Engine, Moment, answer, permit
+from contexture.service.owned import check_free
 from contexture.service.shapes import report_object
 from contexture.service.wire.answers import RemovedShape, ReportShape
 from contexture.types import PUBLIC, Collection, FieldType, Scope
@@ -95,6 +96,8 @@ async def write(body: IngestBody, engine: Engine, caller: Caller, moment: Moment
 async def remove(body: DeleteBody, engine: Engine, caller: Caller) -> Response:
     """How many of these records and documents there were that the caller may read; they are gone."""
     collection = body.collection or engine.settings.collection
+    if body.ids or not body.doc_ids:
+        check_free(collection)
     await permit(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
     if not body.doc_ids:
         return answer({"deleted": await engine.delete(body.ids, collection=collection, scope=caller)})
@@ -109,6 +112,7 @@ async def _permit_all(body: IngestBody, engine: Contexture, caller: Scope) -> No
         await permit(engine, caller, "ingest", {"collection": PAGES.name, "records": len(body.files)})
     if body.records or not body.files:
         collection = body.collection or engine.settings.collection
+        check_free(collection)
         await permit(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
 
 
