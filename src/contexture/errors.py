@@ -15,6 +15,7 @@
     + SourceTimeout         it did not answer in time
     + SourceUnavailable     it refused, or is not there
       Overloaded            it has all the work that it takes
+    + Outdated              what was read is no longer so; nothing was written
     + StoreLocked           another process holds the embedded store
     + StoreUnwritable       disk full, read-only folder: nothing was acknowledged
   x ContractError           a plug-in, or we, broke a promise     (HTTP 500)
@@ -130,6 +131,10 @@ class SourceUnavailable(SourceError):
 
 class Overloaded(SourceUnavailable):
     """It has all the work that it takes; what was asked was not looked at."""
+
+
+class Outdated(SourceError):
+    """What was read is no longer so; nothing was written."""
 
 
 class StoreLocked(SourceError):

@@ -62,8 +62,13 @@ class Index(Protocol):
         """Every collection, by name."""
         ...
 
-    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
-        """Write all of them or none; returns the sequence number of the write."""
+    async def upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+    ) -> int:
+        """Write all of them or none; returns the sequence number of the write.
+
+        Unless each record of `unchanged` is stored just so, nothing is written and `Outdated` raised.
+        """
         ...
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:

@@ -199,6 +199,43 @@ async def test_a_key_used_by_two_users_keeps_their_memories_apart(memory):
     assert await memory.remember(ANNA, [public]) == await memory.remember(boris, [public])
 
 
+async def test_who_writes_for_others_neither_learns_of_their_keys_nor_takes_them(memory):
+    """A memory for somebody else goes under a key of its writer."""
+    boris = Scope(tenant="acme", user="boris")
+    (mine,) = await memory.remember(ANNA, [Memory(text="the takeover", idempotency_key="k")])
+    (his,) = await memory.remember(boris, [Memory(text="x", idempotency_key="k", readers=("user:anna",))])
+    await memory.remember(boris, [Memory(text="y", idempotency_key="later", readers=(PUBLIC,))])
+    (later,) = await memory.remember(ANNA, [Memory(text="the merger", idempotency_key="later")])
+
+    assert mine != his
+    assert "the merger" in await texts(memory, asking("the merger"))
+    assert [later] == list(await memory.remember(ANNA, [Memory(text="the merger", idempotency_key="later")]))
+
+
+async def test_an_opinion_of_a_memory_that_is_forgotten_meanwhile_does_not_bring_it_back(bench, monkeypatch):
+    """Another process forgets it, or takes readers away, between reading and writing."""
+    await bench.memory.remember(ANNA, [Memory(text="tea", id="m"), Memory(text="rum", id="n", readers=(PUBLIC,))])
+    elsewhere, prepare, meanwhile = bench.service(Parts()), bench.memory._prepared, []
+
+    async def slow(records):
+        if not meanwhile:
+            meanwhile.append("done")
+            await elsewhere.forget(ANNA, ["m"])
+            await elsewhere.remember(ANNA, [Memory(text="rum", id="n", readers=("user:anna",))])
+        return await prepare(records)
+
+    monkeypatch.setattr(bench.memory, "_prepared", slow)
+    with pytest.raises(NotFound):
+        await bench.memory.feedback(ANNA, Feedback(memory_id="m", score=1, time=NOON))
+    meanwhile.clear()
+    await elsewhere.remember(ANNA, [Memory(text="rum", id="n", readers=(PUBLIC,))])
+    await bench.memory.feedback(ANNA, Feedback(memory_id="n", score=1, time=NOON))
+    (kept,) = await bench.index.get(ANNA, NAME, ["n"])
+
+    assert ["n"] == await _stored(bench)
+    assert (("user:anna",), True) == (kept.acl, "feedback" in kept.payload)
+
+
 async def test_expired_memories_are_purged_for_real(bench):
     """A purge removes what has lived its time, with its key, counts it, and leaves the rest."""
     await bench.memory.remember(

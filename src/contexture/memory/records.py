@@ -79,13 +79,28 @@ def source_of(memory: Memory) -> str:
 
 def alias_of(memory: Memory, scope: Scope) -> str:
     """The id under which an idempotency key is known to those who may read the memory first written with it."""
-    return key_id(scope.tenant, memory.namespace, memory.idempotency_key, readers_of(memory, scope)[0])
+    return key_id(scope.tenant, memory.namespace, memory.idempotency_key, _holders(memory, scope)[0])
 
 
 def aliases_of(memory: Memory, scope: Scope) -> tuple[str, ...]:
-    """Every id under which the scope may know a memory's idempotency key."""
-    names = dict.fromkeys((*scope.principals, *readers_of(memory, scope)))
+    """Every id under which a memory's idempotency key may be known already."""
+    names = _holders(memory, scope)
     return tuple(key_id(scope.tenant, memory.namespace, memory.idempotency_key, name) for name in names)
+
+
+def keys_of(record: Record, scope: Scope) -> set[str]:
+    """Every id under which the idempotency key of a stored memory may be known."""
+    namespace, key = record.payload["namespace"], record.payload["key"]
+    return {key_id(scope.tenant, namespace, key, name) for name in (*record.acl, *scope.principals)}
+
+
+def _holders(memory: Memory, scope: Scope) -> tuple[str, ...]:
+    """Whose key it is: the readers that the writer is one of, and the writer.
+
+    Nobody else's: who writes for others alone learns nothing of their keys and takes none of them.
+    """
+    shared = [name for name in readers_of(memory, scope) if name in scope.principals]
+    return tuple(dict.fromkeys((*shared, f"user:{scope.user}")))
 
 
 def alias_record(alias: str, record: Record) -> Record:

@@ -11,11 +11,11 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from contexture.conversation import Feedback, Memory, Recall, Recalled
-from contexture.errors import InvalidRequest, NotFound, SourceError, SourceUnavailable
+from contexture.errors import InvalidRequest, NotFound, Outdated, SourceError, SourceUnavailable
 from contexture.ledger import Trace
 from contexture.memory.facts import with_stored_facts
 from contexture.memory.plan import planned, wanted
-from contexture.memory.records import ALIAS, MEMORIES, alive, aware, check, key_id
+from contexture.memory.records import ALIAS, MEMORIES, alive, aware, check, keys_of
 from contexture.memory.relevance import Rated, rated
 from contexture.memory.sweep import Sweep
 from contexture.ports import Clock, Index, TokenCounter
@@ -31,6 +31,7 @@ _NAME = MEMORIES.name
 _PASSAGES = 4  # looked at for each memory wanted: a long one has several that match
 _TOP_K = 8  # fewer are not worth a smaller search
 _SWEEP = 500
+_TRIES = 5
 
 
 class LocalMemory:
@@ -100,12 +101,11 @@ class LocalMemory:
             raise InvalidRequest(f"`score` must lie between -1 and 1, not {given.score!r}")
         async with self._writing:
             await self._ready()
-            record = (await self._get(scope, [given.memory_id], self._clock.now())).get(given.memory_id)
-            if record is None or record.kind == ALIAS:
-                raise NotFound(f"no memory {given.memory_id!r} can be read here")
-            heard = _heard(record, f"user:{scope.user}", given)
-            if heard is not record:
-                await self._index.upsert(scope, _NAME, await self._prepared([heard]))
+            for _ in range(_TRIES):
+                with suppress(Outdated):  # another process has replaced or forgotten it meanwhile
+                    await self._hear(scope, given)
+                    return
+            await self._hear(scope, given)
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove those the scope may read; returns how many there were."""
@@ -127,6 +127,14 @@ class LocalMemory:
                 gone += sum(record.kind != ALIAS for record in found)
         return gone
 
+    async def _hear(self, scope: Scope, given: Feedback) -> None:
+        record = (await self._get(scope, [given.memory_id], self._clock.now())).get(given.memory_id)
+        if record is None or record.kind == ALIAS:
+            raise NotFound(f"no memory {given.memory_id!r} can be read here")
+        heard = _heard(record, f"user:{scope.user}", given)
+        if heard is not record:
+            await self._index.upsert(scope, _NAME, await self._prepared([heard]), unchanged=[record])
+
     async def _ready(self) -> None:
         if not self._made:
             await self._index.create(MEMORIES)
@@ -143,9 +151,7 @@ class LocalMemory:
         """Remove the records, and the aliases of their keys that do not lead to other memories by now."""
         ids = {record.id for record in records}
         keyed = [record for record in records if record.payload.get("key")]
-        aliases = {
-            key_id(scope.tenant, record.payload["namespace"], record.payload["key"], record.acl[0]) for record in keyed
-        }
+        aliases = {alias for record in keyed for alias in keys_of(record, scope)}
         found = await self._index.get(scope, _NAME, sorted(aliases - ids)) if aliases - ids else ()
         ids |= {alias.id for alias in found if alias.payload.get("of") in ids}
         if ids:

@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from contexture.errors import InvalidRequest
+from contexture.errors import InvalidRequest, Outdated
 from contexture.ports import Index
 from contexture.testing.prepared import EAST, IDS, NAME, NORTH, NOT_UNICODE, ids, own, prepared, query
 from contexture.types import PUBLIC, Collection, Equals, Not, Prepared, Range, Record, Scope
@@ -48,6 +48,26 @@ class IndexWrites:
 
         assert [record] == list(await store.get(scope, NAME, ["r1"]))
         assert [record] == list(await store.scroll(scope, NAME))
+
+    @pytest.mark.parametrize("change", ["none", "replaced", "readers", "removed"])
+    async def test_what_was_read_is_replaced_only_while_it_is_so(self, store: Index, scope: Scope, change: str) -> None:
+        """A writer who has read a record that is another by now, or gone, writes nothing."""
+        await store.upsert(scope, NAME, [prepared(own("a")), prepared(own("b"))])
+        read = list(await store.get(scope, NAME, ["a"]))
+        if change == "removed":
+            await store.delete(scope, NAME, ["a"])
+        elif change != "none":
+            acl = (f"user:{scope.user}",) if change == "readers" else (PUBLIC,)
+            await store.upsert(scope, NAME, [prepared(own("a", "lion" if change == "replaced" else "zebra", acl=acl))])
+        before = list(await store.get(scope, NAME, ["a", "b"]))
+        if change == "none":
+            await store.upsert(scope, NAME, [prepared(own("b", "bear"))], unchanged=read)
+        else:
+            with pytest.raises(Outdated):
+                await store.upsert(scope, NAME, [prepared(own("b", "bear"))], unchanged=read)
+
+        assert ("bear" if change == "none" else "zebra") == (await store.get(scope, NAME, ["b"]))[0].text
+        assert before[:-1] == list(await store.get(scope, NAME, ["a"]))
 
     @pytest.mark.parametrize("time", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
     async def test_the_ends_of_time_can_be_stored(self, store: Index, scope: Scope, time: datetime) -> None:

@@ -78,10 +78,12 @@ class RecordingIndex:
         """Every collection, by name."""
         return await self.index.collections()
 
-    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    async def upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+    ) -> int:
         """Write all of them or none."""
         self.writes.append((scope, tuple(records)))
-        return await self.index.upsert(scope, collection, records)
+        return await self.index.upsert(scope, collection, records, unchanged=unchanged)
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         """Remove those the scope may see."""
