@@ -26,6 +26,15 @@ def test_a_kept_build_is_read_again(tmp_path: Path) -> None:
     assert 1 == len(list((tmp_path / "builds").iterdir()))
 
 
+def test_builds_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Nobody else on the machine reads what was shown."""
+    builds = BuildFolder(tmp_path, 3)
+    builds.save(build_id(1), b"x")
+    builds.save(build_id(1), b"y")
+
+    assert [0o600] == [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
+
+
 def test_the_oldest_build_makes_room(tmp_path: Path) -> None:
     """No more than the given number is kept, also after reopening; a build saved again counts as new."""
     builds = BuildFolder(tmp_path, 2)

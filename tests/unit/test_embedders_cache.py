@@ -46,6 +46,15 @@ class TestCachedEmbedder(EmbedderConformance):
         return CachedEmbedder(Letters(), tmp_path / "vectors.db")
 
 
+def test_vectors_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """The file and those beside it: a vector says much of its text."""
+    cached = CachedEmbedder(Letters(), tmp_path / "vectors.db")
+    asyncio.run(cached.embed(["one", "two"]))
+
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    cached.close()
+
+
 async def test_a_text_is_embedded_once(tmp_path: Path) -> None:
     """What the file holds is not computed again, by this object or by a later one."""
     inner, later = Letters(), Letters()

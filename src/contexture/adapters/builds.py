@@ -43,6 +43,7 @@ class BuildFolder:
     def _write(self, path: Path, capsule: bytes) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}.draft")
+        draft.touch(mode=0o600)
         draft.write_bytes(capsule)
         draft.replace(path)
 

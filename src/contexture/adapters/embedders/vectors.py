@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
@@ -93,6 +94,7 @@ class VectorFile:
         if self._closed or self._connection is not None:
             return self._connection
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o600))  # SQLite gives its side files the same mode
         self._connection = sqlite3.connect(self._path, check_same_thread=False)
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
         self._connection.execute("PRAGMA journal_mode = WAL")
