@@ -122,7 +122,8 @@ class Ours:
         """A whole build."""
         del vector
         request = QueryRequest(query=asked.text, collection=_NAME, max_tokens=TOKENS, system=INSTRUCTION)
-        built = self._runner.run(self._builder.build(request, scope=SCOPE))
+        # Not `Runner.run`, whose handling of signals writes out the whole result, only to throw that away.
+        built = self._runner.get_loop().run_until_complete(self._builder.build(request, scope=SCOPE))
         found = sorted(built.capsule.candidates, key=lambda each: (-each.score, each.id))
         return Answer(
             ranking=list(dict.fromkeys(each.record_id for each in found)),

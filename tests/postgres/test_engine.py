@@ -97,6 +97,32 @@ async def test_everything_else_is_shared_too(pair: tuple[Contexture, Contexture]
     assert (made, None) == (found, revoked)
 
 
+@pytest.mark.parametrize("readers", [("user:demo",), None])
+async def test_a_block_that_another_process_hides_meanwhile_is_not_found(
+    pair: tuple[Contexture, Contexture], monkeypatch: pytest.MonkeyPatch, readers: tuple[str, ...] | None
+) -> None:
+    """One process is about to write a search record when the other narrows or deletes the block, and is done."""
+    one, other = pair
+    boris = Scope(tenant="demo", user="boris")
+    note = Block(id="n", type=BlockType.PARAGRAPH, text="The pump leaks.", readers=("user:demo", "user:boris"))
+    write = one.index.upsert
+
+    async def late(*given: Any) -> int:
+        monkeypatch.undo()
+        if readers:
+            await other.workspace.put(DEMO, [msgspec.structs.replace(note, readers=readers)], now=NOON)
+        else:
+            await other.workspace.delete(DEMO, ["n"], now=NOON)
+        return await write(*given)
+
+    monkeypatch.setattr(one.index, "upsert", late)
+    await one.workspace.put(DEMO, [note], now=NOON)
+    found = [await engine.search("pump", collection="blocks", scope=boris) for engine in pair]
+
+    assert [[], []] == [list(each.found) for each in found]
+    assert bool(readers) == bool(await other.index.get(DEMO, "blocks", ["n"]))
+
+
 async def test_a_build_nobody_kept_is_not_found(pair: tuple[Contexture, Contexture]) -> None:
     """Unknown ids and ids of another shape are answered alike."""
     for name in ("ctx-000000000000", "../../etc/passwd"):

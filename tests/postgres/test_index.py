@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import resource
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -13,14 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contexture.adapters.index import part
+from contexture.adapters.index.classes import Access
 from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.index.parts import Seen
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
-from contexture.types import Collection, Equals, FieldType, Scope
+from contexture.types import Collection, Equals, FieldType, Query, Scope
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
+from contexture.adapters.index.postgres import index as postgres_index
 from contexture.adapters.index.postgres.index import PostgresIndex
 from contexture.adapters.index.postgres.listening import Listener
 from contexture.adapters.index.postgres.schema import MIGRATIONS
@@ -30,6 +36,7 @@ from contexture.adapters.postgres.pool import Pool
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
 ANNA = Scope(tenant="local", user="anna")
 LAX = [HealthCheck.function_scoped_fixture]
+MANY_FILES = 4_096
 
 
 @pytest.fixture
@@ -49,19 +56,114 @@ async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[
 
 
 async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
-    """They are told without asking the database, so not before a search has seen the last write."""
+    """They are told without asking the database, as of when it was last asked for a version."""
     one, other = pair
     record = prepared(own("a"))
     await one.search(ANNA, query("zebra"))
     before = await one.spaces(ANNA, NAME)
     await other.upsert(ANNA, NAME, [record])
     await one.version(ANNA, NAME)
-    meanwhile = await one.spaces(ANNA, NAME)
-    await one.search(ANNA, query("zebra"))
 
-    assert (frozenset(), None) == (before, meanwhile)
+    assert frozenset() == before
     assert record.passages[0].vectors.keys() == await one.spaces(ANNA, NAME)
     assert frozenset() == await one.spaces(Scope(tenant="elsewhere", user="boris"), NAME)
+
+
+async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
+    url: str, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large removal wears a part out, so that it is read again, with what was written behind it."""
+    monkeypatch.setattr(postgres_index, "_AT_ONCE", 4)
+    monkeypatch.setattr(part, "_SPARED", 0)
+    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
+    await one.create(COLLECTION)
+    await one.upsert(ANNA, NAME, [prepared(own(f"r{at}"), vector=NORTH) for at in range(8)])
+    await other.search(ANNA, query("zebra"))
+    other._listener.stop()  # so that it follows both writes at once
+    await one.delete(ANNA, NAME, [f"r{at}" for at in range(6)])
+    await one.upsert(ANNA, NAME, [prepared(own("best"), vector=EAST), prepared(own("next"), vector=EAST)])
+    first = ids(await other.search(ANNA, query(vector=EAST, k=1)))
+    await one.delete(ANNA, NAME, ["best"])
+    then = [ids(await each.search(ANNA, query(vector=EAST, k=1))) for each in (one, other)]
+    slots = len(other._shelf.part(NAME).scanner or ())
+    await one.close()
+    await other.close()
+
+    assert ["best"] == first
+    assert [["next"], ["next"]] == then
+    assert 3 == slots
+
+
+async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_twice(
+    url: str, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes between a write that wears the part out and following it."""
+    monkeypatch.setattr(postgres_index, "_AT_ONCE", 1)
+    monkeypatch.setattr(part, "_SPARED", 0)
+    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
+    await one.create(COLLECTION)
+    one._listener.stop()
+    herd = [prepared(own(f"r{at}"), vector=NORTH) for at in range(4)]
+    for _ in range(2):
+        await one.upsert(ANNA, NAME, herd)
+    catch_up = one._catch_up
+
+    def late(mine: postgres_index.Mine | None = None) -> None:
+        if mine is not None:
+            other._upsert(ANNA, NAME, [prepared(own("late"), vector=EAST)])
+        catch_up(mine)
+
+    monkeypatch.setattr(one, "_catch_up", late)
+    await one.upsert(ANNA, NAME, herd)
+    slots = len(one._shelf.part(NAME).scanner or ())
+    await one.close()
+    await other.close()
+
+    assert len(herd) + 1 == slots
+
+
+async def test_a_search_overtaken_by_another_process_shows_and_misses_nothing(
+    pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is repeated on the database as it is at one moment."""
+    one, other = pair
+    boris = Scope(tenant="local", user="boris")
+    await one.upsert(ANNA, NAME, [prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))])
+    sight, written = one._sight, list[str]()
+
+    def overtaken(asked: Query, access: Access) -> Seen:
+        if not written:
+            written.append("secret")
+            other._upsert(boris, NAME, [prepared(own("secret", acl=("user:boris",)))])
+            one._catch_up()
+        return sight(asked, access)
+
+    monkeypatch.setattr(one, "_sight", overtaken)
+
+    assert ["mine"] == ids(await one.search(ANNA, query("zebra", k=1)))
+    assert ["secret"] == written
+
+
+async def test_a_process_may_have_more_files_open_than_select_can_name(
+    url: str, new_folder: Callable[[], Path]
+) -> None:
+    """A busy service has more than a thousand connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < MANY_FILES:
+        pytest.skip(f"this machine lets a process open {hard} files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MANY_FILES), hard))
+    taken = [os.dup(0) for _ in range(1_100)]
+    try:
+        index = await PostgresIndex.open(url, new_folder(), OPTIONS)
+        await index.create(COLLECTION)
+        await index.upsert(ANNA, NAME, [prepared(own("a"))])
+        found = ids(await index.search(ANNA, query("zebra")))
+        await index.close()
+    finally:
+        for number in taken:
+            os.close(number)
+
+    assert ["a"] == found
 
 
 async def test_collections_and_fields_made_elsewhere_are_known(pair: tuple[PostgresIndex, PostgresIndex]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from contexture import Contexture, Record, Settings
 from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Scope
 
@@ -131,3 +131,26 @@ async def test_a_process_that_runs_through_a_restore_answers_from_what_there_is(
     assert [{"first", *since}] * 2 == after
     assert [{"first", "last", *since}] * 2 == again
     assert "later" not in known
+
+
+async def test_a_collection_from_before_a_restore_leaves_nothing_to_one_of_its_name(
+    url: str, postgres: Any, new_folder: Callable[[], Path]
+) -> None:
+    """Made again, it is searched by meaning just as by a process that never saw the first one."""
+    one = await PostgresIndex.open(url, new_folder(), OPTIONS)
+    backup = Backup(postgres, url)
+    await one.create(COLLECTION)
+    await one.upsert(ANNA, NAME, [prepared(own(f"old{at}"), vector=NORTH) for at in range(3)])
+    backup.put_back()
+    gone = [each.name for each in await one.collections()]
+    await one.create(COLLECTION)
+    await one.upsert(ANNA, NAME, [prepared(own(f"new{at}"), vector=EAST) for at in range(4)])
+    other = await PostgresIndex.open(url, new_folder(), OPTIONS)
+    found = [[(hit.record.id, hit.scores) for hit in await each.search(ANNA, query(vector=EAST, k=2))]
+             for each in (one, other)]  # fmt: skip
+    await one.close()
+    await other.close()
+
+    assert [] == gone
+    assert found[0] == found[1]
+    assert ["new0", "new1"] == [name for name, _ in found[0]]

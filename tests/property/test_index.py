@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from contexture.adapters.index.classes import Access
 from contexture.adapters.index.codec import (
     facts_of,
     pack_facts,
@@ -25,11 +28,14 @@ from contexture.adapters.index.codec import (
     unpack_vectors,
 )
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.engine import Access, Engine, EngineOptions, engine_filter
+from contexture.adapters.index.engine import Draft, Engine, EngineOptions, engine_filter
+from contexture.adapters.index.hits import pooled
+from contexture.adapters.index.parts import Seen
 from contexture.adapters.index.scoring import idf_weights, impacts
+from contexture.adapters.index.truth import Change
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
 from contexture.text.terms import document_weights, terms
-from contexture.types import Equals, Prepared, Record, Scope, Span
+from contexture.types import Equals, Prepared, Query, Record, Scope, Span
 
 LAX = [HealthCheck.function_scoped_fixture]
 EXAMPLES = count()
@@ -260,8 +266,10 @@ def test_no_condition_where_nothing_is_hidden() -> None:
     """A scope that may see everything searches without a filter."""
     everything = frozenset({1, 2})
 
-    assert engine_filter(Access(allowed=everything, known=everything), None) is None
-    assert engine_filter(Access(allowed=everything, known=everything | {3}), None) is not None
+    for hidden in (frozenset[int](), frozenset({3}), None):
+        access = Access(allowed=everything, readable=everything, hidden=hidden)
+
+        assert (hidden == frozenset()) == (engine_filter(access, None) is None)
 
 
 @given(
@@ -284,3 +292,71 @@ def test_a_term_nobody_may_see_has_no_weight() -> None:
 
     assert {1, 2} == set(weights)
     assert weights[1] > weights[2] > 0
+
+
+async def anna_with_a_zebra(index: EmbeddedIndex) -> tuple[Scope, Prepared]:
+    """Somebody in a tenant of her own, and the one record that she alone may read."""
+    anna = Scope(tenant=f"t{next(EXAMPLES)}", user="anna")
+    mine = prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))
+    await index.upsert(anna, NAME, [mine])
+    return anna, mine
+
+
+@pytest.mark.parametrize("newcomer", ["elsewhere", "here"])
+async def test_what_is_written_while_a_search_is_under_way_is_not_shown_to_those_it_is_hidden_from(
+    newcomer: str, index: EmbeddedIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that has gathered what it may read is overtaken by a write with readers nobody had before."""
+    anna, _ = await anna_with_a_zebra(index)
+    other = Scope(tenant=anna.tenant if newcomer == "here" else f"{anna.tenant} of others", user="boris")
+    sight, written = index._sight, list[str]()
+
+    def overtaken(asked: Query, access: Access) -> Seen:
+        if not written:
+            written.append("secret")
+            index._upsert(other, NAME, [prepared(own("secret", text="zebra", acl=("user:boris",)))])
+        return sight(asked, access)
+
+    monkeypatch.setattr(index, "_sight", overtaken)
+
+    assert ["mine"] == ids(await index.search(anna, query("zebra", k=1)))
+    assert ["secret"] == written
+    assert ["secret"] == ids(await index.search(other, query("zebra")))
+
+
+@pytest.mark.parametrize("change", ["hidden one removed", "own one rewritten"])
+async def test_a_search_that_a_write_overtakes_misses_nothing(
+    change: str, index: EmbeddedIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a write is in the truth and not yet in the parts, what the asker has is still found."""
+    anna, mine = await anna_with_a_zebra(index)
+    boris = Scope(tenant=anna.tenant, user="boris")
+    await index.upsert(boris, NAME, [prepared(own("his", acl=("user:boris",)))])
+    await index.search(anna, query("zebra"))  # what may be read is known from now on
+    follow, still, waiting, found = index._shelf.follow, index._still, threading.Event(), list[list[str]]()
+
+    def search() -> None:
+        found.append(ids(index._search(anna, query("zebra", k=1))))
+        waiting.set()
+
+    def late(name: str, done: Change, draft: Draft | None = None) -> bool:
+        searching.start()
+        assert waiting.wait(60)
+        return follow(name, done, draft)
+
+    def noted() -> AbstractContextManager[object]:
+        waiting.set()
+        return still()
+
+    searching = threading.Thread(target=search)
+    monkeypatch.setattr(index._shelf, "follow", late)
+    monkeypatch.setattr(index, "_still", noted)
+    await (index.delete(boris, NAME, ["his"]) if change.startswith("hidden") else index.upsert(anna, NAME, [mine]))
+    searching.join(60)
+
+    assert [["mine"]] == found
+
+
+def test_passages_that_nobody_can_place_any_more_are_ranked_all_the_same() -> None:
+    """One that was removed while it was found ties with others at the edge of the pool."""
+    assert 1 == len(pooled({"words": {1: 1.0}, "meaning": {2: 1.0}}, 5, 1, lambda _: {}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from contexture.adapters.index.engine import Access
+from contexture.adapters.index.classes import Access
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
 from contexture.types import AnyOf, Equals, Scope
@@ -197,7 +197,7 @@ def test_any_tenant_has_a_plain_name_in_qdrant(tenant: str) -> None:
 def test_many_values_are_one_condition(count: int, conditions: int) -> None:
     """A field that may have any of many values is asked for once, and every value is named."""
     values = tuple(f"v{at}" for at in range(count))
-    told = server_filter(Access(allowed=frozenset({1}), known=frozenset({1})), AnyOf("tags", values))
+    told = server_filter(Access(allowed=frozenset({1}), readable=frozenset({1}), hidden=None), AnyOf("tags", values))
     (each,) = told.model_dump(exclude_none=True)["must"][1:]
     named = [value for one in each["should"] for value in one["match"].get("any", [one["match"].get("value")])]
 
@@ -209,7 +209,9 @@ def test_many_values_are_one_condition(count: int, conditions: int) -> None:
 def test_however_many_classes_may_be_read_they_are_named(count: int) -> None:
     """Few are said one by one, many as a list; a class that holds nothing is not said at all."""
     readable = frozenset(range(1, count + 1))
-    where = server_filter(Access(allowed=readable | {99}, known=readable | {50}), None).model_dump(exclude_none=True)
+    where = server_filter(Access(allowed=readable | {99}, readable=readable, hidden=frozenset({50})), None).model_dump(
+        exclude_none=True
+    )
     (classes,) = where["must"]
     named = [number for each in classes["should"] for number in each["match"].get("any", [each["match"].get("value")])]
 

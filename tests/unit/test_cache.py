@@ -9,7 +9,7 @@ import pytest
 
 from contexture.adapters.index.journal import WriteJournal
 from contexture.ledger import Trace
-from contexture.retrieval.cache import CacheStats, ResultCache
+from contexture.retrieval.cache import CacheStats, Kept, ResultCache
 from contexture.retrieval.search import Found, SearchOptions
 from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Equals, Record, Scope
@@ -20,11 +20,31 @@ ROOT = Scope(tenant="acme", user="root")
 READERS = (PUBLIC, "user:root")
 
 
+def found(cache: ResultCache[str], key: str) -> Kept[str]:
+    """What is remembered."""
+    kept = cache.find(key)
+    assert kept is not None
+    return kept
+
+
+def test_what_comes_late_neither_replaces_what_is_newer_nor_passes_for_it() -> None:
+    """A slow search ends after a deletion, between reading what was remembered since and finding that it holds."""
+    cache = ResultCache[str](size=8)
+    cache.put("q", 2, "without it")
+    verified = found(cache, "q")
+    cache.put("q", 1, "with it")
+
+    assert "without it" == found(cache, "q").result
+    cache.put("q", 2, "computed twice")
+    cache.hit("q", verified, 5)
+    assert ("computed twice", 2) == (found(cache, "q").result, found(cache, "q").held)
+
+
 def test_an_answer_is_found_with_its_versions() -> None:
     """What was put is found as it was put, until it is found to hold later."""
     cache = ResultCache[str](size=8)
     cache.put("q", 1, "answer")
-    cache.hit("q", 5)
+    cache.hit("q", found(cache, "q"), 5)
     kept = cache.find("q")
 
     assert kept is not None
@@ -37,8 +57,9 @@ def test_hits_and_misses_are_counted() -> None:
     cache = ResultCache[str](size=8)
 
     assert 0.0 == cache.stats().rate
-    cache.hit("q", 1)
-    cache.hit("q", 1)
+    cache.put("q", 1, "answer")
+    cache.hit("q", found(cache, "q"), 1)
+    cache.hit("q", found(cache, "q"), 1)
     cache.miss()
     assert CacheStats(hits=2, misses=1) == cache.stats()
     assert pytest.approx(2 / 3) == cache.stats().rate
@@ -49,7 +70,7 @@ def test_the_least_recently_used_answer_makes_room() -> None:
     cache = ResultCache[str](size=2)
     for name in "ab":
         cache.put(name, 1, name)
-    cache.hit("a", 1)
+    cache.hit("a", found(cache, "a"), 1)
     cache.put("c", 1, "c")
 
     assert [True, False, True] == [cache.find(name) is not None for name in "abc"]

@@ -48,13 +48,16 @@ class ResultCache(Generic[T]):
         with self._guard:
             return self._entries.get(key)
 
-    def hit(self, key: Hashable, version: int) -> None:
-        """Note that what is remembered holds at this version, and was given as an answer."""
+    def hit(self, key: Hashable, kept: Kept[T], version: int) -> None:
+        """Note that what was found under this key holds at this version, and was given as an answer.
+
+        Something else may be remembered there by now: nothing is said of that.
+        """
         with self._guard:
             self._hits += 1
-            kept = self._entries.get(key)
-            if kept is not None:
-                self._entries[key] = kept if kept.held >= version else replace(kept, held=version)
+            now = self._entries.get(key)
+            if now is not None and now.result is kept.result:
+                self._entries[key] = now if now.held >= version else replace(now, held=version)
                 self._entries.move_to_end(key)
 
     def miss(self) -> None:
@@ -63,10 +66,13 @@ class ResultCache(Generic[T]):
             self._misses += 1
 
     def put(self, key: Hashable, version: int, result: T) -> None:
-        """Remember a result; the least recently used one makes room."""
+        """Remember a result, unless there is one that holds at a newer version; the least recently used makes room."""
         if self._size <= 0:
             return
         with self._guard:
+            now = self._entries.get(key)
+            if now is not None and now.held > version:
+                return
             self._entries[key] = Kept(result, version, version)
             self._entries.move_to_end(key)
             while len(self._entries) > self._size:

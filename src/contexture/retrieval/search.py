@@ -143,7 +143,7 @@ class HybridSearch:
         if kept is None or not (kept.held == version or await self._holds(scope, kept)):
             self._cache.miss()
             return None
-        self._cache.hit(key, version)
+        self._cache.hit(key, kept, version)
         return kept.result.found
 
     async def _holds(self, scope: Scope, kept: Kept[Remembered]) -> bool:

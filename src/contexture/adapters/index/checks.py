@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from contexture.adapters.index.filters import BUILT_IN, check
-from contexture.errors import InvalidRequest
-from contexture.types import Collection, FieldType, Prepared, Query, Vector
+from contexture.errors import InvalidRequest, Outdated
+from contexture.types import Collection, FieldType, Prepared, Query, Record, Vector
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LARGEST = 65_504.0  # in half precision, in which vectors are stored
@@ -44,6 +44,14 @@ def check_records(records: Sequence[Prepared], vectors: Mapping[str, int]) -> No
             for name, vector in passage.vectors.items():
                 if name in vectors:
                     _check_vector(name, vector, vectors)
+
+
+def check_unchanged(expected: Iterable[Record], stored: Iterable[Record]) -> None:
+    """Refuse a write whose writer has read something else than what is stored now."""
+    now = {record.id: record for record in stored}
+    for record in expected:
+        if now.get(record.id) != record:
+            raise Outdated(f"record {record.id!r} was changed by somebody else meanwhile")
 
 
 def check_query(query: Query, fields: Mapping[str, FieldType], vectors: Mapping[str, int]) -> None:

@@ -90,32 +90,26 @@ def promising(view: View, vector: Vector, mask: Mask | None, wanted: int, helper
     question = signs_of(quantised(vector[None, :])[0])
     differing = np.empty(len(view.signs), np.int16)
     half = len(differing) // 2 if helpers is not None and view.signs.nbytes >= _MANY_SIGNS else 0
-
-    def counted(part: slice) -> Numbers:
-        return _counted(question, view.signs[part], None if mask is None else mask[part], differing[part])
-
-    first = helpers.submit(counted, slice(half)) if helpers is not None and half else None
-    counts = counted(slice(half, None))
-    if first is not None:
-        counts += first.result()
-    reached = np.cumsum(counts[:-1])
-    return np.flatnonzero(differing <= np.searchsorted(reached, min(wanted, int(reached[-1]))))
-
-
-def _counted(question: Bits, signs: Bits, mask: Mask | None, differing: npt.NDArray[np.int16]) -> Numbers:
-    """In how many signs each vector differs, written to `differing`; and how many vectors differ in how many.
-
-    A vector that the mask keeps back differs in one more than there are. In pieces that stay in the processor's cache.
-    """
     far = 8 * question.shape[1] + 1
-    counts = np.zeros(far + 1, np.int64)
+
+    def compare(part: slice) -> None:
+        _compare_signs(question, view.signs[part], differing[part])
+        if mask is not None:
+            np.maximum(differing[part], ~mask[part] * np.int16(far), out=differing[part])
+
+    first = helpers.submit(compare, slice(half)) if helpers is not None and half else None
+    compare(slice(half, None))
+    if first is not None:
+        first.result()
+    edge = np.partition(differing, wanted - 1)[wanted - 1] if wanted < len(differing) else far
+    return np.flatnonzero(differing <= min(int(edge), far - 1))
+
+
+def _compare_signs(question: Bits, signs: Bits, differing: npt.NDArray[np.int16]) -> None:
+    """In how many signs each vector differs, written to `differing`; in pieces that stay in the processor's cache."""
     for start in range(0, len(differing), _PIECE):
         part = slice(start, start + _PIECE)
         differing[part] = np.asarray(_compare(question, signs[part], "hamming", dtype="bin8")).reshape(-1)
-        if mask is not None:
-            np.maximum(differing[part], ~mask[part] * np.int16(far), out=differing[part])
-        counts += np.bincount(differing[part], minlength=far + 1)
-    return counts
 
 
 def products(view: View, vector: Vector, helpers: Executor | None) -> Vector:

@@ -49,9 +49,9 @@ class Texts:
         return self._where([code for text, codes in held if piece in text for code in codes])
 
     def _where(self, codes: Sequence[int]) -> Mask:
-        of_slot = self._codes.view
-        table = np.zeros(len(self._known), np.bool_)
-        table[list(codes)] = True
+        of_slot, some = self._codes.view, list(codes)
+        table = np.zeros(len(self._known), np.bool_)  # last: a write may add to all three meanwhile
+        table[some] = True
         return table[of_slot]
 
     def _code(self, value: Any) -> int:

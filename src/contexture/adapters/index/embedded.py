@@ -14,7 +14,7 @@ from contexture.adapters.index.parts import BM25, Parts
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change, Truth, store_errors
 from contexture.errors import StoreUnwritable
-from contexture.types import Collection, Prepared, Scope
+from contexture.types import Collection, Prepared, Record, Scope
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
@@ -56,6 +56,9 @@ class EmbeddedIndex(IndexOverTruth):
     def _reading(self) -> AbstractContextManager[None]:
         return store_errors(self._folder)
 
+    def _still(self) -> AbstractContextManager[object]:
+        return self._writing
+
     async def _glance(self, work: Callable[[], _T]) -> _T:
         """Here and now: nobody else writes, and what is asked for is at hand."""
         with self._gate.inside(), self._reading():
@@ -65,9 +68,11 @@ class EmbeddedIndex(IndexOverTruth):
         self._file.save_collection(collection)
         self._shelf.add(collection)
 
-    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    def _upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
+    ) -> int:
         with self._writing:
-            return self._follow(scope, collection, self._file.upsert(scope, collection, records))
+            return self._follow(scope, collection, self._file.upsert(scope, collection, records, unchanged))
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         with self._writing:
@@ -76,6 +81,9 @@ class EmbeddedIndex(IndexOverTruth):
             return removed
 
     def _follow(self, scope: Scope, collection: str, done: Change) -> int:
+        known = self._classes.get(collection)
+        if known is not None:
+            known.update(done.classes)  # before the parts follow: they must not find what nobody knows the readers of
         try:
             self._shelf.follow(collection, done)
         finally:

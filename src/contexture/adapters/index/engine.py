@@ -12,6 +12,7 @@ from pathlib import Path
 import qdrant_edge as qe
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.classes import Access
 from contexture.adapters.index.filters import compile_filter, key_of, payload_of
 from contexture.adapters.index.scoring import impacts
 from contexture.adapters.index.truth import Row
@@ -43,16 +44,6 @@ class EngineOptions:
     threads: int = 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
-    """Which access classes a scope may read, out of all there are, and how many passages those hold."""
-
-    allowed: frozenset[int]
-    known: frozenset[int]
-    tenant: str = ""
-    passages: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Passages as the engine takes them, made before it may have them; of no use once it knows other fields."""
@@ -82,10 +73,10 @@ class Engine:
         if draft is None or draft.fields is not self._fields:
             draft = self.draft(added)
         with engine_errors("update"):
+            if draft.points:  # first, so that what is replaced can be found at every moment
+                self._shard.update(qe.UpdateOperation.upsert_points(list(draft.points)))
             if removed:
                 self._shard.update(qe.UpdateOperation.delete_points(list(removed)))
-            if draft.points:
-                self._shard.update(qe.UpdateOperation.upsert_points(list(draft.points)))
 
     def lexical(
         self, weights: Mapping[int, int], where: qe.Filter | None, k: int, passing: Passing | None = None
@@ -233,17 +224,16 @@ def engine_filter(access: Access, where: Filter | None) -> qe.Filter | None:
     """Permissions and the caller's filter in one; None when both let everything pass.
 
     Permissions are said in the way the engine tests fastest on every passage: the one class that is
-    allowed, else those that are not, else any of those that are.
+    readable, else those that are not, else any of those that are.
     """
-    readable, hidden = access.known & access.allowed, access.known - access.allowed
     must: list[qe.ConditionType] = []
     must_not: list[qe.ConditionType] = []
-    if hidden and len(readable) == 1:
-        must.extend(_one_of(readable))
-    elif len(hidden) <= len(readable):
-        must_not.extend(_one_of(hidden))
+    if access.hidden != frozenset() and len(access.readable) == 1:
+        must.extend(_one_of(access.readable))
+    elif access.hidden is not None:
+        must_not.extend(_one_of(access.hidden))
     else:
-        must.append(qe.Filter(should=_one_of(readable)))
+        must.append(qe.Filter(should=_one_of(access.readable)))
     if where is not None:
         must.append(compile_filter(where))
     return qe.Filter(must=must, must_not=must_not) if must or must_not else None

@@ -70,7 +70,7 @@ def _highest(worth: Mapping[int, float], pool: int, places: Places) -> list[int]
     tied = [pid for pid, value in worth.items() if value == edge]
     if len(inside) + len(tied) > pool:
         place = places(tied)
-        tied = sorted(tied, key=lambda pid: place[pid])[: pool - len(inside)]
+        tied = sorted(tied, key=lambda pid: place.get(pid, ("", 0)))[: pool - len(inside)]
     return inside + tied
 
 

@@ -8,10 +8,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
-from contexture.adapters.index.engine import Access
+from contexture.adapters.index.classes import Access, Classes
 from contexture.adapters.index.filters import check, field_types, holds
 from contexture.adapters.index.gate import Gate
 from contexture.adapters.index.hits import hits_of, pooled
@@ -26,10 +26,7 @@ from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared,
 _T = TypeVar("_T")
 
 _FEW = 32  # records whose reading is a glance
-_MANY = 1_000  # access classes whose reading is not
-
-Classes: TypeAlias = Mapping[int, tuple[str, tuple[str, ...], int]]
-"""Tenant, readers and number of passages of each access class."""
+_MANY = 1_000  # access classes whose gathering is not
 
 
 class IndexOverTruth:
@@ -45,7 +42,7 @@ class IndexOverTruth:
         self._shelf = shelf
         self._options = options
         self._writing = threading.RLock()
-        self._class_cache: dict[str, tuple[int, Classes]] = {}
+        self._classes: dict[str, Classes] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._journal = WriteJournal()
         self._opened = truth.seq
@@ -57,11 +54,17 @@ class IndexOverTruth:
         """Holds as long as something is read; the database's errors become ours."""
 
     @abstractmethod
+    def _still(self) -> AbstractContextManager[object]:
+        """Holds as long as the truth is read as it is now; the parts have seen just that."""
+
+    @abstractmethod
     def _save(self, collection: Collection) -> None:
         """Store a collection that is new or has new fields."""
 
     @abstractmethod
-    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    def _upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
+    ) -> int:
         """Write records and let the parts follow; the number of the write."""
 
     @abstractmethod
@@ -82,13 +85,15 @@ class IndexOverTruth:
         """Every collection, by name."""
         return await self._glance(lambda: [self._shelf.collections[name] for name in sorted(self._shelf.collections)])
 
-    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    async def upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+    ) -> int:
         """Write all of them or none."""
 
         def write() -> int:
             self._known(scope, collection)
             check_records(records, self._options.vectors)
-            return self._upsert(scope, collection, records)
+            return self._upsert(scope, collection, records, unchanged)
 
         return await self._read(write)
 
@@ -103,7 +108,7 @@ class IndexOverTruth:
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Those that exist and that the scope may see, in the order asked for."""
-        read = self._glance if len(ids) <= _FEW and self._at_hand(collection) is not None else self._read
+        read = self._glance if len(ids) <= _FEW and self._at_hand(scope, collection) is not None else self._read
         return await read(lambda: self._get(scope, collection, [id_ for id_ in ids if valid_id(id_)]))
 
     async def scroll(
@@ -117,9 +122,12 @@ class IndexOverTruth:
                 raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
             if where is not None:
                 check(where, fields)
-            allowed = self._access(scope, collection).allowed
-            records = self._truth.walk(collection, scope.tenant, allowed, after)
-            return list(islice((r for r in records if where is None or holds(where, r, fields)), limit))
+
+            def some(allowed: frozenset[int]) -> list[Record]:
+                records = self._truth.walk(collection, scope.tenant, allowed, after)
+                return list(islice((r for r in records if where is None or holds(where, r, fields)), limit))
+
+            return self._allowing(scope, collection, some)
 
         return await self._read(walk)
 
@@ -132,9 +140,12 @@ class IndexOverTruth:
 
         def read() -> dict[str, Matrix]:
             self._known(scope, collection)
-            allowed = self._access(scope, collection).allowed
-            found = self._truth.matrices(collection, scope.tenant, name, [id_ for id_ in ids if valid_id(id_)])
-            return {id_: matrix for id_, access, matrix in found if access in allowed}
+
+            def some(allowed: frozenset[int]) -> dict[str, Matrix]:
+                found = self._truth.matrices(collection, scope.tenant, name, [id_ for id_ in ids if valid_id(id_)])
+                return {id_: matrix for id_, access, matrix in found if access in allowed}
+
+            return self._allowing(scope, collection, some)
 
         return await self._read(read)
 
@@ -148,10 +159,12 @@ class IndexOverTruth:
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """The names of the vectors that what the scope may read has, and perhaps others; None when unknown."""
-        classes = self._at_hand(collection)
-        if classes is None:
-            return await self._read(lambda: self._spaces(scope, collection, self._classes(collection)))
-        return self._spaces(scope, collection, classes)
+        if collection not in self._shelf.collections:
+            return None
+        access = self._at_hand(scope, collection)
+        if access is None:
+            return await self._read(lambda: self._shelf.spaces(collection, self._access(scope, collection)))
+        return self._shelf.spaces(collection, access)
 
     async def close(self) -> None:
         """Flush and release."""
@@ -202,8 +215,7 @@ class IndexOverTruth:
 
     def _mine(self, scope: Scope) -> list[str]:
         """The collections in which a tenant has something."""
-        held = {name: self._truth.classes(name).values() for name in sorted(self._shelf.collections)}
-        return [name for name, classes in held.items() if any(tenant == scope.tenant for tenant, *_ in classes)]
+        return [name for name in sorted(self._shelf.collections) if self._glanced(name).belong_to(scope.tenant)]
 
     def _create(self, collection: Collection) -> None:
         with self._writing:
@@ -223,42 +235,68 @@ class IndexOverTruth:
             return None
         return Changes(ids=tuple(found), passages=self._access(scope, collection).passages)
 
-    def _spaces(self, scope: Scope, collection: str, classes: Classes) -> frozenset[str] | None:
-        return self._shelf.spaces(collection, access_of(scope, classes))
-
     def _get(self, scope: Scope, collection: str, ids: Sequence[str]) -> list[Record]:
         self._known(scope, collection)
-        allowed = self._access(scope, collection).allowed
-        found = self._truth.records(collection, scope.tenant, ids)
-        return [found[id_][1] for id_ in ids if id_ in found and found[id_][0] in allowed]
+
+        def some(allowed: frozenset[int]) -> list[Record]:
+            found = self._truth.records(collection, scope.tenant, ids)
+            return [found[id_][1] for id_ in ids if id_ in found and found[id_][0] in allowed]
+
+        return self._allowing(scope, collection, some)
+
+    def _allowing(self, scope: Scope, collection: str, read: Callable[[frozenset[int]], _T]) -> _T:
+        """What is read of the classes that a scope may read; again, if their numbers mean others meanwhile."""
+        while True:
+            known = self._known_classes(collection)
+            found = read(known.access(scope).allowed)
+            if self._classes.get(collection) is known:
+                return found
 
     def _access(self, scope: Scope, collection: str) -> Access:
-        return access_of(scope, self._classes(collection))
+        return self._known_classes(collection).access(scope)
 
-    def _classes(self, collection: str) -> Classes:
-        seq = self._truth.seq
-        cached = self._class_cache.get(collection)
-        if cached is None or cached[0] != seq:
-            cached = self._class_cache[collection] = (seq, self._truth.classes(collection))
-        return cached[1]
+    def _known_classes(self, collection: str) -> Classes:
+        """The access classes of a collection: read once, and then kept in step with every write."""
+        known = self._classes.get(collection)
+        if known is None:
+            with self._writing:  # so that nothing is written between reading and keeping them
+                known = self._classes.setdefault(collection, Classes(self._truth.classes(collection)))
+        return known
 
-    def _at_hand(self, collection: str) -> Classes | None:
-        """The access classes of a collection, where neither reading them nor looking at all of them takes long."""
-        cached = self._class_cache.get(collection)
-        if cached is None or cached[0] != self._truth.seq or len(cached[1]) > _MANY:
-            return None
-        return cached[1]
+    def _glanced(self, collection: str) -> Classes:
+        """The same without waiting for whoever writes, for a look that need not be the last."""
+        return self._classes.get(collection) or Classes(self._truth.classes(collection))
+
+    def _at_hand(self, scope: Scope, collection: str) -> Access | None:
+        """What a scope may read, where telling it is a glance."""
+        known = self._classes.get(collection)
+        return known.access(scope) if known is not None and known.within(scope, _MANY) else None
 
     def _search(self, scope: Scope, query: Query) -> list[Hit]:
         check_query(query, field_types(self._known(scope, query.collection)), self._options.vectors)
-        access = self._access(scope, query.collection)
-        if not access.allowed & access.known:
-            return []
+        hits, overtaken = self._found(scope, query)
+        if overtaken:
+            with self._still():
+                hits, _ = self._found(scope, query)
+        return hits
+
+    def _found(self, scope: Scope, query: Query) -> tuple[list[Hit], bool]:
+        """What is found; and whether a write has overtaken the search.
+
+        The parts then proposed what is gone, or of a class that is just written and may not be read. That is left
+        out, but what it stood in the place of is missing.
+        """
+        known = self._known_classes(query.collection)
+        access = known.access(scope)
+        if not access.readable:
+            return [], False
         weights = self._idf(query, access)
         sight = self._sight(query, access)
         proposed = sight.proposals(weights, query.vectors, query.k)
         ranks = pooled(proposed, query.k, query.pool, sight.places)
-        rows = self._truth.rows(sorted(ranks))
+        rows = [row for row in self._truth.rows(sorted(ranks)) if row.access in access.allowed]
+        if self._classes.get(query.collection) is not known:
+            return [], True
         columns: dict[str, Mapping[int, float]] = {}
         matched: Mapping[int, int] = {}
         if weights.terms:
@@ -267,7 +305,7 @@ class IndexOverTruth:
         for name, vector in query.vectors.items():
             missing = [row.pid for row in rows if row.pid not in proposed[name]]
             columns[name] = {**proposed[name], **(sight.similarities(name, vector, missing) if missing else {})}
-        return hits_of(rows, columns, ranks, matched)
+        return hits_of(rows, columns, ranks, matched), len(rows) < len(ranks)
 
     def _sight(self, query: Query, access: Access) -> Seen:
         part = self._shelf.part(query.collection)
@@ -294,19 +332,3 @@ class IndexOverTruth:
         if self._gate.shut():
             with self._writing:
                 self._release()
-
-
-def access_of(scope: Scope, classes: Classes) -> Access:
-    """Which access classes a scope may read, out of all there are."""
-    principals = set(scope.principals)
-    allowed = frozenset(
-        access
-        for access, (tenant, acl, _) in classes.items()
-        if tenant == scope.tenant and not principals.isdisjoint(acl)
-    )
-    return Access(
-        allowed=allowed,
-        known=frozenset(access for access, (*_, count) in classes.items() if count),
-        tenant=scope.tenant,
-        passages=sum(classes[access][2] for access in allowed),
-    )

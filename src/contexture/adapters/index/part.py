@@ -9,7 +9,8 @@ from typing import Protocol
 import qdrant_edge as qe
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.engine import Access, Draft, Engine, Passing, engine_filter
+from contexture.adapters.index.classes import Access
+from contexture.adapters.index.engine import Draft, Engine, Passing, engine_filter
 from contexture.adapters.index.hits import Places
 from contexture.adapters.index.parts import BM25
 from contexture.adapters.index.scanner import Look, Scanner

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from contexture.adapters.index.engine import Access, Draft
+from contexture.adapters.index.classes import Access
+from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.hits import Places
 from contexture.adapters.index.scoring import Weights
 from contexture.adapters.index.truth import Change, Row
@@ -65,12 +66,16 @@ class Parts(Protocol):
         """Take a new collection, or new fields of a known one."""
         ...
 
+    def forget(self, name: str) -> None:
+        """Let go of a collection that is no longer there."""
+        ...
+
     def draft(self, name: str, added: Sequence[Row]) -> Draft:
         """Do beforehand what following a change that adds these passages takes; nothing finds them yet."""
         ...
 
-    def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
-        """Follow a committed change."""
+    def follow(self, name: str, done: Change, draft: Draft | None = None) -> bool:
+        """Follow a committed change; whether all there is was read for it, later changes too."""
         ...
 
     def rebuild(self) -> None:

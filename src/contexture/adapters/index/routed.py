@@ -29,9 +29,11 @@ class RoutedIndex:
         ]
         return sorted(found, key=lambda collection: collection.name)
 
-    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    async def upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+    ) -> int:
         """Write all of them or none."""
-        return await self._of(collection).upsert(scope, collection, records)
+        return await self._of(collection).upsert(scope, collection, records, unchanged=unchanged)
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         """Remove those the scope may see."""

@@ -24,9 +24,10 @@ NOBODY = 0
 _BATCH = 2_000
 _BLOCK = 64
 _MANY = 1 << 14  # vectors that are compared as bytes at once
-_AGAIN = 1 << 13  # those compared as bytes when there are more, or
-_AGAIN_FOR_ONE = 64  # so many for each that is wanted
-_MASKS = 64  # of a tenth of a megabyte for 100,000 passages
+_AGAIN = 1 << 12  # those compared as bytes when there are more, or
+_AGAIN_FOR_ONE = 128  # so many for each that is wanted
+_MASKS = 64
+_MASKS_BYTES = 1 << 26  # of all of them
 
 
 class Scanner:
@@ -44,7 +45,7 @@ class Scanner:
         self._places: list[tuple[str, int]] = []
         self._readers: dict[str, set[int]] = {name: set() for name in vectors}
         self._columns = Columns({})
-        self._masks: dict[tuple[frozenset[int], Filter | None], tuple[tuple[int, int], Mask]] = {}
+        self._masks: dict[tuple[frozenset[int], Filter | None], tuple[tuple[int, int], Reach]] = {}
         self.removed = 0
 
     def __len__(self) -> int:
@@ -72,13 +73,13 @@ class Scanner:
 
     def apply(self, added: Sequence[Stored], records: Sequence[Record], removed: Sequence[int]) -> None:
         """Follow a change that SQLite has committed; `records` are those of the added passages."""
-        if removed:
-            at = self._slots(np.array(removed, np.int64))
-            self._access.view[at] = NOBODY
-            self.removed += len(at)  # after it, so that no mask from before passes for one from now
-        if added:
+        at = self._slots(np.array(removed, np.int64))
+        if added:  # first, so that what is replaced can be found at every moment
             self._columns.append(records)
             self._append(added)
+        if len(at):
+            self._access.view[at] = NOBODY
+            self.removed += len(at)  # after it, so that no mask from before passes for one from now
 
     def add_columns(self, fields: Mapping[str, FieldType], records: Iterable[Record]) -> None:
         """Let filters name these fields too: `records` are those of all passages, by slot."""
@@ -95,12 +96,12 @@ class Scanner:
 
     def look(self, allowed: frozenset[int], where: Filter | None) -> Look:
         """The passages of these access classes that pass the filter, as they are now."""
-        mask = self._kept(allowed, where)
+        reach = self._kept(allowed, where)
         views = {name: codes.view for name, codes in self._codes.items()}
-        return Look(self._pids.view[: len(mask)], mask, views, self._places, self._helpers)
+        return Look(self._pids.view[: len(reach.mask)], reach, views, self._places, self._helpers)
 
-    def _kept(self, allowed: frozenset[int], where: Filter | None) -> Mask:
-        """The mask of these classes and this filter; kept until something is written, for readers come back."""
+    def _kept(self, allowed: frozenset[int], where: Filter | None) -> Reach:
+        """The slots of these classes and this filter; kept until something is written, for readers come back."""
         state = (self.removed, len(self._access.view))
         kept = self._masks.get((allowed, where))
         if kept is not None and kept[0] == state:
@@ -108,10 +109,12 @@ class Scanner:
         mask = self._mask(allowed)
         if where is not None:
             mask = mask & self._columns.passing(where, len(mask))
-        if len(self._masks) >= _MASKS:
+        size = len(mask) * (1 + len(self._codes))
+        if len(self._masks) >= min(_MASKS, _MASKS_BYTES // (size + 1)):
             self._masks.clear()
-        self._masks[allowed, where] = (state, mask)
-        return mask
+        reach = Reach(mask)
+        self._masks[allowed, where] = (state, reach)
+        return reach
 
     def _mask(self, allowed: frozenset[int]) -> Mask:
         """Which slots these classes may read."""
@@ -146,30 +149,46 @@ class Scanner:
         return at[known[at] == pids]
 
 
+class Reach:
+    """Which slots may be seen, and which vectors of each space."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self.count = int(np.count_nonzero(mask))
+        self._whole = self.count == len(mask)
+        self._of: dict[str, tuple[Mask | None, int]] = {}
+
+    def of(self, name: str, slots: Numbers) -> tuple[Mask | None, int]:
+        """Which vectors of a space, whose slots these are, and how many; None for all of them."""
+        known = self._of.get(name)
+        if known is None:
+            mask = None if self._whole else self.mask[slots]
+            known = self._of[name] = (mask, len(slots) if mask is None else int(np.count_nonzero(mask)))
+        return known
+
+
 class Look:
     """What one scope may see of a collection at one moment."""
 
     def __init__(
         self,
         pids: Numbers,
-        mask: Mask,
+        reach: Reach,
         views: Mapping[str, View],
         places: Sequence[tuple[str, int]],
         helpers: Executor | None,
     ) -> None:
         self._places = places
         self._pids = pids
-        self._mask = mask
-        self.count = int(np.count_nonzero(mask))
-        self._whole = self.count == len(mask)
+        self._reach = reach
+        self.count = reach.count
         self._views = views
         self._helpers = helpers
 
     def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
         """The best `k` passages by dot product, with every passage that ties with the last."""
         view = self._views[name].until(len(self._pids))
-        mask = None if self._whole else self._mask[view.slots]
-        seen = len(view.slots) if mask is None else np.count_nonzero(mask)
+        mask, seen = self._reach.of(name, view.slots)
         if seen > _MANY:
             wanted = max(_AGAIN, _AGAIN_FOR_ONE * k)
             view, mask = view.at(promising(view, vector, mask, wanted, self._helpers)), None
@@ -194,7 +213,7 @@ class Look:
         slots = np.searchsorted(self._pids, pids)
         # The engine may know a passage that was written after this look was taken.
         known = slots < len(self._pids)
-        known[known] = self._mask[slots[known]] & (self._pids[slots[known]] == pids[known])
+        known[known] = self._reach.mask[slots[known]] & (self._pids[slots[known]] == pids[known])
         return {pid: found[pid] for pid in pids[known].tolist()}
 
     def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:

@@ -7,18 +7,20 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.engine import Access, Draft, Engine, EngineOptions
+from contexture.adapters.index.classes import Access
+from contexture.adapters.index.engine import Draft, Engine, EngineOptions
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.part import Part
 from contexture.adapters.index.scanner import Scanner
 from contexture.adapters.index.source import Source
 from contexture.adapters.index.truth import Change, Row
-from contexture.errors import SourceUnavailable
+from contexture.errors import SourceError, SourceUnavailable
 from contexture.types import Collection, Record, Vector
 
 _REPLAY = 1_000
@@ -77,22 +79,30 @@ class Shelf:
         self._replay(part.engine, name, 0)
         self._truth.set_meta(f"layout {name}", self._layout(name))
 
+    def forget(self, name: str) -> None:
+        """Let go of a collection that is no longer there."""
+        self.collections.pop(name, None)
+        self._drop(name)
+
     def draft(self, name: str, added: Sequence[Row]) -> Draft:
         """Do beforehand what following a change that adds these passages takes; nothing finds them yet."""
         return self.part(name).engine.draft(added)
 
-    def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
-        """Let a part follow a committed change; one that cannot is built anew from what SQLite holds."""
+    def follow(self, name: str, done: Change, draft: Draft | None = None) -> bool:
+        """Let a part follow a committed change; one that cannot is built anew from what the truth holds."""
+        anew = False
         try:
             part = self.part(name)
             part.apply(done.added, done.removed, draft)
         except SourceUnavailable:
-            part = self._rebuild(name)
+            part, anew = self._rebuild(name), True
         if part.worn:
-            self._parts[name] = self._part(name, part.engine)
+            self._parts[name], anew = self._part(name, part.engine), True
         self._unflushed += len(done.added) + len(done.removed)
         if self._unflushed >= _FLUSH:
-            self.flush()
+            with suppress(SourceError):  # the truth has it, and the next change tries again
+                self.flush()
+        return anew
 
     def rebuild(self) -> None:
         """Build every part anew, for too much was missed to follow it."""
@@ -189,11 +199,14 @@ class Shelf:
         return part
 
     def _rebuild(self, name: str) -> Part:
+        self._drop(name)
+        return self._open(name, 0)
+
+    def _drop(self, name: str) -> None:
         broken = self._parts.pop(name, None)
         if broken is not None:
             broken.engine.abandon()
         self._discard(name)
-        return self._open(name, 0)
 
     def _discard(self, name: str) -> None:
         shutil.rmtree(self._folder / "index" / name, ignore_errors=True)

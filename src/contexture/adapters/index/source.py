@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from contexture.adapters.index.classes import AccessClass
 from contexture.adapters.index.truth import Row, State, Stored
 from contexture.types import Collection, Matrix, Record
 
@@ -69,8 +70,8 @@ class Source(Protocol):
 class Reading(Source, Protocol):
     """What answers about records and permissions need beside that."""
 
-    def classes(self, collection: str) -> dict[int, tuple[str, tuple[str, ...], int]]:
-        """Tenant, readers and passage count of every access class of a collection."""
+    def classes(self, collection: str) -> dict[int, AccessClass]:
+        """Every access class of a collection."""
         ...
 
     def frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> Mapping[int, int]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.checks import check_unchanged
+from contexture.adapters.index.classes import AccessClass
 from contexture.adapters.index.journal import Touched
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
@@ -58,12 +61,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a write did to the passages: the engine follows it."""
+    """What a write did to the passages, which the engine follows, and to the access classes."""
 
     seq: int
     added: tuple[Row, ...]
     removed: tuple[int, ...]
     touched: tuple[Touched, ...] = ()
+    classes: Mapping[int, AccessClass] = field(default_factory=dict[int, AccessClass])
 
 
 class Truth:
@@ -74,6 +78,8 @@ class Truth:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
+        with suppress(OSError):  # SQLite says it better
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
         with ExitStack() as undo, store_errors(path):
             undo.callback(self.close)
             migrate(self._reader())
@@ -115,12 +121,12 @@ class Truth:
 
     # --- permissions and statistics ---
 
-    def classes(self, collection: str) -> dict[int, tuple[str, tuple[str, ...], int]]:
-        """Tenant, readers and passage count of every access class of a collection."""
+    def classes(self, collection: str) -> dict[int, AccessClass]:
+        """Every access class of a collection."""
         rows = self._reader().execute(
             "SELECT class, tenant, acl, passages FROM classes WHERE collection = ?", (collection,)
         )
-        return {access: (tenant, tuple(json.loads(acl)), count) for access, tenant, acl, count in rows}
+        return {number: _access_class(*columns) for number, *columns in rows}
 
     def frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> dict[int, int]:
         """In how many passages of these classes each term occurs."""
@@ -243,25 +249,32 @@ class Truth:
 
     # --- writes ---
 
-    def upsert(self, scope: Scope, collection: str, prepared: Sequence[Prepared]) -> Change:
+    def upsert(
+        self, scope: Scope, collection: str, prepared: Sequence[Prepared], unchanged: Sequence[Record] = ()
+    ) -> Change:
         """Write all records or none."""
         newest = {item.record.id: item for item in prepared}
         with self._writing() as db:
+            stored = self.records(collection, scope.tenant, [record.id for record in unchanged])
+            check_unchanged(unchanged, (record for _, record in stored.values()))
             seq = self._next_seq(db)
             before, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
             added = [row for item in newest.values() for row in self._inserted(db, scope, collection, item, seq)]
             self._count_terms(db, added, +1)
+            touched = (*before, *((item.record.id, item.record.acl) for item in newest.values()))
+            classes = self._classes_of(db, scope, collection, touched)
         self.seq = seq
-        now = [(item.record.id, item.record.acl) for item in newest.values()]
-        return Change(seq=seq, added=tuple(added), removed=tuple(removed), touched=(*before, *now))
+        return Change(seq=seq, added=tuple(added), removed=tuple(removed), touched=touched, classes=classes)
 
     def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> tuple[Change, int]:
         """Remove the records the scope may see, and say how many there were."""
         with self._writing() as db:
             seq = self._next_seq(db)
             gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False)
+            classes = self._classes_of(db, scope, collection, gone)
         self.seq = seq
-        return Change(seq=seq, added=(), removed=tuple(removed), touched=tuple(gone)), len(gone)
+        done = Change(seq=seq, added=(), removed=tuple(removed), touched=tuple(gone), classes=classes)
+        return done, len(gone)
 
     def forget_removed(self, seq: int) -> None:
         """Drop tombstones the engine has made durable."""
@@ -334,6 +347,20 @@ class Truth:
             gone.append((record_id, tuple(readers)))
         return gone, removed
 
+    def _classes_of(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, touched: Sequence[Touched]
+    ) -> dict[int, AccessClass]:
+        """The access classes of a tenant's records that were touched."""
+        found: dict[int, AccessClass] = {}
+        for some in _chunks(sorted({_packed(readers) for _, readers in touched})):
+            rows = db.execute(
+                "SELECT class, tenant, acl, passages FROM classes WHERE collection = ? AND tenant = ? "  # noqa: S608 - fixed
+                f"AND acl IN ({_marks(some)})",
+                (collection, scope.tenant, *some),
+            )
+            found.update((number, _access_class(*columns)) for number, *columns in rows)
+        return found
+
     def _inserted(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> list[Row]:
         try:
             return list(self._insert(db, scope, collection, item, seq))
@@ -342,7 +369,7 @@ class Truth:
 
     def _insert(self, db: sqlite3.Connection, scope: Scope, collection: str, item: Prepared, seq: int) -> Iterator[Row]:
         record, digest = item.record, item.record.hash
-        access = _access_class(db, collection, scope.tenant, record.acl)
+        access = _class_number(db, collection, scope.tenant, record.acl)
         header = codec.pack_header(item)
         row = db.execute(
             "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
@@ -409,8 +436,16 @@ def store_errors(path: Path) -> Generator[None]:
         raise SourceUnavailable(f"the store {str(path)!r} is damaged: {failure}") from failure
 
 
-def _access_class(db: sqlite3.Connection, collection: str, tenant: str, acl: tuple[str, ...]) -> int:
-    key = (collection, tenant, json.dumps(sorted(set(acl))))
+def _access_class(tenant: str, acl: str, passages: int) -> AccessClass:
+    return AccessClass(tenant, tuple(json.loads(acl)), passages)
+
+
+def _packed(acl: tuple[str, ...]) -> str:
+    return json.dumps(sorted(set(acl)))
+
+
+def _class_number(db: sqlite3.Connection, collection: str, tenant: str, acl: tuple[str, ...]) -> int:
+    key = (collection, tenant, _packed(acl))
     db.execute("INSERT OR IGNORE INTO classes (collection, tenant, acl) VALUES (?, ?, ?)", key)
     found = db.execute("SELECT class FROM classes WHERE collection = ? AND tenant = ? AND acl = ?", key)
     return int(found.fetchone()[0])

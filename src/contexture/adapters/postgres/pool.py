@@ -164,4 +164,6 @@ def _spoken_to(connection: Connection) -> bool:
     """Whether the server said something while nobody asked: it does so only when it ends a connection."""
     if connection.closed:
         return True
-    return bool(select.select([connection.pgconn.socket], [], [], 0)[0])
+    ear = select.poll()  # which has no limit on the numbers of files, as `select` has
+    ear.register(connection.pgconn.socket, select.POLLIN)
+    return bool(ear.poll(0))

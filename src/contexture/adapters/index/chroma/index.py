@@ -16,7 +16,6 @@ from contexture.adapters.index.chroma.client import Client, check_place
 from contexture.adapters.index.chroma.items import DATA, Kept, unpacked
 from contexture.adapters.index.chroma.search import search
 from contexture.adapters.index.chroma.store import Store
-from contexture.adapters.index.codec import unpack_header
 from contexture.adapters.index.filters import check, field_types
 from contexture.adapters.index.gate import Gate
 from contexture.adapters.index.matrices import unpack_matrix
@@ -70,13 +69,15 @@ class ChromaIndex:
         """Every collection, by name."""
         return await self._run(lambda store: store.collections())
 
-    async def upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    async def upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+    ) -> int:
         """Write all of them or none."""
 
         def write(store: Store) -> int:
             store.known(scope, collection)
             check_records(records, store.vectors)
-            return store.upsert(scope, collection, records)
+            return store.upsert(scope, collection, records, unchanged)
 
         return await self._run(write)
 
@@ -94,7 +95,7 @@ class ChromaIndex:
 
         def find(store: Store) -> list[Record]:
             store.known(scope, collection)
-            return _whole(store, scope, collection, _seen(store, scope, collection, ids))
+            return store.whole(scope, collection, _seen(store, scope, collection, ids))
 
         return await self._run(find)
 
@@ -112,7 +113,7 @@ class ChromaIndex:
             board = store.mirror(scope, collection).board
             passing = np.flatnonzero(board.visible(scope) & board.passing(where, fields)).tolist()
             behind = (board.records[at] for at in passing if board.records[at].record.id > after)
-            return _whole(store, scope, collection, list(islice(behind, limit)))
+            return store.whole(scope, collection, list(islice(behind, limit)))
 
         return await self._run(walk)
 
@@ -174,9 +175,3 @@ def _seen(store: Store, scope: Scope, collection: str, ids: Sequence[str]) -> li
     """Those of these records that exist and that the scope may see, in the order asked for."""
     mirror = store.mirror(scope, collection)
     return [kept for id_ in ids if valid_id(id_) and (kept := mirror.find(id_, scope)) is not None]
-
-
-def _whole(store: Store, scope: Scope, collection: str, found: Sequence[Kept]) -> list[Record]:
-    """The records with their texts; one that was replaced meanwhile is left out."""
-    texts = store.records(scope, collection).documents([kept.item for kept in found]) if found else {}
-    return [unpack_header(kept.header, kept.record.id, texts[kept.item])[0] for kept in found if kept.item in texts]

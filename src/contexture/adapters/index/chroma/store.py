@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from contexture.adapters.index.checks import merged
+from contexture.adapters.index.checks import check_unchanged, merged
 from contexture.adapters.index.chroma.client import Box, Client
 from contexture.adapters.index.chroma.items import (
     DATA,
@@ -26,10 +26,11 @@ from contexture.adapters.index.chroma.items import (
     read,
 )
 from contexture.adapters.index.chroma.mirror import Mirror, may_read
+from contexture.adapters.index.codec import unpack_header
 from contexture.adapters.index.filters import BUILT_IN, field_types
 from contexture.adapters.index.matrices import pack_matrix
 from contexture.errors import InvalidRequest, NotPermitted, SourceError, UnknownCollection
-from contexture.types import Collection, FieldType, Prepared, Scope, Vector
+from contexture.types import Collection, FieldType, Prepared, Record, Scope, Vector
 
 _META = "contexture.meta"
 _SAFE = re.compile(r"[A-Za-z0-9]{1,40}")
@@ -135,12 +136,19 @@ class Store:
         """The Chroma collection of a tenant's matrices."""
         return self._client.box(_box_name(scope, name, "matrices"))
 
+    def whole(self, scope: Scope, name: str, found: Sequence[Kept]) -> list[Record]:
+        """The records with their texts; one that was replaced meanwhile is left out."""
+        texts = self.records(scope, name).documents([kept.item for kept in found]) if found else {}
+        return [unpack_header(kept.header, kept.record.id, texts[kept.item])[0] for kept in found if kept.item in texts]
+
     # --- writing ---
 
-    def upsert(self, scope: Scope, name: str, records: Sequence[Prepared]) -> int:
+    def upsert(self, scope: Scope, name: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()) -> int:
         """Write the records: first what they are found by, then, in one call, themselves."""
         with self._writing(scope, name):
             mirror = self.mirror(scope, name)
+            held = [kept for record in unchanged if (kept := mirror.held(record.id)) is not None]
+            check_unchanged(unchanged, self.whole(scope, name, held))
             seq = max(self._next(), mirror.seq + 1)
             newest = {item.record.id: item for item in records}
             old = [kept for id_ in newest if (kept := mirror.held(id_)) is not None]

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from contexture.adapters.index.checks import merged
+from contexture.adapters.index.checks import check_unchanged, merged
 from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.over_truth import IndexOverTruth
@@ -26,7 +26,7 @@ from contexture.adapters.index.truth import Change, State
 from contexture.adapters.postgres.migrating import migrate
 from contexture.adapters.postgres.pool import Pool
 from contexture.errors import SourceUnavailable
-from contexture.types import Collection, Prepared, Scope
+from contexture.types import Collection, Prepared, Record, Scope
 
 _AT_ONCE = 4_000  # passages held in memory while following
 # It holds nobody up, and may be idle for long while parts are built.
@@ -90,8 +90,13 @@ class PostgresIndex(IndexOverTruth):
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """As far as is known without asking the database again: who searches has just asked for the version."""
-        classes = self._at_hand(collection)
-        return None if classes is None else self._spaces(scope, collection, classes)
+        access = self._at_hand(scope, collection)
+        return None if access is None else self._shelf.spaces(collection, access)
+
+    @contextmanager
+    def _still(self) -> Generator[None]:
+        with self._writing, self._snapshot():
+            yield
 
     def _save(self, collection: Collection) -> None:
         with self.pool.transaction() as db:
@@ -100,7 +105,9 @@ class PostgresIndex(IndexOverTruth):
             write.save(db, collection.name, json.dumps({name: str(kind) for name, kind in wanted.fields.items()}))
         self._catch_up()
 
-    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+    def _upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
+    ) -> int:
         packed = pack(records)
         drafts: list[Future[Draft]] = []
 
@@ -109,6 +116,10 @@ class PostgresIndex(IndexOverTruth):
                 drafts.append(self._aside.submit(self._shelf.draft, collection, change.added))
 
         with self.pool.transaction() as db:
+            if unchanged:
+                db.execute("SELECT FROM counter FOR UPDATE")  # nobody else writes from now on
+                stored = self._database.records(collection, scope.tenant, [record.id for record in unchanged])
+                check_unchanged(unchanged, (record for _, record in stored.values()))
             change = write.upsert(db, scope, collection, packed, meanwhile)
         self._catch_up(Mine(change, drafts[0] if drafts else None))
         return change.seq + self._shift
@@ -174,9 +185,9 @@ class PostgresIndex(IndexOverTruth):
         """Build every part from what there is now; nothing that caches hold from before counts."""
         self._added(-1)
         for gone in self._shelf.collections.keys() - self._database.collections().keys():
-            del self._shelf.collections[gone]
+            self._shelf.forget(gone)
         self._shelf.rebuild()
-        self._class_cache.clear()
+        self._classes.clear()
         self._versions.clear()
         self._journal = WriteJournal()
         self._shift += max(0, self._database.seq - last) + 1
@@ -186,6 +197,7 @@ class PostgresIndex(IndexOverTruth):
         """Let the parts follow what was written since, and note it for caches."""
         seen = self._database.seq
         writes = self._database.writes(seen, last)
+        self._learn(writes)  # before the parts follow: they must not find what nobody knows the readers of
         full = self._added(seen)
         self._apply([each for each in writes if each.collection not in full], seen, mine)
         self._note(writes)
@@ -198,23 +210,35 @@ class PostgresIndex(IndexOverTruth):
         return self._shelf.collections.keys() - known
 
     def _apply(self, writes: Sequence[Write], seen: int, mine: Mine | None) -> None:
+        whole: set[str] = set()
         for until in write.chunks(((each.seq, each.added + len(each.removed)) for each in writes), _AT_ONCE):
             some = [each for each in writes if seen < each.seq <= until]
-            for name in sorted({each.collection for each in some}):
-                removed = [pid for each in some if each.collection == name for pid in each.removed]
+            for name in sorted({each.collection for each in some} - whole):
                 if mine and (seen, until) == (mine.change.seq - 1, mine.change.seq):
-                    self._shelf.follow(name, mine.change, _drafted(mine))
-                    continue
-                added = tuple(self._database.between(seen, until, name))
-                self._shelf.follow(name, Change(seq=until, added=added, removed=tuple(removed)))
+                    anew = self._shelf.follow(name, mine.change, _drafted(mine))
+                else:
+                    anew = self._shelf.follow(name, self._between(seen, until, name, some))
+                if anew:
+                    whole.add(name)  # it has seen what is still to come, and must not take it twice
             seen = until
+
+    def _between(self, seen: int, until: int, name: str, writes: Sequence[Write]) -> Change:
+        """What these writes did to one collection."""
+        removed = tuple(pid for each in writes if each.collection == name for pid in each.removed)
+        return Change(seq=until, added=tuple(self._database.between(seen, until, name)), removed=removed)
+
+    def _learn(self, writes: Sequence[Write]) -> None:
+        """Take the access classes that writes have touched."""
+        for name, known in self._classes.items():
+            touched = {number for each in writes if each.collection == name for number in each.classes}
+            if touched:
+                known.update(self._database.classes_at(touched))
 
     def _note(self, writes: Sequence[Write]) -> None:
         """Remember what was touched."""
-        classes = {name: self._database.classes(name) for name in {each.collection for each in writes}}
         for each in writes:
-            readers, seq = classes[each.collection], each.seq + self._shift
-            touched = [(id_, readers[access][1]) for id_, access in zip(each.ids, each.classes, strict=True)]
+            known, seq = self._known_classes(each.collection), each.seq + self._shift
+            touched = [(id_, known.readers(number)) for id_, number in zip(each.ids, each.classes, strict=True)]
             self._journal.note(each.tenant, each.collection, seq, touched)
             self._versions[each.tenant, each.collection] = seq
 

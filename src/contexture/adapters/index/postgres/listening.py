@@ -48,7 +48,10 @@ class Listener:
     def _listen(self, connection: Connection) -> None:
         connection.execute(f"LISTEN {self._pool.schema}_writes".encode())
         self._heard()  # of what was written before it listened
+        ear = select.poll()
+        for source in (connection.fileno(), self._wake.fileno()):
+            ear.register(source, select.POLLIN)
         while not self._stopped.is_set():
-            select.select([connection.fileno(), self._wake], [], [])
+            ear.poll()
             if any(not self._pool.owns(notice.pid) for notice in list(connection.notifies(timeout=0))):
                 self._heard()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.classes import AccessClass
 from contexture.adapters.index.matrices import unpack_matrix
 from contexture.adapters.index.postgres.notes import Notes
 from contexture.adapters.index.truth import Row, State, Stored
@@ -113,10 +114,15 @@ class PostgresTruth:
         rows = self._all("SELECT name, fields FROM collections WHERE seq > %s ORDER BY name", (seq,))
         return {name: Collection(name=name, fields=_fields(fields)) for name, fields in rows}
 
-    def classes(self, collection: str) -> dict[int, tuple[str, tuple[str, ...], int]]:
-        """Tenant, readers and passage count of every access class of a collection."""
+    def classes(self, collection: str) -> dict[int, AccessClass]:
+        """Every access class of a collection."""
         rows = self._all("SELECT class, tenant, acl, passages FROM classes WHERE collection = %s", (collection,))
-        return {access: (_text(tenant), tuple(json.loads(acl)), count) for access, tenant, acl, count in rows}
+        return {number: _access_class(*columns) for number, *columns in rows}
+
+    def classes_at(self, numbers: Iterable[int]) -> dict[int, AccessClass]:
+        """Some access classes."""
+        rows = self._all("SELECT class, tenant, acl, passages FROM classes WHERE class = ANY(%s)", (sorted(numbers),))
+        return {number: _access_class(*columns) for number, *columns in rows}
 
     def frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> Mapping[int, int]:
         """In how many passages of these classes each term occurs."""
@@ -252,6 +258,10 @@ def packed(text: str) -> bytes:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
+
+
+def _access_class(tenant: bytes, acl: str, passages: int) -> AccessClass:
+    return AccessClass(_text(tenant), tuple(json.loads(acl)), passages)
 
 
 def _row(columns: Sequence[Any]) -> Row:

@@ -17,7 +17,7 @@ from contexture.adapters.index.qdrant.shelf import RemoteShelf, warmed
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.postgres.pool import Pool, errors
 from contexture.errors import SourceTimeout
-from contexture.types import Prepared, Scope
+from contexture.types import Prepared, Record, Scope
 
 
 class QdrantOverPostgres(PostgresIndex):
@@ -63,8 +63,10 @@ class QdrantOverPostgres(PostgresIndex):
         del seen, mine
         self._remote.doubt({each.collection for each in writes})
 
-    def _upsert(self, scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
-        number = super()._upsert(scope, collection, records)
+    def _upsert(
+        self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
+    ) -> int:
+        number = super()._upsert(scope, collection, records, unchanged)
         self._remote.attempt([collection])
         return number
 

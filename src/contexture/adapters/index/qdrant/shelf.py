@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TypeVar
 
-from contexture.adapters.index.engine import Access, Draft
+from contexture.adapters.index.classes import Access
+from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.qdrant.box import NOTHING, Box, Tenants
 from contexture.adapters.index.qdrant.client import Server
@@ -65,6 +66,7 @@ class RemoteShelf:
         self._options = options
         self._turn: Turn = turn or _alone()
         self._boxes: dict[str, Box] = {}
+        self._keys: dict[int, str] = {}
         self.collections = truth.collections()
         # How often it was doubted that Qdrant has everything, and which of these doubts was the last to be removed.
         self._doubts: Counter[str] = Counter()
@@ -121,9 +123,19 @@ class RemoteShelf:
         del name, added
         return Draft((), {})
 
-    def follow(self, name: str, done: Change, draft: Draft | None = None) -> None:
+    def forget(self, name: str) -> None:
+        """Let go of a collection that is no longer there."""
+        self.collections.pop(name, None)
+        self._boxes.pop(name, None)
+        self._doubts.pop(name, None)
+
+    def follow(self, name: str, done: Change, draft: Draft | None = None) -> bool:
         """Let Qdrant have a committed change, if it can take it now."""
         del draft
+        self._tell(name, done)
+        return False
+
+    def _tell(self, name: str, done: Change) -> None:
         if self._server.late:  # and whoever finds out whether it still is may take as long
             self.doubt([name])
             self.attempt([name])
@@ -142,7 +154,8 @@ class RemoteShelf:
                 self._settled[name] = doubt
 
     def rebuild(self) -> None:
-        """Ask Qdrant again how far it has come."""
+        """Ask Qdrant again how far it has come; what is there now may be of an earlier time."""
+        self._keys.clear()
         self.doubt(self.collections)
 
     def heal(self) -> None:
@@ -222,8 +235,14 @@ class RemoteShelf:
         return box, True
 
     def _tenants(self, name: str) -> Tenants:
-        keys = {access: tenant_key(tenant) for access, (tenant, *_) in self._truth.classes(name).items()}
-        return keys.__getitem__
+        """The key of the tenant to whom an access class belongs."""
+
+        def key(access: int) -> str:
+            if access not in self._keys:
+                self._keys |= {number: tenant_key(one.tenant) for number, one in self._truth.classes(name).items()}
+            return self._keys[access]
+
+        return key
 
 
 async def warmed(index: _I) -> _I:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from qdrant_client import models
 
-from contexture.adapters.index.engine import Access
+from contexture.adapters.index.classes import Access
 from contexture.adapters.index.filters import bound_of, key_of
 from contexture.adapters.index.qdrant.client import ACCESS
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range, Scalar
@@ -16,7 +16,7 @@ _FEW = 16
 
 def server_filter(access: Access, where: Filter | None) -> models.Filter:
     """Readable access classes, each of which belongs to one tenant, and the caller's filter: both must hold."""
-    must: list[models.Condition] = [models.Filter(should=_one_of(sorted(access.known & access.allowed)))]
+    must: list[models.Condition] = [models.Filter(should=_one_of(sorted(access.readable)))]
     if where is not None:
         must.append(_compiled(where))
     return models.Filter(must=must)
