@@ -136,6 +136,12 @@ def no_outbound_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", loopback_only)
 
 
+@pytest.fixture(autouse=True)
+def patient_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no reason to answer without what was said before."""
+    monkeypatch.setenv("CONTEXTURE_MEMORY_CATCH_UP_SECONDS", "60")
+
+
 @pytest.fixture(scope="session")
 def eval_data() -> Path:
     """The folder of public evaluation sets; tests that need it skip where it is not given."""

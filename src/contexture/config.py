@@ -126,6 +126,9 @@ class Settings(BaseSettings):
         default=8, ge=1, le=100, description="Memories recalled while the memory service is well."
     )
     memory_top_k_degraded: int = Field(default=3, ge=0, le=100, description="Memories recalled while it is degraded.")
+    memory_catch_up_seconds: float = Field(
+        default=5.0, ge=0, description="How long a message waits until what its user said before can be recalled."
+    )
     breaker_failures: int = Field(default=3, ge=1, description="Failures in a row that open the circuit breaker.")
     breaker_seconds: float = Field(default=15.0, gt=0, description="How long an open breaker refuses calls.")
     degraded_seconds: float = Field(default=15.0, gt=0, description="How long one failure degrades a service.")

@@ -172,6 +172,7 @@ class Contexture:
             counter=counter_for(self.settings.model),
             clock=self._clock,
             settle=self.turns.settle,
+            arrived=lambda scope: self.outbox.arrived(scope, self.settings.memory_catch_up_seconds),
             recipe=wiring.chat_recipe(self.settings),
         )
 
@@ -304,7 +305,7 @@ class Contexture:
         builder = self._builder if model is None else self._builder_for(model)
         built = await builder.build(request, scope=scope or self.scope, now=now)
         lost = await self._save(built.context.build_id, built.capsule)
-        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
 
     @observed("turn")
     async def build_turn(
@@ -321,7 +322,7 @@ class Contexture:
             turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
         lost = await self._save(built.build_id, built.capsule)
-        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
 
     @observed("command")
     async def build_command(
@@ -334,7 +335,7 @@ class Contexture:
         """The context of a slash command, kept on disk for `explain` and `replay`; see `CommandContextBuilder`."""
         built = await self.commands.build_context(raw_input, scope=scope, now=now)
         lost = await self._save(built.build_id, built.capsule)
-        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
 
     @observed("research")
     async def build_research(
@@ -354,7 +355,7 @@ class Contexture:
             query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
         )
         lost = await self._save(built.build_id, built.capsule) if built.capsule else None
-        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
 
     async def verify(self, data: bytes, *, scope: Scope | None = None) -> Verified:
         """Whether every citation in a JSON file holds, as `scope` sees the store now; see `answer.cited`."""
@@ -379,7 +380,7 @@ class Contexture:
         """The context of a request over the workspace, kept on disk; see `WorkspaceContextBuilder`."""
         built = await self.workspaces.build(request, scope=scope, now=now)
         lost = await self._save(built.build_id, built.capsule)
-        return replace(built, ledger=_with(built.ledger, lost)) if lost else built
+        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
 
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
         """The capsule of a recent build.
@@ -481,7 +482,3 @@ def _settings(where: Path | str | Settings | None) -> Settings:
     if isinstance(where, Settings):
         return where
     return Settings() if where is None else Settings(home=Path(where))
-
-
-def _with(ledger: Ledger, lost: Degradation) -> Ledger:
-    return replace(ledger, degradations=(*ledger.degradations, lost))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -73,6 +73,10 @@ class Ledger:
     def count(self, state: State) -> int:
         """How many candidates ended in `state`."""
         return sum(entry.state is state for entry in self.entries)
+
+    def with_loss(self, lost: Degradation) -> Ledger:
+        """This ledger, and one more degradation."""
+        return replace(self, degradations=(*self.degradations, lost))
 
 
 class Trace:

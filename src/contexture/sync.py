@@ -181,9 +181,18 @@ def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncConte
         finally:
             asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
     finally:
+        asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancel what nobody waits for any more, as `asyncio.run` does: an embedding whose caller gave up, say."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _steps(steps: AsyncIterator[Step], loop: asyncio.AbstractEventLoop) -> Generator[Step]:

@@ -132,6 +132,24 @@ async def test_what_was_said_is_remembered_with_what_was_shown(desk: Desk) -> No
     assert user.idempotency_key != reply.idempotency_key
 
 
+@pytest.mark.parametrize(("arrived", "lost"), [(True, []), (False, ["memory"])])
+async def test_a_message_waits_for_what_was_said_before(desk: Desk, *, arrived: bool, lost: list[str]) -> None:
+    """Memory is asked only then; a wait that was given up is named, in the result and in what begins a stream."""
+    memory, waited = ScriptedMemory(recalls=[FERRY]), []
+
+    async def wait(scope: Scope) -> bool:
+        waited.append((scope, len(memory.asked)))
+        return arrived
+
+    process = replace(desk.process(ScriptedChatModel(["Yes.", "No."]), memory=memory), arrived=wait)
+    result = await process.run(to("Is it so?"), scope=ANNA)
+    started, *_ = [step async for step in process.stream(to("Is it?"), scope=ANNA)]
+
+    assert [(ANNA, 0), (ANNA, 1)] == waited
+    assert lost == [each.source for each in result.degradations] == [each.source for each in started.degradations]
+    assert "Yes." == result.reply
+
+
 async def test_extracts_are_not_remembered_again(desk: Desk) -> None:
     """An answer made of what is stored adds nothing to it."""
     process = desk.process(ExtractiveModel(), memory=ScriptedMemory(recalls=[FERRY]))

@@ -325,3 +325,92 @@ async def test_what_is_under_way_when_it_stops_is_not_sent_twice(path: Path) -> 
     await box.stop()
 
     assert (["one"], 1) == (service.texts, service.calls)
+
+
+@dataclass
+class GatedService(Service):
+    """Answers when it is let."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Hear it, and answer later."""
+        self.heard.set()
+        await self.gate.wait()
+        return await super().remember(scope, memories)
+
+
+async def test_whoever_waits_goes_on_when_what_they_put_has_arrived(path: Path) -> None:
+    """Not before; and nobody waits for what others have put."""
+    service = GatedService()
+    box = opened(path, service)
+    box.start()
+    await box.put(ANNA, memory("one"))
+    waiting = asyncio.create_task(box.arrived(ANNA, 60))
+    await service.heard.wait()
+    other = await box.arrived(BORIS, 60)
+    before = waiting.done()
+    service.gate.set()
+
+    assert (True, False, True) == (other, before, await waiting)
+    assert ["one"] == service.texts
+    await box.stop()
+
+
+async def test_nobody_waits_for_longer_than_they_want(path: Path) -> None:
+    """A service that hangs is not waited for."""
+    box = opened(path, HungService(), options=OutboxOptions(last_try=0.01))
+    box.start()
+    await box.put(ANNA, memory("one"))
+
+    assert [False, True] == [await box.arrived(ANNA, 0.01), await box.arrived(ANNA, 0)]
+    await box.stop()
+
+
+async def test_nobody_waits_for_what_was_refused(path: Path) -> None:
+    """It may arrive much later."""
+    box = opened(path, Service(down=SourceUnavailable("down")))
+    box.start()
+    await box.put(ANNA, memory("one"))
+
+    assert await box.arrived(ANNA, 60)
+    assert 1 == (await box.status()).waiting
+    await box.stop()
+
+
+async def test_nobody_waits_for_a_file_that_fails(path: Path) -> None:
+    """Deliveries will be tried again only much later."""
+    box = opened(path, Service())
+    await box.put(ANNA, memory("one"))
+
+    async def fails(work):
+        raise StoreUnwritable("disk full")
+
+    box._database.read = fails
+    box.start()
+
+    assert await box.arrived(ANNA, 60)
+    await box.stop()
+
+
+async def test_nothing_is_waited_for_where_nothing_is_delivered(path: Path) -> None:
+    """Without the background work nothing would ever arrive."""
+    box = opened(path, Service())
+    await box.put(ANNA, memory("one"))
+
+    assert await box.arrived(ANNA, 60)
+    await box.stop()
+
+
+async def test_what_an_earlier_process_left_is_waited_for(path: Path) -> None:
+    """Whoever asks first after a restart knows what was said before it, however much there is."""
+    first = opened(path, Service(down=SourceUnavailable("down")))
+    await first.put(ANNA, *(memory(f"m{number}") for number in range(300)))
+    await first.stop()
+    service = Service()
+    box = opened(path, service)
+    box.start()
+
+    assert await box.arrived(ANNA, 60)
+    assert 300 == len(service.texts)
+    await box.stop()

@@ -43,6 +43,8 @@ ACTION = "message.process"
 
 T = TypeVar("T")
 
+_LATE = Degradation(source="memory", reason="what was said last is still being remembered")
+
 
 class BuildTurn(Protocol):
     """Builds the context of a turn, as `TurnContextBuilder.build_for_turn` does."""
@@ -79,6 +81,11 @@ async def _settled() -> None:
     """Nothing is under way."""
 
 
+async def _arrived(_: Scope) -> bool:
+    """What is handed on is remembered at once."""
+    return True
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessMessage:
     """Processes the messages of sessions.
@@ -87,7 +94,8 @@ class ProcessMessage:
     denies, or whose context cannot be built, leaves no trace. Any other is appended before a model is asked, and what
     became of it behind it: the answer, or what was shown of it before a model failed or the caller went away. Known
     secrets are masked in all of it. `settle` waits until what the build wants remembered is in the hands of
-    `memories`; a result is given only then.
+    `memories`; a result is given only then. `arrived` waits until a scope's `memories` can be recalled, so that the
+    next message knows of them; it is false when that takes too long, and the message is then processed without.
     """
 
     policy: Policy
@@ -99,6 +107,7 @@ class ProcessMessage:
     counter: TokenCounter
     clock: Clock
     settle: Callable[[], Awaitable[None]] = _settled
+    arrived: Callable[[Scope], Awaitable[bool]] = _arrived
     recipe: ChatRecipe = field(default_factory=ChatRecipe)
     ordering: Ordering = field(default_factory=Ordering)
 
@@ -171,6 +180,7 @@ class ProcessMessage:
             session_id=session_id,
             persona_id=request.persona_id,
         )
+        arrived = await self.arrived(scope)
         built = await self.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
         return OpenTurn(
             id=turn_name,
@@ -181,7 +191,7 @@ class ProcessMessage:
             analysis=analysis,
             lang=lang,
             now=now,
-            context=built,
+            context=built if arrived else replace(built, ledger=built.ledger.with_loss(_LATE)),
         )
 
     # --- the answer ---

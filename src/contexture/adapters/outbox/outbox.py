@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contexture.adapters.outbox import rows
+from contexture.adapters.outbox.coming import Coming
 from contexture.adapters.outbox.delivery import Round, deliver
 from contexture.adapters.outbox.rows import Item, OutboxStatus, Verdict
 from contexture.adapters.sessions.database import Database, Tables
@@ -63,6 +64,7 @@ class Outbox:
         self._jitter = random.Random()  # noqa: S311 - it spreads retries, it hides nothing
         self._round = asyncio.Lock()
         self._news = asyncio.Event()
+        self._coming = Coming()
         self._worker: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -71,7 +73,22 @@ class Outbox:
         now = self._clock.now().timestamp()
         new = [rows.new_row(scope, memory, now) for memory in memories]
         await self._database.write(lambda db: rows.insert(db, new))
+        self._coming.put(scope)
         self._news.set()
+
+    async def arrived(self, scope: Scope, patience: float) -> bool:
+        """Wait until what this scope has put was taken or refused; False when that takes longer than `patience`.
+
+        Where nothing is delivered in the background there is nothing to wait for.
+        """
+        if self._worker is None or patience <= 0:
+            return True
+        try:
+            async with asyncio.timeout(patience):
+                await self._coming.arrived(scope)
+        except TimeoutError:
+            return False
+        return True
 
     async def status(self) -> OutboxStatus:
         """How many wait and how many were given up on."""
@@ -125,6 +142,7 @@ class Outbox:
 
     async def _work(self) -> None:
         if not self._database.exists:
+            self._coming.tried(0)
             await self._news.wait()
         fresh = True
         while not self._stopped:
@@ -136,6 +154,7 @@ class Outbox:
                 taken = await self._deliver(self._clock.now().timestamp())
                 wait = 0.0 if taken else await self._until_due()
             except SourceError:  # the file fails, as on a full disk; what is in it stays there
+                self._coming.tried(self._coming.count)
                 wait = self._options.longest_wait
             if wait != 0.0:
                 with suppress(TimeoutError):
@@ -150,11 +169,14 @@ class Outbox:
 
     async def _deliver(self, before: float) -> int:
         """Try what is due before this time; returns how many were taken."""
+        upto = self._coming.count
         async with self._round:
             items = await self._database.read(lambda db: rows.due(db, before))
             outcome = await deliver(self._memory, items, self._options.batch)
             if items:
                 await self._settle(outcome)
+            if len(items) < rows.AT_ONCE:  # otherwise more may be due
+                self._coming.tried(upto)
             return len(outcome.taken)
 
     async def _settle(self, outcome: Round) -> None:

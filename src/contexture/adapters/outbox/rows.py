@@ -28,7 +28,8 @@ MIGRATIONS = (
     """,
 )
 _COLUMNS = "seq, tenant, user, groups, memory, tries, blames, failure"
-_AT_ONCE = 256
+AT_ONCE = 256
+"""Items that one look finds, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +97,7 @@ def insert(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
 def due(db: sqlite3.Connection, before: float) -> list[Item]:
     """Items to try now, those that wait longest first."""
     query = f"SELECT {_COLUMNS} FROM items WHERE parked = 0 AND due <= ? ORDER BY due, seq LIMIT ?"  # noqa: S608 - fixed
-    return [_item(row) for row in db.execute(query, (before, _AT_ONCE))]
+    return [_item(row) for row in db.execute(query, (before, AT_ONCE))]
 
 
 def next_due(db: sqlite3.Connection) -> float | None:
