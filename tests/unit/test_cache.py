@@ -107,6 +107,32 @@ def test_a_journal_says_when_it_has_forgotten() -> None:
     assert ["h7", "h8"] == journal.since(BORIS, "things", 6)
 
 
+def test_a_journal_forgets_those_who_wrote_longest_ago() -> None:
+    """However many write, it remembers no more than it may; whose writes are gone is told so, and no one else."""
+    journal = WriteJournal(size=4, most=6)
+    for seq in range(1, 5):
+        journal.note("acme", "things", seq, [(f"a{seq}", ("user:anna",))])
+    journal.note("acme", "things", 5, [("b5", ("user:boris",))])
+    journal.note("acme", "things", 6, [("a6", ("user:anna",)), ("r6", ("user:root",)), ("r7", ("user:root",))])
+
+    assert ["a3", "a4", "a6"] == journal.since(ANNA, "things", 2)
+    assert [None, []] == [journal.since(BORIS, "things", 4), journal.since(BORIS, "things", 5)]
+    journal.note("acme", "things", 8, [("b8", ("user:boris",))])
+    assert [None, ["b8"]] == [journal.since(BORIS, "things", 4), journal.since(BORIS, "things", 5)]
+
+
+def test_a_journal_of_many_readers_is_asked_only_for_ones_own() -> None:
+    """What others write makes no answer slower: their tracks are never looked at."""
+    journal = WriteJournal()
+    for seq in range(1, 101):
+        journal.note("acme", "things", seq, [(f"h{seq}", (f"user:{seq}", "user:root"))])
+    journal.note("acme", "things", 101, [("hers", ("user:anna",))])
+
+    assert 1 == len(journal._readable(ANNA, "things"))
+    assert ["hers"] == journal.since(ANNA, "things", 0)
+    assert 100 == len(journal.since(ROOT, "things", 0) or ())
+
+
 @pytest.fixture
 async def bench(new_folder: Callable[[], Path]) -> AsyncIterator[Workbench]:
     """A store of forty records, any number of which may change before answers are computed anew."""
