@@ -367,6 +367,21 @@ async def test_nobody_waits_for_longer_than_they_want(path: Path) -> None:
     await box.stop()
 
 
+async def test_nobody_waits_in_an_overload(path: Path) -> None:
+    """Where too much was put before, only those who were first wait."""
+    service = GatedService()
+    box = opened(path, service, options=OutboxOptions(worth_waiting=3, last_try=0.01))
+    box.start()
+    for scope in (ANNA, ANNA, BORIS, BORIS, BORIS):
+        await box.put(scope, memory("one"))
+    hers = asyncio.create_task(box.arrived(ANNA, 60))
+    his = await box.arrived(BORIS, 60)
+    service.gate.set()
+
+    assert (True, False) == (await hers, his)
+    await box.stop()
+
+
 async def test_nobody_waits_for_what_was_refused(path: Path) -> None:
     """It may arrive much later."""
     box = opened(path, Service(down=SourceUnavailable("down")))

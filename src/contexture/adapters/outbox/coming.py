@@ -38,6 +38,10 @@ class Coming:
         self._more_tried.set()
         self._more_tried.clear()
 
+    def before(self, scope: Scope) -> int:
+        """How many puts, whoever's, are to be tried until those of this scope are."""
+        return max(0, self._last.get(_owner(scope), 0) - self._tried)
+
     async def arrived(self, scope: Scope) -> None:
         """Return when what was put so far of this scope has been tried."""
         last = self._last.get(_owner(scope), 0)

@@ -28,7 +28,7 @@ class OutboxOptions:
 
     An item that the service refuses while it takes others is blamed for it; after `blames` of those it is parked.
     A service that takes nothing is out: items then wait for it, however long that lasts. `last_try` is how many
-    seconds `stop` gives what is under way and what still waits.
+    seconds `stop` gives what is under way and what still waits. Nobody waits for more than `worth_waiting` puts.
     """
 
     batch: int = 32
@@ -36,6 +36,7 @@ class OutboxOptions:
     first_wait: float = 0.5
     longest_wait: float = 60.0
     last_try: float = 3.0
+    worth_waiting: int = 64
 
 
 class Outbox:
@@ -79,10 +80,13 @@ class Outbox:
     async def arrived(self, scope: Scope, patience: float) -> bool:
         """Wait until what this scope has put was taken or refused; False when that takes longer than `patience`.
 
-        Where nothing is delivered in the background there is nothing to wait for.
+        Where nothing is delivered in the background there is nothing to wait for, and where much waits already, as in
+        an overload, waiting would only make everybody slow.
         """
         if self._worker is None or patience <= 0:
             return True
+        if self._coming.before(scope) > self._options.worth_waiting:
+            return False
         try:
             async with asyncio.timeout(patience):
                 await self._coming.arrived(scope)
