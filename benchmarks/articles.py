@@ -19,6 +19,7 @@ from contexture.news.articles import Article, NewsQuestion
 from contexture.news.records import ARTICLES, record_of
 from contexture.news.store import NewsStore
 from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer
 from contexture.wiring.core import COUNTED
 
@@ -50,13 +51,14 @@ def articles(count: int, *, seed: int = 0) -> Iterator[list[tuple[Owned, Article
 async def filled_news(folder: Path, models: Models, size: int, progress: Progress) -> Numbers:
     """Make a store of `size` articles in `folder` and say how long the store took."""
     index = await opened(folder, models, exact_limit=EXACT)
-    await index.create(ARTICLES)
+    made = Made(index, ARTICLES)
     preparer = _preparer(models.encoders())
     seconds, done = 0.0, 0
     for block in articles(size):
         for scope in dict.fromkeys(owned.scope for owned, _ in block):
             mine = [record_of(article, NOW) for owned, article in block if owned.scope == scope]
             prepared = await preparer.prepare(mine)
+            await made.by(scope)
             seconds += (await clocked(lambda s=scope, p=prepared: index.upsert(s, ARTICLES.name, p)))[1]
         done += len(block)
         progress(f"write {size:,} articles", done, size)

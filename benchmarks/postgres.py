@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.corpus import FIELDS, records
-from benchmarks.store import EXACT, NAME, Models, Writer
+from benchmarks.corpus import records
+from benchmarks.store import EXACT, Models, Writer
 from benchmarks.timing import Numbers, clocked
 from benchmarks.turn import filled_with_memories, turns_over
 
 from contexture.adapters.index.postgres.index import PostgresIndex
 from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.types import Collection
 
 SIZE = 100_000
 ASKED = 200
@@ -55,7 +54,6 @@ async def measured(url: str, folder: Path, models: Models, size: int, asked: int
     """How fast records are written, read again by a process that comes later, and how long turns take."""
     numbers: Numbers = {"size": size}
     loading = await opened(f"{url}&schema=loading", folder / "first", models)
-    await loading.create(Collection(name=NAME, fields=FIELDS))
     writer = Writer(loading, models)
     for block in records(size):
         await writer.write(block)

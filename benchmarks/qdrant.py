@@ -17,7 +17,7 @@ from time import perf_counter, process_time
 from typing import Any, cast
 
 import qdrant_edge as qe
-from benchmarks.corpus import FIELDS, SCOPE, questions, records
+from benchmarks.corpus import SCOPE, questions, records
 from benchmarks.footprint import disk_megabytes
 from benchmarks.store import EXACT, NAME, Models, Writer, searcher
 from benchmarks.timing import Numbers, clocked, each, percentile, summary
@@ -28,7 +28,7 @@ from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.ledger import Trace
-from contexture.types import Collection, FieldType
+from contexture.types import FieldType
 
 SIZE = 50_000
 ASKED = 200
@@ -150,7 +150,6 @@ async def measured(folder: Path, models_: Models, size: int, asked: int) -> Numb
     node = Node(folder / "node", vectors)
     options = EmbeddedOptions(vectors=vectors, exact_limit=EXACT)
     index = await QdrantOverSqlite.opened(folder / "home", options, node)
-    await index.create(Collection(name=NAME, fields=FIELDS))
     writer = Writer(index, models_)
     for block in records(size):
         await writer.write(block)

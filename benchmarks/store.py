@@ -22,6 +22,7 @@ from contexture.config import Settings
 from contexture.ports import Embedder
 from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.types import Collection, Prepared, Scope, Span
@@ -85,12 +86,14 @@ class Writer:
             counters=[counter_for(name) for name in COUNTED],
             redactor=Clean(default_redactor().rules),
         )
+        self._made = Made(index, Collection(name=NAME, fields=FIELDS))
         self.seconds = 0.0
 
     async def write(self, block: Sequence[Owned]) -> None:
         """Write a block, one call for each tenant in it."""
         for scope in dict.fromkeys(owned.scope for owned in block):
             prepared = await self._preparer.prepare([owned.record for owned in block if owned.scope == scope])
+            await self._made.by(scope)
             await self._upsert(scope, prepared)
 
     async def _upsert(self, scope: Scope, prepared: Sequence[Prepared]) -> None:
@@ -107,7 +110,6 @@ async def opened(folder: Path, models: Models, *, exact_limit: int) -> EmbeddedI
 async def filled(folder: Path, models: Models, size: int, progress: Progress) -> Numbers:
     """Make a store of `size` records in `folder` and say how long the store took."""
     index = await opened(folder, models, exact_limit=EXACT)
-    await index.create(Collection(name=NAME, fields=FIELDS))
     writer = Writer(index, models)
     done = 0
     for block in records(size):

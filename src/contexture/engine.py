@@ -236,17 +236,17 @@ class Contexture:
         """Let every call of the memory service fail until told otherwise, to see what becomes of builds then."""
         self._memory.broken = broken
 
-    async def create(self, collection: Collection) -> None:
-        """Make a collection, or add filter fields to it."""
-        await self.index.create(collection)
+    async def create(self, collection: Collection, *, scope: Scope | None = None) -> None:
+        """Make a collection for the tenant, or add filter fields to it."""
+        await self.index.create(scope or self.scope, collection)
 
     async def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
         """Write records; the collection is made when it is missing. Returns the write's number."""
-        name = collection or self.settings.collection
-        if all(known.name != name for known in await self.index.collections()):
-            await self.index.create(Collection(name=name))
+        name, writer = collection or self.settings.collection, scope or self.scope
+        if all(known.name != name for known in await self.index.collections(writer)):
+            await self.index.create(writer, Collection(name=name))
         prepared = await self._preparer.prepare(records)
-        return await self.index.upsert(scope or self.scope, name, prepared)
+        return await self.index.upsert(writer, name, prepared)
 
     async def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
         """Remove records; returns how many there were."""

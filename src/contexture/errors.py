@@ -3,7 +3,7 @@
 * ContextError
   x RequestError            the caller can fix it                 (HTTP 4xx)
     + InvalidRequest        a value is missing, malformed or out of range
-    + UnknownCollection     no such collection; the known ones are named
+    + UnknownCollection     the tenant has no such collection; those it has are named
     + UnknownField          a filter names a field the collection does not have
     + UnknownAdapter        a name in the settings that no adapter answers to
     + BudgetTooSmall        the fixed parts alone exceed the budget
@@ -55,7 +55,7 @@ class InvalidRequest(RequestError):
 
 
 class UnknownCollection(RequestError):
-    """No such collection."""
+    """The tenant has no such collection, whoever else may have one of that name."""
 
     code = "NO_DATA"
 

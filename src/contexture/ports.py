@@ -52,14 +52,17 @@ class Index(Protocol):
     Every call takes a scope. Nothing outside `scope.tenant`, and nothing whose `acl` names none
     of `scope.principals`, is returned, counted, or allowed to change any score. A write is
     acknowledged when `upsert` or `delete` returns, and the next search sees it.
+
+    A collection and its fields belong to a tenant. One that the tenant has not created is `UnknownCollection` in
+    every call; neither answers nor errors tell whether another tenant has it, or which fields it has there.
     """
 
-    async def create(self, collection: Collection) -> None:
-        """Make the collection, or add fields to it; a field's type cannot change."""
+    async def create(self, scope: Scope, collection: Collection) -> None:
+        """Make the collection for the tenant, or add fields to it; the type of a tenant's field cannot change."""
         ...
 
-    async def collections(self) -> Sequence[Collection]:
-        """Every collection, by name."""
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant, by name."""
         ...
 
     async def upsert(

@@ -45,9 +45,9 @@ class SyncContexture:
         self._engine = engine
         self._loop = loop
 
-    def create(self, collection: Collection) -> None:
-        """Make a collection, or add filter fields to it."""
-        self._wait(self._engine.create(collection))
+    def create(self, collection: Collection, *, scope: Scope | None = None) -> None:
+        """Make a collection for the tenant, or add filter fields to it."""
+        self._wait(self._engine.create(collection, scope=scope))
 
     def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
         """Write records."""

@@ -103,7 +103,7 @@ async def bench(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterator
     parts = Parts(passage=160)
     options = EmbeddedOptions(vectors=parts.encoders.vectors, threads=1)
     index = await opened(Settings(home=lasting_folder(), store=store), options)
-    await index.create(Collection(name=NAME, fields=FIELDS))
+    await index.create(ANNA, Collection(name=NAME, fields=FIELDS))
     made = Workbench(index, parts)
     await made.add(Scope(tenant="harbour", user="captain", groups=("crew",)), CORPUS)
     yield made

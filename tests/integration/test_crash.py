@@ -107,7 +107,7 @@ async def test_a_closed_store_says_so(new_folder: Callable[[], Path]) -> None:
         await index.close()
         await index.close()
         calls = (
-            index.collections(),
+            index.collections(LOCAL),
             index.upsert(LOCAL, NAME, []),
             index.delete(LOCAL, NAME, []),
             index.get(LOCAL, NAME, []),
@@ -245,7 +245,7 @@ from contexture.types import Scope
 
 async def fill(folder):
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1))
-    await index.create(COLLECTION)
+    await index.create(Scope.local(), COLLECTION)
     size = max(each.stat().st_size for each in folder.glob("truth.sqlite*"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100_000, resource.RLIM_INFINITY))
     done, refused = [], 0

@@ -128,7 +128,7 @@ async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], 
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra", payload={"colour": "red"}))])
         grown = Collection(name=NAME, fields={**COLLECTION.fields, "colour": FieldType.KEYWORD})
-        index._file.save_collection(grown)
+        index._file.declare(LOCAL.tenant, grown)
 
     async with opened(folder) as index:
         assert ["a"] == ids(await index.search(LOCAL, query("zebra", where=Equals("colour", "red"))))

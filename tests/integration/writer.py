@@ -14,8 +14,8 @@ from contexture.types import Scope
 async def write(folder: Path, first: int, flush_every: int) -> None:
     """Write until killed: every fifth write replaces an earlier record, every seventh removes one."""
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1))
-    await index.create(COLLECTION)
     scope = Scope.local()
+    await index.create(scope, COLLECTION)
     for number in range(first, first + 10_000):
         text = f"zebra number {number}\n\nsecond line of w{number}"
         await index.upsert(scope, NAME, [prepared(own(f"r{number}", text))])

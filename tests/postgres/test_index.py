@@ -49,7 +49,7 @@ def url(new_url: Callable[[], str]) -> str:
 async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
     """Two processes' indexes over one store."""
     one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
     yield one, other
     await one.close()
     await other.close()
@@ -66,7 +66,7 @@ async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[Postgr
 
     assert frozenset() == before
     assert record.passages[0].vectors.keys() == await one.spaces(ANNA, NAME)
-    assert frozenset() == await one.spaces(Scope(tenant="elsewhere", user="boris"), NAME)
+    assert None is await one.spaces(Scope(tenant="elsewhere", user="anna"), NAME)
 
 
 async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
@@ -76,7 +76,7 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
     monkeypatch.setattr(postgres_index, "_AT_ONCE", 4)
     monkeypatch.setattr(part, "_SPARED", 0)
     one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
     await one.upsert(ANNA, NAME, [prepared(own(f"r{at}"), vector=NORTH) for at in range(8)])
     await other.search(ANNA, query("zebra"))
     other._listener.stop()  # so that it follows both writes at once
@@ -101,7 +101,7 @@ async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_tw
     monkeypatch.setattr(postgres_index, "_AT_ONCE", 1)
     monkeypatch.setattr(part, "_SPARED", 0)
     one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
     one._listener.stop()
     herd = [prepared(own(f"r{at}"), vector=NORTH) for at in range(4)]
     for _ in range(2):
@@ -155,7 +155,7 @@ async def test_a_process_may_have_more_files_open_than_select_can_name(
     taken = [os.dup(0) for _ in range(1_100)]
     try:
         index = await PostgresIndex.open(url, new_folder(), OPTIONS)
-        await index.create(COLLECTION)
+        await index.create(ANNA, COLLECTION)
         await index.upsert(ANNA, NAME, [prepared(own("a"))])
         found = ids(await index.search(ANNA, query("zebra")))
         await index.close()
@@ -169,12 +169,12 @@ async def test_a_process_may_have_more_files_open_than_select_can_name(
 async def test_collections_and_fields_made_elsewhere_are_known(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """A collection that another process has made, or given a field, can be used at once."""
     one, other = pair
-    await one.create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await one.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
     await other.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))])
-    await other.create(Collection(name="other"))
+    await other.create(ANNA, Collection(name="other"))
 
     assert ["a"] == ids(await one.search(ANNA, query("zebra", where=Equals("colour", "red"))))
-    assert ["other", NAME] == [each.name for each in await one.collections()]
+    assert ["other", NAME] == [each.name for each in await one.collections(ANNA)]
 
 
 async def test_a_field_that_comes_between_a_write_and_its_following_is_filtered_by(
@@ -234,7 +234,8 @@ async def test_whoever_writes_all_answer_like_the_embedded_index(
     """After writes and removals by either process, both give the embedded index's hits, scores and ranks."""
     tenant = Scope(tenant=new_folder().name, user="anna")
     oracle = await EmbeddedIndex.open(new_folder(), OPTIONS)
-    await oracle.create(COLLECTION)
+    for index in (pair[0], oracle):
+        await index.create(tenant, COLLECTION)
     for who, remove, name, text in steps:
         for index in (pair[who], oracle):
             if remove:
@@ -279,7 +280,7 @@ async def test_a_folder_of_another_store_is_not_believed(
     folder, first, second = new_folder(), new_url(), new_url()
     for place, name in ((first, "a"), (second, "b")):
         index = await PostgresIndex.open(place, folder, OPTIONS)
-        await index.create(COLLECTION)
+        await index.create(ANNA, COLLECTION)
         await index.upsert(ANNA, NAME, [prepared(own(name))])
         await index.close()
     index = await PostgresIndex.open(first, folder, OPTIONS)
@@ -298,7 +299,7 @@ async def test_the_parts_of_a_process_can_be_lost(url: str, new_folder: Callable
             shutil.rmtree(folder / "0" / "index")
         index = await PostgresIndex.open(url, folder, OPTIONS)
         if step == "write":
-            await index.create(COLLECTION)
+            await index.create(ANNA, COLLECTION)
             await index.upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
             await index.delete(ANNA, NAME, ["b"])
         answers.append(ids(await index.search(ANNA, query("zebra", vector=EAST))))
@@ -381,7 +382,7 @@ async def test_following_that_was_cut_short_is_made_good(
     """A connection that ends between two parts leaves a process that answers rightly as soon as it can ask again."""
     one, other = pair
     other._listener.stop()
-    await one.create(Collection(name="aside"))
+    await one.create(ANNA, Collection(name="aside"))
     await one.upsert(ANNA, "aside", [prepared(own("a"), NORTH)])
     await one.search(ANNA, query("zebra"))
     await other.search(ANNA, query("zebra"))

@@ -57,7 +57,7 @@ async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -
     """Two processes' indexes over one database and one Qdrant."""
     options = QdrantOptions(place=qdrant.place, timeout=5)
     one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
     yield one, other
     await one.close()
     await other.close()
@@ -117,7 +117,7 @@ async def test_who_waits_too_long_for_another_is_told_for_what(
     monkeypatch.setattr(pools, "_SESSION", pools._SESSION.replace("30s", "50ms"))
     options = QdrantOptions(place=qdrant.place)
     one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
     with other._turn():
         await one.upsert(ANNA, NAME, [prepared(own("a"))])
         with pytest.raises(SourceTimeout, match=r"Qdrant at .* another process"):
@@ -134,7 +134,7 @@ async def test_fields_made_elsewhere_filter_what_was_there(pair: Pair) -> None:
     one, other = pair
     await one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"})), prepared(own("b"))])
     await other.search(ANNA, ZEBRA)
-    await one.create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await one.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
     await other.upsert(ANNA, NAME, [prepared(own("c", payload={"colour": "red"}))])
     red = query("zebra", where=Equals("colour", "red"))
 
@@ -165,7 +165,8 @@ async def test_shards_that_another_process_made_are_used(
     options = QdrantOptions(place=qdrant.place, by_tenant=True)
     one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
     boris = Scope(tenant="globex", user="boris")
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
+    await other.create(boris, COLLECTION)
     for index, scope, name in ((one, ANNA, "a"), (other, ANNA, "b"), (other, boris, "c"), (one, boris, "d")):
         await index.upsert(scope, NAME, [prepared(own(name))])
     await one.delete(boris, NAME, ["c"])

@@ -50,7 +50,7 @@ class Backup:
 async def write(url: str, folder: Path, name: str) -> None:
     """Write one record as a process of its own."""
     index = await PostgresIndex.open(url, folder, OPTIONS)
-    await index.create(COLLECTION)
+    await index.create(ANNA, COLLECTION)
     await index.upsert(ANNA, NAME, [prepared(own(name, f"zebra {name}"))])
     await index.close()
 
@@ -125,7 +125,7 @@ async def test_a_process_that_runs_through_a_restore_answers_from_what_there_is(
         after = [await leaking(one), await leaking(one)]
         await one.add([pump("last")])
         again = [await leaking(one), await leaking(other)]
-        known = [each.name for each in await one.index.collections()]
+        known = [each.name for each in await one.index.collections(ANNA)]
 
     assert {"first", "second"} == before
     assert [{"first", *since}] * 2 == after
@@ -139,11 +139,11 @@ async def test_a_collection_from_before_a_restore_leaves_nothing_to_one_of_its_n
     """Made again, it is searched by meaning just as by a process that never saw the first one."""
     one = await PostgresIndex.open(url, new_folder(), OPTIONS)
     backup = Backup(postgres, url)
-    await one.create(COLLECTION)
+    await one.create(ANNA, COLLECTION)
     await one.upsert(ANNA, NAME, [prepared(own(f"old{at}"), vector=NORTH) for at in range(3)])
     backup.put_back()
-    gone = [each.name for each in await one.collections()]
-    await one.create(COLLECTION)
+    gone = [each.name for each in await one.collections(ANNA)]
+    await one.create(ANNA, COLLECTION)
     await one.upsert(ANNA, NAME, [prepared(own(f"new{at}"), vector=EAST) for at in range(4)])
     other = await PostgresIndex.open(url, new_folder(), OPTIONS)
     found = [[(hit.record.id, hit.scores) for hit in await each.search(ANNA, query(vector=EAST, k=2))]

@@ -59,5 +59,4 @@ def test_classes_that_follow_writes_say_what_looking_at_all_of_them_says(
 
     assert access == classes.access(scope)
     assert [one.readers for one in now.values()] == [classes.readers(number) for number in now]
-    assert classes.belong_to(scope.tenant) == any(one.tenant == scope.tenant for one in now.values())
     assert classes.within(scope, sum(len(one.readers) for one in now.values()))

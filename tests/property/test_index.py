@@ -47,7 +47,6 @@ OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
 async def index(new_folder: Callable[[], Path]) -> AsyncIterator[EmbeddedIndex]:
     """An empty store."""
     opened = await EmbeddedIndex.open(new_folder(), OPTIONS)
-    await opened.create(COLLECTION)
     yield opened
     await opened.close()
 
@@ -77,6 +76,7 @@ async def test_the_index_is_a_model_with_bm25(
 ) -> None:
     """After any writes and removals it holds what a dictionary would, and ranks by BM25 computed by hand."""
     scope, model = Scope(tenant=f"t{next(EXAMPLES)}", user="anna"), dict[str, str]()
+    await index.create(scope, COLLECTION)
     for step in steps:
         if step.remove:
             assert len(model.keys() & step.texts.keys()) == await index.delete(scope, NAME, list(step.texts))
@@ -125,7 +125,7 @@ async def test_reopening_changes_nothing(steps: list[Step], new_folder: Callable
     """Closed and opened again, optimised or not, warm or not, a store gives the same answers."""
     folder, scope = new_folder(), Scope.local()
     index = await EmbeddedIndex.open(folder, OPTIONS)
-    await index.create(COLLECTION)
+    await index.create(scope, COLLECTION)
     for step in steps:
         if step.remove:
             await index.delete(scope, NAME, list(step.texts))
@@ -155,7 +155,7 @@ async def test_a_graph_finds_what_it_should(new_folder: Callable[[], Path]) -> N
     """Above the exact limit an HNSW graph answers; nothing forbidden is in the answer."""
     folder, anna, boris = new_folder(), Scope.local(), Scope(tenant="local", user="boris")
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0))
-    await index.create(COLLECTION)
+    await index.create(Scope.local(), COLLECTION)
     await index.upsert(anna, NAME, [prepared(own(f"p{at}", "zebra"), spread(at)) for at in range(40)])
     await index.upsert(anna, NAME, [prepared(own(f"h{at}", "zebra", acl=("user:local",)), EAST) for at in range(10)])
     await index.optimize()
@@ -172,7 +172,7 @@ async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> 
     options = EmbeddedOptions(vectors={**VECTORS, "rare": 4}, threads=1, exact_limit=20)
     folder, anna = new_folder(), Scope.local()
     index = await EmbeddedIndex.open(folder, options)
-    await index.create(COLLECTION)
+    await index.create(Scope.local(), COLLECTION)
     await index.upsert(anna, NAME, [prepared(own(f"p{at}", "zebra"), spread(at)) for at in range(40)])
     await index.upsert(anna, NAME, [in_space("rare", f"r{at}", spread(at), rating=at) for at in range(10)])
     await index.optimize()
@@ -208,7 +208,7 @@ async def test_warming_touches_only_what_there_is(new_folder: Callable[[], Path]
     """Empty collections, records without terms and vectors of another layout are passed over."""
     folder = new_folder()
     index = await EmbeddedIndex.open(folder, OPTIONS)
-    await index.create(COLLECTION)
+    await index.create(Scope.local(), COLLECTION)
     await index.warm()
     await index.upsert(Scope.local(), NAME, [prepared(own("a", "the and of"))])
     await index.warm()
@@ -254,6 +254,7 @@ async def test_any_number_of_reader_groups_can_be_told_apart(groups: int, index:
     """Few or many, allowed or hidden: a scope finds exactly the records of its groups."""
     tenant = f"t{next(EXAMPLES)}"
     everyone = Scope(tenant=tenant, user="root")
+    await index.create(everyone, COLLECTION)
     await index.upsert(everyone, NAME, [prepared(own(f"r{at:02}", acl=(f"group:g{at}",))) for at in range(40)])
     asker = Scope(tenant=tenant, user="anna", groups=tuple(f"g{at}" for at in range(groups)))
     expected = [f"r{at:02}" for at in range(groups)]
@@ -298,6 +299,7 @@ async def anna_with_a_zebra(index: EmbeddedIndex) -> tuple[Scope, Prepared]:
     """Somebody in a tenant of her own, and the one record that she alone may read."""
     anna = Scope(tenant=f"t{next(EXAMPLES)}", user="anna")
     mine = prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))
+    await index.create(anna, COLLECTION)
     await index.upsert(anna, NAME, [mine])
     return anna, mine
 
@@ -309,6 +311,7 @@ async def test_what_is_written_while_a_search_is_under_way_is_not_shown_to_those
     """A search that has gathered what it may read is overtaken by a write with readers nobody had before."""
     anna, _ = await anna_with_a_zebra(index)
     other = Scope(tenant=anna.tenant if newcomer == "here" else f"{anna.tenant} of others", user="boris")
+    await index.create(other, COLLECTION)
     sight, written = index._sight, list[str]()
 
     def overtaken(asked: Query, access: Access) -> Seen:

@@ -11,10 +11,14 @@ import pytest
 
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.testing.prepared import COLLECTION, VECTORS
+from contexture.types import Scope
 
 if TYPE_CHECKING:
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
     from contexture.testing.qdrant import QdrantDouble
+
+TENANTS = ("local", "acme", "globex")
+"""Who has the collection of these checks."""
 
 
 @pytest.fixture
@@ -43,7 +47,8 @@ async def reopen(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> AsyncI
             options = EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=exact_limit)
             index = await QdrantOverSqlite.opened(folder, options, server)
             stack.push_async_callback(index.close)
-            await index.create(COLLECTION)
+            for tenant in TENANTS:
+                await index.create(Scope(tenant=tenant, user="anna"), COLLECTION)
             return index
 
         yield give

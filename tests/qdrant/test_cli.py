@@ -106,7 +106,7 @@ async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -
     """A process compares a million vectors in the time in which Qdrant compares far fewer."""
     settings = Settings(store=told, home=tmp_path / "home", exact_limit=7, qdrant_exact_limit=3)
     index = await in_qdrant(settings, EmbeddedOptions(vectors={"v": 4}, exact_limit=7))
-    await index.create(Collection(name="notes"))
+    await index.create(Scope.local(), Collection(name="notes"))
     part, spaces = index._shelf.part("notes"), await index.spaces(Scope.local(), "notes")
     await index.close()
 

@@ -40,8 +40,6 @@ async def pair(new_folder: Callable[[], Path]) -> AsyncIterator[tuple[EmbeddedIn
     server = Server(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
     oracle = await EmbeddedIndex.open(new_folder(), OPTIONS)
     index = await QdrantOverSqlite.opened(new_folder(), OPTIONS, server)
-    for each in (oracle, index):
-        await each.create(COLLECTION)
     yield oracle, index
     await oracle.close()
     await index.close()
@@ -96,6 +94,7 @@ async def test_answers_are_those_of_the_embedded_index(
         pool=pool,
     )
     for index in pair:
+        await index.create(scopes[0], COLLECTION)
         await index.upsert(scopes[0], NAME, ready)
         await index.delete(scopes[0], NAME, [record.id for record in records[:gone]])
     for scope in scopes:
@@ -107,6 +106,7 @@ async def test_many_near_neighbours_are_ranked_alike(pair: tuple[EmbeddedIndex, 
     scope = Scope(tenant="local", user="anna")
     drawn = [Record(id=f"r{at:03}", text="zebra", acl=(PUBLIC,)) for at in range(300)]
     for index in pair:
+        await index.create(scope, COLLECTION)
         await index.upsert(scope, NAME, [prepared(record, vector(at % 40)) for at, record in enumerate(drawn)])
     for seed in range(0, 160, 16):
         asked = Query(collection=NAME, vectors={VECTOR: vector(seed)}, k=12)

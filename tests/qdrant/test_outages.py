@@ -241,7 +241,7 @@ async def test_new_fields_reach_passages_that_are_there(qdrant: QdrantDouble, re
     index = await reopen()
     await index.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"})), prepared(own("b"))])
     before = box(qdrant)
-    await index.create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await index.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
     found = ids(await index.search(ANNA, query("zebra", where=Equals("colour", "red"))))
 
     assert ["a"] == found

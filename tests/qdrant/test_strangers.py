@@ -12,7 +12,7 @@ import pytest
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
-from contexture.types import Scope
+from contexture.types import Equals, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -106,7 +106,23 @@ async def test_metadata_that_somebody_changed_are_made_again(qdrant: QdrantDoubl
     index = await reopen()
 
     assert ["a"] == ids(await index.search(ANNA, ZEBRA))
-    assert "tags" in qdrant.client.get_collection(box(qdrant)).config.metadata["fields"]
+    assert "tags:keyword" in qdrant.client.get_collection(box(qdrant)).config.metadata["fields"]
+
+
+async def test_points_from_before_fields_were_told_apart_by_type_are_sent_again(
+    qdrant: QdrantDouble, reopen: Reopen
+) -> None:
+    """A collection that has fields by their names alone gets them by name and type, and filters find them."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"tags": "red"})), prepared(own("b"))])
+    (known,) = qdrant.client.retrieve(box(qdrant), [1])
+    plain = {key.partition(":")[0]: value for key, value in known.payload.items()}
+    qdrant.client.overwrite_payload(box(qdrant), plain, [1])
+    fields = qdrant.client.get_collection(box(qdrant)).config.metadata["fields"]
+    qdrant.client.update_collection(box(qdrant), metadata={"fields": [each.partition(":")[0] for each in fields]})
+    index = await reopen()
+
+    assert ["a"] == ids(await index.search(ANNA, query("zebra", where=Equals("tags", "red"))))
 
 
 @pytest.mark.parametrize("stranger", ["550e8400-e29b-41d4-a716-446655440000", (1 << 64) - 1])

@@ -122,12 +122,23 @@ async def test_nobody_deletes_what_they_may_not_read(client):
 
 
 async def test_tenants_do_not_meet(client):
-    """Another tenant finds nothing, and its names are not told the collections of this one."""
-    found = await client.post("/v1/search", json={"query": "pump"}, headers={"X-Contexture-Tenant": "other"})
-    unknown = await client.post(
-        "/v1/search", json={"query": "pump", "collection": "x"}, headers={"X-Contexture-Tenant": "other"}
-    )
+    """The collections and fields of this one are unknown to another, in the words that a name nobody has gets."""
+    other = {"X-Contexture-Tenant": "other"}
+    there, nowhere = [
+        await client.post("/v1/search", json={"query": "pump", "collection": name}, headers=other)
+        for name in ("documents", "nowhere_x")
+    ]
+    loaded = {"records": [{"id": "1", "text": "A pump."}], "fields": {"stars": "keyword"}}
+    await client.post("/v1/ingest/documents", json=loaded, headers=other)
+    body = {"records": [{"id": "5", "text": "A sieve.", "stars": 5}], "fields": {"stars": "number"}}
+    mine = await client.post("/v1/ingest/documents", json=body, headers=ANNA)
+    found = await client.post("/v1/search", json={"query": "pump"}, headers=other)
 
-    assert [] == found.json()["results"]
-    assert 404 == unknown.status_code
-    assert "documents" not in unknown.text
+    assert {404} == {there.status_code, nowhere.status_code}
+    assert (
+        there.json()["error"]["user_message"].replace("documents", "nowhere_x")
+        == nowhere.json()["error"]["user_message"]
+    )
+    assert "none yet" in there.text
+    assert 200 == mine.status_code
+    assert {"1"} == ids(found)

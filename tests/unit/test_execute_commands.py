@@ -295,8 +295,8 @@ class _Emptied:
     def __init__(self, index: object) -> None:
         self._index = index
 
-    async def collections(self) -> object:
-        return await self._index.collections()
+    async def collections(self, scope: Scope) -> object:
+        return await self._index.collections(scope)
 
     async def get(self, scope: Scope, collection: str, ids: object) -> list[object]:
         return []

@@ -51,7 +51,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
 async def opened(folder: Path) -> EmbeddedIndex:
     """A store with one record."""
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1))
-    await index.create(COLLECTION)
+    await index.create(SCOPE, COLLECTION)
     await index.upsert(SCOPE, NAME, [prepared(own("a"))])
     return index
 

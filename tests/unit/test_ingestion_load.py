@@ -224,7 +224,7 @@ async def test_a_load_of_nothing_makes_the_collection(engine, tmp_path):
     report = await load(engine, [tmp_path / "folder"], collection="empty")
 
     assert (0, 0, 0, 0, 0) == counts(report)
-    assert ["empty"] == [found.name for found in await engine.index.collections()]
+    assert ["empty"] == [found.name for found in await engine.index.collections(engine.scope)]
 
 
 async def test_declared_fields_can_be_filtered_on(engine, tmp_path):

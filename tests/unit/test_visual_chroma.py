@@ -38,7 +38,7 @@ PATIENCE = 60.0
 async def opened(folder: Path, options: ChromaOptions = OPTIONS) -> ChromaIndex:
     """An index in a folder, with the collection of the checks."""
     index = await ChromaIndex.open(f"chroma:{folder}", options)
-    await index.create(COLLECTION)
+    await index.create(SCOPE, COLLECTION)
     return index
 
 
@@ -55,7 +55,7 @@ async def test_a_server_that_is_not_there_is_a_source_that_is_down():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     index = ChromaIndex(f"chroma+http://127.0.0.1:{port}", OPTIONS)
-    for call in (index.collections(), index.search(SCOPE, query("zebra")), index.get(SCOPE, NAME, ["a"])):
+    for call in (index.collections(SCOPE), index.search(SCOPE, query("zebra")), index.get(SCOPE, NAME, ["a"])):
         with pytest.raises(SourceError, match="Chroma at"):
             await call
 
@@ -118,7 +118,7 @@ async def test_what_was_written_is_there_when_it_is_opened_again(new_folder: Cal
     await index.close()
     again = await ChromaIndex.open(f"chroma:{folder}", OPTIONS)
 
-    assert [COLLECTION] == list(await again.collections())
+    assert [COLLECTION] == list(await again.collections(SCOPE))
     assert ids(await again.search(SCOPE, query(vector=EAST, where=Equals("tags", "red")))) == ["a"]
 
 
@@ -137,6 +137,29 @@ async def test_the_graph_finds_what_comparing_finds(new_folder: Callable[[], Pat
 
         assert ids(compared) == ids(walked)
         assert [hit.scores[VECTOR] for hit in compared] == [hit.scores[VECTOR] for hit in walked]
+
+
+async def test_collections_from_before_are_of_those_who_have_something_there(new_folder: Callable[[], Path]):
+    """A store whose collections all tenants shared: who has written keeps them with their fields, nobody else does."""
+    folder, stranger = new_folder(), Scope(tenant="elsewhere", user="anna")
+    index = await opened(folder)
+    await index.upsert(SCOPE, NAME, [prepared(own("a", payload={"tags": "red"}))])
+    meta = index._opened()._meta
+    ((item, said),) = [(id_, said) for id_, said in meta.walk({"name": {"$eq": NAME}}) if "owner" in said]
+    meta.remove([item])
+    meta.put([f"collection.{NAME}"], [{"name": NAME, "fields": said["fields"]}])
+    await index.close()
+    index = await ChromaIndex.open(f"chroma:{folder}", OPTIONS)
+
+    assert [COLLECTION] == list(await index.collections(SCOPE))
+    assert [] == list(await index.collections(stranger))
+    assert ["a"] == ids(await index.search(SCOPE, query("zebra", where=Equals("tags", "red"))))
+    with pytest.raises(UnknownCollection, match="none yet"):
+        await index.search(stranger, query("zebra"))
+    await index.create(SCOPE, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await index.create(stranger, Collection(name=NAME, fields={"tags": FieldType.NUMBER}))
+    assert {*COLLECTION.fields, "colour"} == set((await index.collections(SCOPE))[0].fields)
+    await index.close()
 
 
 async def test_a_write_that_fails_half_way_changes_nothing(new_folder: Callable[[], Path], monkeypatch):
@@ -173,7 +196,7 @@ async def test_a_server_that_hangs_is_given_up(new_folder: Callable[[], Path]):
         silent.listen()
         place = f"chroma+http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(SourceTimeout, match="in time"):
-            await ChromaIndex(place, replace(OPTIONS, timeout=0.05)).collections()
+            await ChromaIndex(place, replace(OPTIONS, timeout=0.05)).collections(SCOPE)
 
 
 async def test_people_find_metadata_in_chroma_itself(new_folder: Callable[[], Path]):
@@ -228,11 +251,11 @@ async def test_each_collection_lives_where_it_is_sent(new_folder: Callable[[], P
     home, away = await opened(new_folder()), await ChromaIndex.open(f"chroma:{new_folder()}", OPTIONS)
     index = RoutedIndex(home, {"far": away})
     far = Collection(name="far", fields={"tags": FieldType.KEYWORD})
-    await index.create(far)
+    await index.create(SCOPE, far)
     await index.upsert(SCOPE, "far", [prepared(own("f"))])
     await index.upsert(SCOPE, NAME, [prepared(own("n"))])
 
-    assert ["far", NAME] == [collection.name for collection in await index.collections()]
+    assert ["far", NAME] == [collection.name for collection in await index.collections(SCOPE)]
     assert ids(await index.search(SCOPE, query("zebra", collection="far"))) == ["f"]
     assert ids(await index.get(SCOPE, NAME, ["n", "f"])) == ["n"]
     assert await index.version(SCOPE, "far") == await away.version(SCOPE, "far")
@@ -241,7 +264,7 @@ async def test_each_collection_lives_where_it_is_sent(new_folder: Callable[[], P
         await home.get(SCOPE, "far", [])
     await index.close()
     with pytest.raises(SourceUnavailable):
-        await away.collections()
+        await away.collections(SCOPE)
 
 
 def _quiet() -> object:

@@ -34,11 +34,15 @@ async def test_a_store_made_before_matrices_still_opens(tmp_path: Path):
     """What was stored is found, and new records may have rows of vectors."""
     options = EmbeddedOptions(vectors=VECTORS, threads=1)
     index = await EmbeddedIndex.open(tmp_path, options)
-    await index.create(COLLECTION)
+    await index.create(SCOPE, COLLECTION)
     await index.upsert(SCOPE, NAME, [prepared(own("old"))])
     await index.close()
     with sqlite3.connect(tmp_path / "truth.sqlite") as db:
-        db.executescript("DROP TABLE matrices; PRAGMA user_version = 1;")
+        db.executescript(
+            "CREATE TABLE collections (name TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID;"
+            "INSERT INTO collections SELECT name, fields FROM declared;"
+            "DROP TABLE declared; DROP TABLE matrices; PRAGMA user_version = 1;"
+        )
     db.close()
     index = await EmbeddedIndex.open(tmp_path, options)
     await index.upsert(SCOPE, NAME, [with_rows(own("new"), ROWS)])

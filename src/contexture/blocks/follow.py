@@ -14,6 +14,7 @@ from contexture.blocks.facts import Reader
 from contexture.blocks.records import BLOCKS, record_of
 from contexture.errors import RequestError
 from contexture.ports import Index
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer
 from contexture.types import Record, Scope
 from contexture.workspace import Stale, WritableBlocks
@@ -52,7 +53,7 @@ class Follower:
         self._reader = Reader(preparer.redactor, preparer.counters)
         self._turn = asyncio.Lock()
         self._running: asyncio.Task[tuple[int, _Refused]] | None = None
-        self._made = False
+        self._made = Made(index, BLOCKS)
 
     async def catch_up(self, tenant: str = "") -> int:
         """Write what differs, of every tenant; returns how many blocks that were.
@@ -85,7 +86,6 @@ class Follower:
         done = 0
         refused: _Refused = {}
         while found := await self._store.stale(limit=BATCH):
-            await self._ready()
             done += len(found)
             while found:
                 for each in found:
@@ -109,6 +109,7 @@ class Follower:
     async def _write(self, tenant: str, stale: Sequence[Stale]) -> None:
         readers = tuple(sorted({name for each in stale for name in each.readers}))
         keeper = _Keeper(tenant=tenant, user="keeper", readers=readers)
+        await self._made.by(keeper)
         records = {each.id: record_of(each) for each in stale}
         kept = [record for record in records.values() if record is not None]
         known = {record.id: record for record in await self._index.get(keeper, BLOCKS.name, list(records))}
@@ -123,11 +124,6 @@ class Follower:
         """The block with its facts; what else the event loop has to do comes between two blocks."""
         await asyncio.sleep(0)
         return replace(stale, facts=self._reader.facts(stale))
-
-    async def _ready(self) -> None:
-        if not self._made:
-            await self._index.create(BLOCKS)
-            self._made = True
 
 
 def _tenant(stale: Stale) -> str:

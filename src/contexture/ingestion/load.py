@@ -43,8 +43,9 @@ async def load(  # noqa: PLR0913 - each has a name and a default
     `acl` is for records that name no readers; `fields` are payload fields that filters may use. Files that end with
     one of `skip` are passed over.
     """
-    await engine.create(Collection(name=collection, fields=fields))
-    writer = Writer(engine, collection, scope or engine.scope, again=again)
+    owner = scope or engine.scope
+    await engine.create(Collection(name=collection, fields=fields), scope=owner)
+    writer = Writer(engine, collection, owner, again=again)
     await fill(writer, paths, acl=acl, progress=progress, skip=skip)
     if writer.report.added >= MUCH:
         await engine.index.optimize()

@@ -43,8 +43,8 @@ class Engine(Protocol):
         """Who loads, when nobody else is named."""
         ...
 
-    async def create(self, collection: Collection) -> None:
-        """Make a collection, or add filter fields to it."""
+    async def create(self, collection: Collection, *, scope: Scope | None) -> None:
+        """Make a collection for the tenant, or add filter fields to it."""
         ...
 
     async def add(self, records: Sequence[Record], *, collection: str | None, scope: Scope | None) -> int:

@@ -20,6 +20,7 @@ from contexture.memory.relevance import Rated, rated
 from contexture.memory.sweep import Sweep
 from contexture.ports import Clock, Index, TokenCounter
 from contexture.retrieval.facts import with_facts
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import HybridSearch
 from contexture.types import And, AnyOf, Equals, Filter, Not, Prepared, Range, Record, Scope
@@ -57,13 +58,13 @@ class LocalMemory:
         self._counters = tuple(counters)
         self._sweep = Sweep(index)
         self._writing = asyncio.Lock()
-        self._made = False
+        self._made = Made(index, MEMORIES)
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
         """Store all of them or none; ids in order. A known idempotency key gives the id it has."""
         check(memories)
         async with self._writing:
-            await self._ready()
+            await self._made.by(scope)
             now = self._clock.now()
             stored = await self._get(scope, wanted(memories, scope), now)
             plan = planned(memories, scope, stored, now)
@@ -81,7 +82,8 @@ class LocalMemory:
         _check_recall(query)
         if not query.top_k or not query.query.strip():
             return ()
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         trace = Trace()
         pool = _PASSAGES * max(query.top_k, _TOP_K)
         found = await self._search.search(scope, _NAME, query.query, where=_where(query), pool=pool, trace=trace)
@@ -100,7 +102,7 @@ class LocalMemory:
         if not -1 <= given.score <= 1:
             raise InvalidRequest(f"`score` must lie between -1 and 1, not {given.score!r}")
         async with self._writing:
-            await self._ready()
+            await self._made.by(scope)
             for _ in range(_TRIES):
                 with suppress(Outdated):  # another process has replaced or forgotten it meanwhile
                     await self._hear(scope, given)
@@ -110,7 +112,8 @@ class LocalMemory:
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove those the scope may read; returns how many there were."""
         async with self._writing:
-            await self._ready()
+            if not await self._made.has(scope):
+                return 0
             found = [record for record in await self._index.get(scope, _NAME, ids) if record.kind != ALIAS]
             await self._delete(scope, found)
         now = self._clock.now()
@@ -120,7 +123,8 @@ class LocalMemory:
         """Remove the expired memories that the scope may read; returns how many there were."""
         gone = 0
         async with self._writing:
-            await self._ready()
+            if not await self._made.has(scope):
+                return 0
             expired = Range(field="expires", lte=aware(self._clock.now()))
             while found := await self._index.scroll(scope, _NAME, where=expired, limit=_SWEEP):
                 await self._delete(scope, found)
@@ -134,11 +138,6 @@ class LocalMemory:
         heard = _heard(record, f"user:{scope.user}", given)
         if heard is not record:
             await self._index.upsert(scope, _NAME, await self._prepared([heard]), unchanged=[record])
-
-    async def _ready(self) -> None:
-        if not self._made:
-            await self._index.create(MEMORIES)
-            self._made = True
 
     async def _get(self, scope: Scope, ids: Sequence[str], now: datetime) -> dict[str, Record]:
         found = await self._index.get(scope, _NAME, ids) if ids else ()

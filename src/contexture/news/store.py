@@ -16,6 +16,7 @@ from contexture.news.stories import by_ranks, grouped, retold, stories
 from contexture.news.twins import outdone
 from contexture.ports import Index
 from contexture.retrieval.candidates import candidate_of
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import Found, HybridSearch
 from contexture.types import And, AnyOf, Filter, Not, Query, Range, Record, Scope
@@ -63,12 +64,12 @@ class NewsStore:
         self._rules = rules
         self._anything = anything(vectors)
         self._on_removed = on_removed
-        self._made = False
+        self._made = Made(index, ARTICLES)
 
     async def add(self, scope: Scope, articles: Sequence[Article], *, now: datetime) -> Added:
         """Write all of them or none; of two with one id the last is written, and what is known is left alone."""
         check(articles)
-        await self._ready()
+        await self._made.by(scope)
         records = {article.article_id: record_of(article, now) for article in articles}
         stored = {record.id: record for record in await self._index.get(scope, _NAME, list(records))}
         fresh = [each for each in records.values() if each.id not in stored or not same(stored[each.id], each)]
@@ -79,7 +80,8 @@ class NewsStore:
 
     async def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove those the scope may read; returns how many there were."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return 0
         # An id alone must not touch what others keep: what was read in an article is forgotten with the article.
         readable = [record.id for record in await self._index.get(scope, _NAME, list(dict.fromkeys(ids)))]
         gone = await self._index.delete(scope, _NAME, readable) if readable else 0
@@ -89,7 +91,8 @@ class NewsStore:
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Article]:
         """Those of `ids` that exist and that the scope may read, whole, in the order asked for; `also` is empty."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         return tuple(article_of(record) for record in await self._index.get(scope, _NAME, ids))
 
     async def find(
@@ -105,7 +108,8 @@ class NewsStore:
             raise InvalidRequest(f"`k` must lie between 1 and {MOST}, not {k}")
         if not mended(question.text).strip():
             return ()
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         if asks_for_anything(question.text):
             return await self._newest(scope, question, k)
         pool = _PASSAGES * max(k, _LEAST)
@@ -163,11 +167,6 @@ class NewsStore:
     def _stories(self, found: Sequence[Found], question: NewsQuestion) -> list[FoundArticle]:
         fitting = [each for each in found if _inside(each.hit.record, question)]
         return stories(grouped([(each.hit.record, candidate_of(each, _NAME, self._rules)) for each in fitting]))
-
-    async def _ready(self) -> None:
-        if not self._made:
-            await self._index.create(ARTICLES)
-            self._made = True
 
 
 def admitted(question: NewsQuestion) -> tuple[Filter, ...]:

@@ -27,6 +27,7 @@ from contexture.pages.values import Added, Document, FoundPage, StoredPage, Summ
 from contexture.pipeline.fence import fence
 from contexture.ports import Index, TokenCounter
 from contexture.retrieval.facts import with_facts
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer, mended
 from contexture.retrieval.search import HybridSearch
 from contexture.types import Equals, Filter, Prepared, Record, Scope
@@ -84,7 +85,7 @@ class PageStore:
         self._images = images
         self._visual = visual
         self._counters = tuple(counters)
-        self._made = False
+        self._made = Made(index, PAGES)
 
     async def add(
         self,
@@ -100,7 +101,7 @@ class PageStore:
         `now` is the time of loading that its pages carry, the document's own `timestamp` where it is None.
         """
         check(document)
-        await self._ready()
+        await self._made.by(scope)
         stored = await self._index.get(scope, _NAME, [document.doc_id])
         if stored and not again:
             return Added(doc_id=document.doc_id, pages=0, unchanged=True)
@@ -117,7 +118,8 @@ class PageStore:
 
         What says that a document is there goes last, so that a removal which broke off is finished by repeating it.
         """
-        await self._ready()
+        if not await self._made.has(scope):
+            return 0
         found = await self._index.get(scope, _NAME, list(dict.fromkeys(doc_ids)))
         documents = [record for record in found if record.kind == DOCUMENT]
         for record in documents:
@@ -129,12 +131,14 @@ class PageStore:
 
     async def known(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
         """Which of these documents are stored and may be read by the scope."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return frozenset()
         return frozenset(record.id for record in await self._index.get(scope, _NAME, doc_ids))
 
     async def documents(self, scope: Scope, *, after: str = "", limit: int = 100) -> Sequence[Summary]:
         """The documents the scope may read by id, starting behind `after`."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         where = Equals("kind", DOCUMENT)
         return tuple(
             summary_of(record)
@@ -143,19 +147,22 @@ class PageStore:
 
     async def document(self, scope: Scope, doc_id: str) -> Summary | None:
         """One document; None for one that is unknown or may not be read."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return None
         found = await self._index.get(scope, _NAME, [doc_id])
         return summary_of(found[0]) if found and found[0].kind == DOCUMENT else None
 
     async def pages(self, scope: Scope, wanted: Sequence[Place]) -> Sequence[StoredPage]:
         """These pages in the order asked for, in one read; unknown and forbidden ones are left out alike."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         folder = str(self._images.folder(scope.tenant))
         return tuple(stored_page(record, folder) for record in await self._records(scope, wanted))
 
     async def markdown(self, scope: Scope, doc_id: str) -> str | None:
         """A whole document as Markdown; None for one that is unknown or may not be read."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return None
         found = await self._index.get(scope, _NAME, [doc_id])
         if not found or found[0].kind != DOCUMENT:
             return None
@@ -163,7 +170,8 @@ class PageStore:
 
     async def picture(self, scope: Scope, doc_id: str, page: int, *, thumb: bool = False) -> bytes | None:
         """The JPEG of a page; None for a page that is unknown, may not be read, or was not drawn."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return None
         if not await self._records(scope, [(doc_id, page)]):
             return None
         return await asyncio.to_thread(self._images.read, scope.tenant, doc_id, page, thumb=thumb)
@@ -190,7 +198,8 @@ class PageStore:
             raise InvalidRequest(f"`k` must lie between 1 and {MOST}, not {k}")
         if not mended(question).strip():
             return ()
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         read, seen = await asyncio.gather(
             self._read(scope, question, k, where, trace) if text else _nothing_read(),
             self._seen(scope, question, k, where, trace) if visual else _nothing_seen(),
@@ -245,11 +254,6 @@ class PageStore:
         if gone:
             await self._index.delete(scope, _NAME, [page_id(document.doc_id, number) for number in gone])
             await asyncio.to_thread(self._images.remove, scope.tenant, document.doc_id, gone)
-
-    async def _ready(self) -> None:
-        if not self._made:
-            await self._index.create(PAGES)
-            self._made = True
 
 
 async def _nothing_read() -> Mapping[Place, FoundPage]:

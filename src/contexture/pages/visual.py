@@ -16,6 +16,7 @@ from contexture.pages.records import page_id
 from contexture.pages.values import Document
 from contexture.pages.visual_records import BOXES, VISUAL, place_of, visual_record
 from contexture.ports import Index
+from contexture.retrieval.made import Made
 from contexture.types import Filter, Hit, Matrix, Query, Record, Scope, Vector
 
 __all__ = ["VISUAL", "SeenPage", "VisualOptions", "VisualPages"]
@@ -67,11 +68,11 @@ class VisualPages:
         self._index = index
         self._encoder = encoder
         self._options = options or VisualOptions()
-        self._made = False
+        self._made = Made(index, VISUAL)
 
     async def add(self, scope: Scope, document: Document) -> int:
         """Write the pages of a document that show something, in place of all it had; returns how many."""
-        await self._ready()
+        await self._made.by(scope)
         written: set[str] = set()
         for start in range(0, len(document.pages), _TOGETHER):
             some = document.pages[start : start + _TOGETHER]
@@ -86,7 +87,8 @@ class VisualPages:
 
     async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
         """Remove the pages of these documents that the scope may see; returns how many pages there were."""
-        await self._ready()
+        if not await self._made.has(scope):
+            return 0
         removed = 0
         for doc_id in dict.fromkeys(doc_ids):
             ids = [record.id for record in await self._pages_of(scope, doc_id)]
@@ -100,7 +102,8 @@ class VisualPages:
 
         When the rows cannot be read the representative vectors decide alone, and `trace` says so.
         """
-        await self._ready()
+        if not await self._made.has(scope):
+            return ()
         asked = await self._encoder.question(question)
         pool = max(self._options.pool, self._options.width * k)
         hits = await self._proposed(scope, asked, pool, where)
@@ -174,11 +177,6 @@ class VisualPages:
                 break
             after = own[-1].id
         return found
-
-    async def _ready(self) -> None:
-        if not self._made:
-            await self._index.create(VISUAL)
-            self._made = True
 
 
 def _direction(rows: Matrix) -> Vector:

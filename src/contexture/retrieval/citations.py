@@ -12,8 +12,8 @@ from contexture.types import Citation, Collection, Record, Scope
 class Stored(Protocol):
     """Reads records by collection, as every `Index` does."""
 
-    async def collections(self) -> Sequence[Collection]:
-        """Every collection."""
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant."""
         ...
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
@@ -50,7 +50,7 @@ async def resolve(index: Stored, scope: Scope, citation: Citation) -> str | None
 
 async def cited_records(index: Stored, scope: Scope, citations: Sequence[Citation]) -> dict[tuple[str, str], Record]:
     """The records that citations name, by collection and id, each collection read once."""
-    known = {collection.name for collection in await index.collections()}
+    known = {collection.name for collection in await index.collections(scope)}
     wanted: dict[str, dict[str, None]] = {}
     for citation in citations:
         if citation.collection in known:

@@ -20,6 +20,7 @@ from contexture.testing.index_filters import IndexFilters
 from contexture.testing.index_matrices import IndexMatrices
 from contexture.testing.index_permissions import IndexPermissions
 from contexture.testing.index_searches import IndexSearches
+from contexture.testing.index_tenants import IndexTenants
 from contexture.testing.index_writes import IndexWrites
 from contexture.testing.prepared import COLLECTION, VECTORS
 from contexture.types import Scope
@@ -27,13 +28,13 @@ from contexture.types import Scope
 __all__ = ["VECTORS", "IndexConformance"]
 
 
-class IndexConformance(IndexWrites, IndexSearches, IndexFilters, IndexPermissions, IndexMatrices):
+class IndexConformance(IndexWrites, IndexSearches, IndexFilters, IndexPermissions, IndexTenants, IndexMatrices):
     """Everything an index promises."""
 
     @pytest.fixture
-    async def store(self, index: Index) -> Index:
+    async def store(self, index: Index, scope: Scope) -> Index:
         """The index with the collection that the checks use."""
-        await index.create(COLLECTION)
+        await index.create(scope, COLLECTION)
         return index
 
     @pytest.fixture

@@ -28,6 +28,7 @@ class IndexFilters:
     async def test_filters_mean_what_they_say(self, store: Index, records: list[Record], where: Filter) -> None:
         """Every generated filter tree picks the same records by search, by scroll and by its definition."""
         scope = Scope(tenant=uuid4().hex, user="anna")
+        await store.create(scope, COLLECTION)
         visible = [replace(record, text=f"zebra {record.text}", acl=(PUBLIC,)) for record in records]
         await store.upsert(scope, NAME, [prepared(record) for record in visible])
         expected = sorted(record.id for record in visible if holds(where, record, field_types(COLLECTION)))

@@ -11,7 +11,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, UnknownCollection
 from contexture.ports import Index
-from contexture.testing.prepared import NAME, NOT_UNICODE, ids, own, prepared
+from contexture.testing.prepared import COLLECTION, NAME, NOT_UNICODE, ids, own, prepared
 from contexture.types import Matrix, Prepared, Record, Scope
 
 ROWS: Matrix = np.array([[1, 0, 0], [0, 0.6, 0.8]], np.float32)
@@ -61,7 +61,9 @@ class IndexMatrices:
 
         assert list(await store.matrices(scope, NAME, "rows", ["a"])) == ["a"]
         assert not await store.matrices(replace(scope, user="boris"), NAME, "rows", ["a"])
-        assert not await store.matrices(replace(scope, tenant=uuid4().hex), NAME, "rows", ["a"])
+        other = replace(scope, tenant=uuid4().hex)
+        await store.create(other, COLLECTION)
+        assert not await store.matrices(other, NAME, "rows", ["a"])
 
     @pytest.mark.parametrize("bad", [np.ones(3, np.float32), np.full((2, 3), np.nan, np.float32)])
     async def test_rows_that_are_none_are_refused(self, store: Index, scope: Scope, bad: Matrix) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from contexture.errors import NotPermitted
 from contexture.ports import Index
-from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, own, prepared, query
 from contexture.types import PUBLIC, Scope
 
 
@@ -45,6 +45,7 @@ class IndexPermissions:
     async def test_tenants_do_not_meet(self, store: Index, scope: Scope) -> None:
         """Two tenants use one id for different records; neither sees, replaces or removes the other's."""
         other = replace(scope, tenant=uuid4().hex)
+        await store.create(other, COLLECTION)
         await store.upsert(scope, NAME, [prepared(own("a", "zebra"))])
         await store.upsert(other, NAME, [prepared(own("a", "walrus"))])
 

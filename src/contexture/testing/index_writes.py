@@ -12,7 +12,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, Outdated
 from contexture.ports import Index
-from contexture.testing.prepared import EAST, IDS, NAME, NORTH, NOT_UNICODE, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, EAST, IDS, NAME, NORTH, NOT_UNICODE, ids, own, prepared, query
 from contexture.types import PUBLIC, Collection, Equals, Not, Prepared, Range, Record, Scope
 
 FAR_ZONE = timezone(timedelta(hours=-11, minutes=-30))
@@ -214,7 +214,8 @@ class IndexWrites:
         """It changes for the tenant and collection written to, and for no other."""
         other = Scope(tenant=uuid4().hex, user="anna")
         aside = Collection(name=f"aside_{uuid4().hex[:8]}")
-        await store.create(aside)
+        await store.create(scope, aside)
+        await store.create(other, COLLECTION)
         still = [await store.version(other, NAME), await store.version(scope, aside.name)]
         seen = [await store.version(scope, NAME)]
         for write in (store.upsert(scope, NAME, [prepared(own("a"))]), store.delete(scope, NAME, ["a"])):

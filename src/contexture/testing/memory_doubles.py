@@ -70,13 +70,13 @@ class RecordingIndex:
     scrolls: list[tuple[Scope, Filter | None]] = field(default_factory=list[tuple[Scope, Filter | None]])
     writes: list[tuple[Scope, tuple[Prepared, ...]]] = field(default_factory=list[tuple[Scope, tuple[Prepared, ...]]])
 
-    async def create(self, collection: Collection) -> None:
+    async def create(self, scope: Scope, collection: Collection) -> None:
         """Make the collection."""
-        await self.index.create(collection)
+        await self.index.create(scope, collection)
 
-    async def collections(self) -> Sequence[Collection]:
-        """Every collection, by name."""
-        return await self.index.collections()
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant, by name."""
+        return await self.index.collections(scope)
 
     async def upsert(
         self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()

@@ -14,6 +14,7 @@ from contexture.builders.query.request import QueryRecipe
 from contexture.ports import Clock, Embedder, Index, Redactor, Reranker, TokenCounter
 from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.made import Made
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, SearchOptions
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
@@ -55,6 +56,7 @@ class Workbench:
     def __init__(self, index: Index, parts: Parts) -> None:
         encoders = parts.encoders
         self.index = index
+        self.made = Made(index, Collection(name=NAME, fields=FIELDS))
         self.preparer = Preparer(
             encoders=encoders, counters=[parts.counter], redactor=parts.redactor, target=parts.passage
         )
@@ -80,15 +82,16 @@ class Workbench:
 
     async def add(self, scope: Scope, records: Sequence[Record]) -> int:
         """Prepare and write the records."""
+        await self.made.by(scope)
         return await self.index.upsert(scope, NAME, await self.preparer.prepare(records))
 
 
 @asynccontextmanager
 async def opened(folder: Path, options: EmbeddedOptions | None = None) -> AsyncGenerator[EmbeddedIndex]:
-    """An embedded index in `folder` for records made by hand, with their collection."""
+    """An embedded index in `folder` for records made by hand, in which the local user has their collection."""
     index = await EmbeddedIndex.open(folder, options or EmbeddedOptions(vectors=VECTORS, threads=1))
     try:
-        await index.create(COLLECTION)
+        await index.create(Scope.local(), COLLECTION)
         yield index
     finally:
         await index.close()
@@ -96,11 +99,15 @@ async def opened(folder: Path, options: EmbeddedOptions | None = None) -> AsyncG
 
 @asynccontextmanager
 async def workbench(folder: Path, parts: Parts | None = None) -> AsyncGenerator[Workbench]:
-    """A workbench over an embedded index in `folder`, with one collection that has a field of every type."""
+    """A workbench over an embedded index in `folder`, with one collection that has a field of every type.
+
+    The local user has it, and every tenant for whom records are added.
+    """
     chosen = parts or Parts()
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=chosen.encoders.vectors, threads=1))
     try:
-        await index.create(Collection(name=NAME, fields=FIELDS))
-        yield Workbench(index, chosen)
+        bench = Workbench(index, chosen)
+        await bench.made.by(Scope.local())
+        yield bench
     finally:
         await index.close()

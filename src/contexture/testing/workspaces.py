@@ -101,7 +101,7 @@ async def workspace_bench(folder: Path, parts: WorkspaceParts | None = None) -> 
     chosen = parts or WorkspaceParts()
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=chosen.encoders.vectors, threads=1))
     try:
-        await index.create(BLOCKS)
+        await index.create(Scope(tenant=chosen.tenant, user="root"), BLOCKS)
         yield WorkspaceBench(index, chosen)
     finally:
         await index.close()

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from contexture.adapters.index.filters import BUILT_IN, check
-from contexture.errors import InvalidRequest, Outdated
-from contexture.types import Collection, FieldType, Prepared, Query, Record, Vector
+from contexture.errors import InvalidRequest, Outdated, UnknownCollection
+from contexture.types import Collection, FieldType, Prepared, Query, Record, Scope, Vector
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LARGEST = 65_504.0  # in half precision, in which vectors are stored
@@ -28,6 +28,18 @@ def merged(old: Collection | None, new: Collection) -> Collection:
         if known.get(name, kind) is not kind:
             raise InvalidRequest(f"field {name!r} of {new.name!r} holds a {known[name]}: it cannot become a {kind}")
     return Collection(name=new.name, fields={**known, **new.fields})
+
+
+def check_tenant(scope: Scope) -> None:
+    """Refuse a tenant whose name no store could keep."""
+    if not valid_id(scope.tenant):
+        raise InvalidRequest(f"tenant {scope.tenant!r} is not valid Unicode")
+
+
+def unknown(name: str, mine: Iterable[Collection]) -> UnknownCollection:
+    """The refusal of a collection that a tenant has not; it names those that it has, and no others."""
+    known = ", ".join(each.name for each in mine) or "none yet"
+    return UnknownCollection(f"unknown collection {name!r}; there are: {known}")
 
 
 def check_records(records: Sequence[Prepared], vectors: Mapping[str, int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,7 +43,6 @@ class Classes:
     def __init__(self, known: Mapping[int, AccessClass]) -> None:
         self._known: dict[int, AccessClass] = {}
         self._held: dict[tuple[str, str], set[int]] = {}
-        self._tenants: Counter[str] = Counter()
         self._filled: set[int] = set()
         self.update(known)
 
@@ -55,7 +53,6 @@ class Classes:
             self._known[number] = one
             (self._filled.add if one.passages else self._filled.discard)(number)
             if new:
-                self._tenants[one.tenant] += 1
                 for reader in one.readers:
                     self._held.setdefault((one.tenant, reader), set()).add(number)
 
@@ -79,7 +76,3 @@ class Classes:
     def within(self, scope: Scope, limit: int) -> bool:
         """Whether a scope may read so few classes, at most."""
         return sum(len(self._held.get((scope.tenant, one), ())) for one in scope.principals) <= limit
-
-    def belong_to(self, tenant: str) -> bool:
-        """Whether a tenant has, or had, something here."""
-        return tenant in self._tenants

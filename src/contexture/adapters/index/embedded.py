@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from contexture.adapters.index.declared import columns_of
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.parts import BM25, Parts
@@ -64,9 +65,10 @@ class EmbeddedIndex(IndexOverTruth):
         with self._gate.inside(), self._reading():
             return work()
 
-    def _save(self, collection: Collection) -> None:
-        self._file.save_collection(collection)
-        self._shelf.add(collection)
+    def _save(self, tenant: str, collection: Collection) -> None:
+        self._file.declare(tenant, collection)
+        self._shelf.add(collection.name, columns_of(collection))
+        self._declared.add(tenant, collection)
 
     def _upsert(
         self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()

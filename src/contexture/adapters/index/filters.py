@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +29,27 @@ BUILT_IN: Mapping[str, FieldType] = {
 def field_types(collection: Collection) -> dict[str, FieldType]:
     """Every field a filter on this collection may name."""
     return {**collection.fields, **BUILT_IN}
+
+
+def column_of(name: str, kind: FieldType) -> str:
+    """What a field is called where the records of all tenants are: a declared one by its type too.
+
+    Tenants may mean different things by one name, and none may learn of another's.
+    """
+    return name if name in BUILT_IN else f"{name}:{kind}"
+
+
+def in_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
+    """A filter that `check` accepted, with every field named as it is where the records of all tenants are."""
+    match where:
+        case And(parts):
+            return And(tuple(in_columns(part, fields) for part in parts))
+        case Or(parts):
+            return Or(tuple(in_columns(part, fields) for part in parts))
+        case Not(part):
+            return Not(in_columns(part, fields))
+        case Equals() | AnyOf() | Contains() | Range():
+            return replace(where, field=column_of(where.field, fields[where.field]))
 
 
 def check(where: Filter, fields: Mapping[str, FieldType]) -> None:
@@ -82,8 +104,11 @@ def payload_of(record: Record, fields: Mapping[str, FieldType]) -> dict[str, Any
 
 
 def stored_value(record: Record, name: str, kind: FieldType) -> Any:
-    """A field's value in the form filters compare, or None when it is missing or of another kind."""
-    value: Any = getattr(record, name) if name in BUILT_IN else record.payload.get(name)
+    """A field's value in the form filters compare, or None when it is missing or of another kind.
+
+    `name` is what a filter calls the field, or what it is called where the records of all tenants are.
+    """
+    value: Any = getattr(record, name) if name in BUILT_IN else record.payload.get(name.partition(":")[0])
     if isinstance(value, (list, tuple)) and kind is FieldType.KEYWORD:
         return [item for item in value if isinstance(item, str)]  # pyright: ignore[reportUnknownVariableType]
     if kind is FieldType.TIME:

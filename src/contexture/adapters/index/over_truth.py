@@ -7,12 +7,14 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
-from contexture.adapters.index.checks import check_query, check_records, merged, valid_id
+from contexture.adapters.index.checks import check_query, check_records, check_tenant, merged, unknown, valid_id
 from contexture.adapters.index.classes import Access, Classes
-from contexture.adapters.index.filters import check, field_types, holds
+from contexture.adapters.index.declared import Declared
+from contexture.adapters.index.filters import check, field_types, holds, in_columns
 from contexture.adapters.index.gate import Gate
 from contexture.adapters.index.hits import hits_of, pooled
 from contexture.adapters.index.journal import WriteJournal
@@ -20,7 +22,7 @@ from contexture.adapters.index.parts import BM25, Parts, Seen
 from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
 from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.index.source import Reading
-from contexture.errors import InvalidRequest, UnknownCollection
+from contexture.errors import InvalidRequest
 from contexture.types import Changes, Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
 
 _T = TypeVar("_T")
@@ -42,6 +44,7 @@ class IndexOverTruth:
         self._shelf = shelf
         self._options = options
         self._writing = threading.RLock()
+        self._declared = Declared(truth.declared())
         self._classes: dict[str, Classes] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._journal = WriteJournal()
@@ -58,8 +61,8 @@ class IndexOverTruth:
         """Holds as long as the truth is read as it is now; the parts have seen just that."""
 
     @abstractmethod
-    def _save(self, collection: Collection) -> None:
-        """Store a collection that is new or has new fields."""
+    def _save(self, tenant: str, collection: Collection) -> None:
+        """Store a collection that is new to a tenant or has new fields."""
 
     @abstractmethod
     def _upsert(
@@ -77,13 +80,13 @@ class IndexOverTruth:
 
     # --- the port ---
 
-    async def create(self, collection: Collection) -> None:
-        """Make the collection, or add fields to it."""
-        await self._read(lambda: self._create(collection))
+    async def create(self, scope: Scope, collection: Collection) -> None:
+        """Make the collection for the tenant, or add fields to it."""
+        await self._read(lambda: self._create(scope, collection))
 
-    async def collections(self) -> Sequence[Collection]:
-        """Every collection, by name."""
-        return await self._glance(lambda: [self._shelf.collections[name] for name in sorted(self._shelf.collections)])
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant, by name."""
+        return await self._glance(lambda: self._declared.of(scope.tenant))
 
     async def upsert(
         self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
@@ -159,7 +162,7 @@ class IndexOverTruth:
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """The names of the vectors that what the scope may read has, and perhaps others; None when unknown."""
-        if collection not in self._shelf.collections:
+        if self._declared.find(scope.tenant, collection) is None:
             return None
         access = self._at_hand(scope, collection)
         if access is None:
@@ -185,6 +188,10 @@ class IndexOverTruth:
         """Why nothing was found when something was last looked for; empty where all is well."""
         return self._shelf.ailing
 
+    async def names(self) -> Sequence[str]:
+        """The name of every collection, whoever has it; for operators."""
+        return await self._glance(lambda: sorted(self._shelf.columns))
+
     def count(self, collection: str) -> int:
         """Passages in a collection, whoever may see them; for operators."""
         with self._gate.inside(), self._reading():
@@ -204,25 +211,27 @@ class IndexOverTruth:
         return await self._read(work)
 
     def _known(self, scope: Scope, name: str) -> Collection:
-        """The collection; an unknown one is refused with those in which the tenant has something."""
-        if not valid_id(scope.tenant):
-            raise InvalidRequest(f"tenant {scope.tenant!r} is not valid Unicode")
-        found = self._shelf.collections.get(name)
+        """The tenant's collection; one that it has not is refused with those that it has."""
+        check_tenant(scope)
+        found = self._declared.find(scope.tenant, name)
         if found is None:
-            known = ", ".join(self._mine(scope)) or "none yet"
-            raise UnknownCollection(f"unknown collection {name!r}; there are: {known}")
+            raise unknown(name, self._declared.of(scope.tenant))
         return found
 
-    def _mine(self, scope: Scope) -> list[str]:
-        """The collections in which a tenant has something."""
-        return [name for name in sorted(self._shelf.collections) if self._glanced(name).belong_to(scope.tenant)]
-
-    def _create(self, collection: Collection) -> None:
+    def _create(self, scope: Scope, collection: Collection) -> None:
+        check_tenant(scope)
+        if self._lacks(scope, collection) is None:  # then nobody waits for those who write
+            return
         with self._writing:
-            old = self._shelf.collections.get(collection.name)
-            wanted = merged(old, collection)
-            if wanted != old:
-                self._save(wanted)
+            wanted = self._lacks(scope, collection)
+            if wanted is not None:
+                self._save(scope.tenant, wanted)
+
+    def _lacks(self, scope: Scope, collection: Collection) -> Collection | None:
+        """The collection as the tenant is to have it; None where it has it so."""
+        old = self._declared.find(scope.tenant, collection.name)
+        wanted = merged(old, collection)
+        return None if wanted == old else wanted
 
     def _version(self, scope: Scope, collection: str) -> int:
         self._known(scope, collection)
@@ -263,17 +272,16 @@ class IndexOverTruth:
                 known = self._classes.setdefault(collection, Classes(self._truth.classes(collection)))
         return known
 
-    def _glanced(self, collection: str) -> Classes:
-        """The same without waiting for whoever writes, for a look that need not be the last."""
-        return self._classes.get(collection) or Classes(self._truth.classes(collection))
-
     def _at_hand(self, scope: Scope, collection: str) -> Access | None:
         """What a scope may read, where telling it is a glance."""
         known = self._classes.get(collection)
         return known.access(scope) if known is not None and known.within(scope, _MANY) else None
 
     def _search(self, scope: Scope, query: Query) -> list[Hit]:
-        check_query(query, field_types(self._known(scope, query.collection)), self._options.vectors)
+        fields = field_types(self._known(scope, query.collection))
+        check_query(query, fields, self._options.vectors)
+        if query.where is not None:
+            query = replace(query, where=in_columns(query.where, fields))
         hits, overtaken = self._found(scope, query)
         if overtaken:
             with self._still():

@@ -10,7 +10,7 @@ from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.hits import Places
 from contexture.adapters.index.scoring import Weights
 from contexture.adapters.index.truth import Change, Row
-from contexture.types import Collection, Filter, Vector
+from contexture.types import FieldType, Filter, Vector
 
 BM25 = "bm25"
 
@@ -47,7 +47,8 @@ class Finder(Protocol):
 class Parts(Protocol):
     """A finder for each collection, kept in step with the truth."""
 
-    collections: dict[str, Collection]
+    columns: dict[str, dict[str, FieldType]]
+    """By collection, every field that some tenant has declared, as it is called beside those of others."""
 
     @property
     def ailing(self) -> str:
@@ -62,8 +63,8 @@ class Parts(Protocol):
         """The names of the vectors that what may be read has, and perhaps others; None when unknown."""
         ...
 
-    def add(self, collection: Collection) -> None:
-        """Take a new collection, or new fields of a known one."""
+    def add(self, name: str, columns: Mapping[str, FieldType]) -> None:
+        """Take a new collection, or new fields of a known one; what is known already costs nothing."""
         ...
 
     def forget(self, name: str) -> None:
@@ -87,7 +88,7 @@ class Parts(Protocol):
         ...
 
     def add_declared_columns(self) -> None:
-        """Prepare for filters on the fields that collections were made with."""
+        """Prepare for filters on the fields that tenants have declared."""
         ...
 
     def heal(self) -> None:

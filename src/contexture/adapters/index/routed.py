@@ -15,16 +15,16 @@ class RoutedIndex:
         self._home = home
         self._elsewhere = dict(elsewhere)
 
-    async def create(self, collection: Collection) -> None:
+    async def create(self, scope: Scope, collection: Collection) -> None:
         """Make the collection where it lives."""
-        await self._of(collection.name).create(collection)
+        await self._of(collection.name).create(scope, collection)
 
-    async def collections(self) -> Sequence[Collection]:
-        """Every collection of every place, by name; what a place holds for others is left out."""
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant in every place, by name; what a place holds for others is left out."""
         found = [
             collection
             for place in self._places()
-            for collection in await place.collections()
+            for collection in await place.collections(scope)
             if self._of(collection.name) is place
         ]
         return sorted(found, key=lambda collection: collection.name)

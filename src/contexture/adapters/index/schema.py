@@ -39,6 +39,16 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE matrices (row INTEGER NOT NULL REFERENCES records, name TEXT NOT NULL, data BLOB NOT NULL);
     CREATE UNIQUE INDEX matrices_row ON matrices (row, name);
     """,
+    """
+    -- A collection and its fields belong to a tenant. What all of them shared before is declared by each tenant that
+    -- has something there; who had nothing makes it anew.
+    CREATE TABLE declared (
+        tenant TEXT NOT NULL, name TEXT NOT NULL, fields TEXT NOT NULL, PRIMARY KEY (tenant, name)
+    ) WITHOUT ROWID;
+    INSERT INTO declared SELECT DISTINCT c.tenant, k.name, k.fields
+        FROM collections k JOIN classes c ON c.collection = k.name;
+    DROP TABLE collections;
+    """,
 )
 
 

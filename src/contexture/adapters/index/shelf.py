@@ -15,13 +15,13 @@ from pathlib import Path
 from contexture.adapters.index import codec
 from contexture.adapters.index.classes import Access
 from contexture.adapters.index.engine import Draft, Engine, EngineOptions
-from contexture.adapters.index.filters import field_types
+from contexture.adapters.index.filters import BUILT_IN
 from contexture.adapters.index.part import Part
 from contexture.adapters.index.scanner import Scanner
 from contexture.adapters.index.source import Source
 from contexture.adapters.index.truth import Change, Row
 from contexture.errors import SourceError, SourceUnavailable
-from contexture.types import Collection, Record, Vector
+from contexture.types import FieldType, Record, Vector
 
 _REPLAY = 1_000
 _FLUSH = 20_000
@@ -55,7 +55,7 @@ class Shelf:
         self._helpers: Executor | None = None
         if options.threads > 1:
             self._helpers = ThreadPoolExecutor(options.threads - 1, thread_name_prefix="contexture-scan")
-        self.collections = truth.collections()
+        self.columns = truth.columns()
         self.ailing = ""
 
     def part(self, name: str) -> Part:
@@ -70,18 +70,24 @@ class Shelf:
         part = self._parts.get(name)
         return None if part is None else part.spaces(access)
 
-    def add(self, collection: Collection) -> None:
-        """Take a new collection, or new fields of a known one."""
-        name = collection.name
-        self.collections[name] = collection
-        part = self._parts.get(name) or self._open(name, 0)
-        part.add_fields(field_types(collection))
-        self._replay(part.engine, name, 0)
+    def add(self, name: str, columns: Mapping[str, FieldType]) -> None:
+        """Take a new collection, or new fields of a known one; what is known already costs nothing."""
+        known, part = self.columns.get(name, {}), self._parts.get(name)
+        wanted = {**known, **columns}
+        if part is None:
+            self.columns[name] = wanted
+            self._rebuild(name)  # what an earlier collection of this name may have left is of no use
+        elif wanted != known:
+            part.add_fields({**wanted, **BUILT_IN})
+            self._replay(part.engine, name, 0)
+            self.columns[name] = wanted  # after all else: one that failed is tried again
+        else:
+            return
         self._truth.set_meta(f"layout {name}", self._layout(name))
 
     def forget(self, name: str) -> None:
         """Let go of a collection that is no longer there."""
-        self.collections.pop(name, None)
+        self.columns.pop(name, None)
         self._drop(name)
 
     def draft(self, name: str, added: Sequence[Row]) -> Draft:
@@ -106,19 +112,19 @@ class Shelf:
 
     def rebuild(self) -> None:
         """Build every part anew, for too much was missed to follow it."""
-        for name in self.collections:
+        for name in self.columns:
             self._rebuild(name)
 
     def add_columns(self, name: str, fields: set[str]) -> None:
         """Let filters that name these fields be tested on all passages of a collection at once."""
-        scanner, known = self.part(name).scanner, field_types(self.collections[name])
+        scanner, known = self.part(name).scanner, {**self.columns[name], **BUILT_IN}
         if scanner is not None and fields:
             scanner.add_columns({field: known[field] for field in sorted(fields)}, self._records(scanner, name))
 
     def heal(self) -> None:
         """Bring every part up to the last committed write; one that lost something is built anew."""
         flushed = int(self._truth.meta("flushed") or 0)
-        for name in self.collections:
+        for name in self.columns:
             if self._truth.meta(f"layout {name}") != self._layout(name):
                 self._discard(name)
             try:
@@ -150,10 +156,10 @@ class Shelf:
         self.flush()
 
     def add_declared_columns(self) -> None:
-        """Prepare for filters on the fields that collections were made with."""
+        """Prepare for filters on the fields that tenants have declared."""
         for name, part in self._parts.items():
             if part.scanner is not None:
-                self.add_columns(name, self.collections[name].fields.keys() - part.scanner.fields)
+                self.add_columns(name, self.columns[name].keys() - part.scanner.fields)
 
     def warm(self) -> None:
         """Touch every part once, so that the first real query does not pay for it."""
@@ -182,7 +188,7 @@ class Shelf:
         """Open a collection's part and bring it up to the last committed write."""
         vectors = {vector: self._options.vectors[vector] for vector in sorted(self._graphs(name))}
         options = EngineOptions(vectors=vectors, threads=self._options.threads)
-        engine = Engine(self._folder / "index" / name, options, field_types(self.collections[name]))
+        engine = Engine(self._folder / "index" / name, options, {**self.columns[name], **BUILT_IN})
         if engine.fresh:
             self._truth.set_meta("flushed", "0")  # so that a rebuild that is cut short is not taken for a whole one
         self._replay(engine, name, 0 if engine.fresh else flushed)
@@ -213,7 +219,7 @@ class Shelf:
 
     def _layout(self, name: str) -> str:
         """What a part was built for; another layout needs another part."""
-        fields = {field: str(kind) for field, kind in self.collections[name].fields.items()}
+        fields = {column: str(kind) for column, kind in self.columns[name].items()}
         return json.dumps([_FORMAT, dict(self._options.vectors), fields], sort_keys=True)
 
     def _large(self, name: str) -> frozenset[str]:

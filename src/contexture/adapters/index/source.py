@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from contexture.adapters.index.classes import AccessClass
+from contexture.adapters.index.declared import Declaration
 from contexture.adapters.index.truth import Row, State, Stored
-from contexture.types import Collection, Matrix, Record
+from contexture.types import FieldType, Matrix, Record
 
 
 class Source(Protocol):
@@ -34,8 +35,8 @@ class Source(Protocol):
         """Note something about the parts."""
         ...
 
-    def collections(self) -> dict[str, Collection]:
-        """Every collection by name."""
+    def columns(self) -> dict[str, dict[str, FieldType]]:
+        """By collection, every field that some tenant has declared, as it is called beside those of others."""
         ...
 
     def count(self, collection: str) -> int:
@@ -69,6 +70,10 @@ class Source(Protocol):
 
 class Reading(Source, Protocol):
     """What answers about records and permissions need beside that."""
+
+    def declared(self) -> Sequence[Declaration]:
+        """Every collection of every tenant."""
+        ...
 
     def classes(self, collection: str) -> dict[int, AccessClass]:
         """Every access class of a collection."""

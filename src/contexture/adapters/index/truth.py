@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from contexture.adapters.index import codec
 from contexture.adapters.index.checks import check_unchanged
 from contexture.adapters.index.classes import AccessClass
+from contexture.adapters.index.declared import Declaration, all_columns, collection_of, pack_fields
 from contexture.adapters.index.journal import Touched
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
@@ -106,17 +107,22 @@ class Truth:
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
-    def collections(self) -> dict[str, Collection]:
-        """Every collection by name."""
-        rows = self._reader().execute("SELECT name, fields FROM collections ORDER BY name").fetchall()
-        return {name: Collection(name=name, fields=_fields(fields)) for name, fields in rows}
+    def declared(self) -> list[Declaration]:
+        """Every collection of every tenant."""
+        rows = self._reader().execute("SELECT tenant, name, fields FROM declared ORDER BY tenant, name").fetchall()
+        return [(tenant, collection_of(name, fields)) for tenant, name, fields in rows]
 
-    def save_collection(self, collection: Collection) -> None:
-        """Create the collection or replace its field list."""
+    def columns(self) -> dict[str, dict[str, FieldType]]:
+        """By collection, every field that some tenant has declared."""
+        rows = self._reader().execute("SELECT DISTINCT name, fields FROM declared ORDER BY name, fields").fetchall()
+        return all_columns(rows)
+
+    def declare(self, tenant: str, collection: Collection) -> None:
+        """Let a tenant have a collection, or replace the fields it has declared there."""
         with self._writing() as db:
             db.execute(
-                "INSERT OR REPLACE INTO collections VALUES (?, ?)",
-                (collection.name, json.dumps({name: str(kind) for name, kind in collection.fields.items()})),
+                "INSERT OR REPLACE INTO declared VALUES (?, ?, ?)",
+                (tenant, collection.name, pack_fields(collection.fields)),
             )
 
     # --- permissions and statistics ---
@@ -449,10 +455,6 @@ def _class_number(db: sqlite3.Connection, collection: str, tenant: str, acl: tup
     db.execute("INSERT OR IGNORE INTO classes (collection, tenant, acl) VALUES (?, ?, ?)", key)
     found = db.execute("SELECT class FROM classes WHERE collection = ? AND tenant = ? AND acl = ?", key)
     return int(found.fetchone()[0])
-
-
-def _fields(text: str) -> Mapping[str, FieldType]:
-    return {name: FieldType(kind) for name, kind in json.loads(text).items()}
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

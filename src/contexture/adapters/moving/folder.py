@@ -59,13 +59,13 @@ class FolderRecords:
         self._path = path
         self._truth = truth
 
-    def collections(self) -> Mapping[str, Collection]:
-        """Every collection by name."""
-        return self._truth.collections()
+    def declared(self) -> Mapping[Part, Collection]:
+        """Every collection of every tenant, with the fields that it has declared."""
+        return {Part(collection.name, tenant): collection for tenant, collection in self._truth.declared()}
 
-    def save(self, collection: Collection) -> None:
-        """Make a collection, or replace its fields."""
-        self._truth.save_collection(collection)
+    def declare(self, tenant: str, collection: Collection) -> None:
+        """Let a tenant have a collection, or replace the fields it has declared there."""
+        self._truth.declare(tenant, collection)
 
     def parts(self) -> Mapping[Part, int]:
         """Every part that holds a record, and how many."""

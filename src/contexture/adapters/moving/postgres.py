@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from contexture.adapters.blocks.postgres import MIGRATIONS as BLOCKS
 from contexture.adapters.graph.postgres import MIGRATIONS as GRAPH
+from contexture.adapters.index.declared import collection_of
 from contexture.adapters.index.postgres import write
 from contexture.adapters.index.postgres.packing import pack
 from contexture.adapters.index.postgres.schema import MIGRATIONS as INDEX
@@ -25,7 +25,7 @@ from contexture.adapters.postgres.tables import PostgresTables
 from contexture.adapters.replies.postgres import MIGRATIONS as REPLIES
 from contexture.adapters.sessions.postgres import MIGRATIONS as SESSIONS
 from contexture.errors import NotFound
-from contexture.types import Collection, FieldType, Prepared, Scope
+from contexture.types import Collection, Prepared, Scope
 
 T = TypeVar("T")
 
@@ -67,24 +67,20 @@ class PostgresRecords:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def collections(self) -> Mapping[str, Collection]:
-        """Every collection by name."""
-        rows = self._all("SELECT name, fields FROM collections ORDER BY name")
-        return {
-            name: Collection(name=name, fields={each: FieldType(kind) for each, kind in json.loads(fields).items()})
-            for name, fields in rows
-        }
+    def declared(self) -> Mapping[Part, Collection]:
+        """Every collection of every tenant, with the fields that it has declared."""
+        rows = self._all("SELECT tenant, name, fields FROM declared ORDER BY tenant, name")
+        return {Part(name, _text(tenant)): collection_of(name, fields) for tenant, name, fields in rows}
 
-    def save(self, collection: Collection) -> None:
-        """Make a collection, or replace its fields."""
-        fields = json.dumps({name: str(kind) for name, kind in collection.fields.items()})
+    def declare(self, tenant: str, collection: Collection) -> None:
+        """Let a tenant have a collection, or replace the fields it has declared there."""
         with self._pool.transaction() as db:
-            write.save(db, collection.name, fields)
+            write.declare(db, tenant, collection)
 
     def parts(self) -> Mapping[Part, int]:
         """Every part that holds a record, and how many."""
         rows = self._all("SELECT collection, tenant, count(*) FROM records GROUP BY collection, tenant")
-        return {Part(collection, tenant.decode("utf-8", "surrogatepass")): count for collection, tenant, count in rows}
+        return {Part(collection, _text(tenant)): count for collection, tenant, count in rows}
 
     def page(self, part: Part, after: str, limit: int) -> Sequence[Prepared]:
         """Records of a part in id order, behind `after`."""

@@ -21,12 +21,12 @@ class Part(NamedTuple):
 class RecordsPlace(Protocol):
     """The records of a store, whoever may read them."""
 
-    def collections(self) -> Mapping[str, Collection]:
-        """Every collection by name."""
+    def declared(self) -> Mapping[Part, Collection]:
+        """Every collection of every tenant, with the fields that it has declared."""
         ...
 
-    def save(self, collection: Collection) -> None:
-        """Make a collection, or replace its fields."""
+    def declare(self, tenant: str, collection: Collection) -> None:
+        """Let a tenant have a collection, or replace the fields it has declared there."""
         ...
 
     def parts(self) -> Mapping[Part, int]:

@@ -67,9 +67,7 @@ def move(source: Store, target: Store, progress: Progress | None = None) -> Move
     holds something else is refused.
     """
     tell = progress or _nobody
-    known = target.records.collections()
-    for name, collection in source.records.collections().items():
-        target.records.save(merged(known.get(name), collection))
+    _move_declared(source.records, target.records)
     before = sum(_move_part(source, target, part, count, tell) for part, count in source.records.parts().items())
     for store in TABLES:
         tell("move the rest", 0, 0)
@@ -80,6 +78,7 @@ def move(source: Store, target: Store, progress: Progress | None = None) -> Move
 
 def compared(source: Store, target: Store, before: int, tell: Progress) -> Moved:
     """Compare records, rows and files by their number and content; the first that differs is named."""
+    _same_declared(source, target)
     records = sum(_same_part(source, target, part, count, tell) for part, count in source.records.parts().items())
     rows = 0
     for store in TABLES:
@@ -90,6 +89,23 @@ def compared(source: Store, target: Store, before: int, tell: Progress) -> Moved
             )
         rows += mine.rows
     return Moved(records=records, rows=rows, files=_same_files(source, target), known_records=before)
+
+
+def _move_declared(source: RecordsPlace, target: RecordsPlace) -> None:
+    """Let every tenant have the collections and fields that it has in the source."""
+    known = target.declared()
+    for part, collection in source.declared().items():
+        wanted = merged(known.get(part), collection)
+        if wanted != known.get(part):
+            target.declare(part.tenant, wanted)
+
+
+def _same_declared(source: Store, target: Store) -> None:
+    theirs = target.records.declared()
+    for part, mine in source.records.declared().items():
+        found = theirs.get(part)
+        if found is None or not mine.fields.items() <= found.fields.items():
+            raise BrokenPromise(f"the fields of {part.collection!r} are not the same in {target.name}")
 
 
 def _move_part(source: Store, target: Store, part: Part, count: int, tell: Progress) -> int:

@@ -118,7 +118,7 @@ async def _permit_all(body: IngestBody, engine: Contexture, caller: Scope) -> No
 
 async def _written(body: IngestBody, engine: Contexture, caller: Scope) -> LoadReport:
     collection = body.collection or engine.settings.collection
-    await engine.create(Collection(name=collection, fields={**GROUP, **body.fields}))
+    await engine.create(Collection(name=collection, fields={**GROUP, **body.fields}), scope=caller)
     writer = Writer(engine, collection, caller, again=body.again)
     for batch in batches(writer.distinct(_items(body))):
         await writer.write(batch)

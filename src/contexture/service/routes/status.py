@@ -60,7 +60,7 @@ async def metrics(request: Request) -> Response:
 
 async def _store(engine: Engine) -> dict[str, Any]:
     try:
-        collections = await engine.index.collections()
+        collections = await engine.index.names()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
     found = {"state": HealthState.NORMAL, "collections": len(collections)}

@@ -61,13 +61,13 @@ class ChromaIndex:
         await asyncio.to_thread(index._opened)
         return index
 
-    async def create(self, collection: Collection) -> None:
-        """Make the collection, or add fields to it."""
-        await self._run(lambda store: store.create(collection))
+    async def create(self, scope: Scope, collection: Collection) -> None:
+        """Make the collection for the tenant, or add fields to it."""
+        await self._run(lambda store: store.create(scope, collection))
 
-    async def collections(self) -> Sequence[Collection]:
-        """Every collection, by name."""
-        return await self._run(lambda store: store.collections())
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant, by name."""
+        return await self._run(lambda store: store.collections(scope))
 
     async def upsert(
         self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()

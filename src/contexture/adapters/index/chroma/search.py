@@ -105,7 +105,7 @@ class Look:
         readable = self._board.readable(self._scope)
         everything = len(readable) == len(self._board.readers)
         classes = None if everything else sorted({access_of(acl) for acl in readable})
-        fields = self._store.filterable(self._query.collection, self._board.oldest)
+        fields = self._store.filterable(self._scope, self._query.collection, self._board.oldest)
         return chroma_where(classes, self._query.where, fields)
 
     def _rows(self, pids: Sequence[int]) -> list[Row]:

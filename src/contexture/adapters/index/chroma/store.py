@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from contexture.adapters.index.checks import check_unchanged, merged
+from contexture.adapters.index.checks import check_tenant, check_unchanged, merged, unknown
 from contexture.adapters.index.chroma.client import Box, Client
 from contexture.adapters.index.chroma.items import (
     DATA,
@@ -29,15 +29,16 @@ from contexture.adapters.index.chroma.mirror import Mirror, may_read
 from contexture.adapters.index.codec import unpack_header
 from contexture.adapters.index.filters import BUILT_IN, field_types
 from contexture.adapters.index.matrices import pack_matrix
-from contexture.errors import InvalidRequest, NotPermitted, SourceError, UnknownCollection
+from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.types import Collection, FieldType, Prepared, Record, Scope, Vector
 
 _META = "contexture.meta"
+_OWNER, _NAME = "owner", "name"
 _SAFE = re.compile(r"[A-Za-z0-9]{1,40}")
 
 
 class _Made(NamedTuple):
-    """A collection, and the sequence number at which each of its fields was declared."""
+    """A tenant's collection, and the sequence number at which each of its fields was declared."""
 
     collection: Collection
     since: Mapping[str, int]
@@ -59,7 +60,8 @@ class Store:
         self.vectors = dict(vectors)
         self.exact_limit = exact_limit
         self._lock = threading.RLock()
-        self._made: dict[str, _Made] = {}
+        self._made: dict[tuple[str, str], _Made] = {}
+        self._old: Mapping[str, _Made] | None = None
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         self._last = 0
 
@@ -69,36 +71,34 @@ class Store:
 
     # --- collections ---
 
-    def create(self, collection: Collection) -> None:
-        """Make the collection, or add fields to it."""
+    def create(self, scope: Scope, collection: Collection) -> None:
+        """Make the collection for the tenant, or add fields to it."""
+        check_tenant(scope)
         with self._lock:
-            made = self._find().get(collection.name)
+            made = self._find(scope).get(collection.name)
             wanted = merged(made.collection if made else None, collection)
             if made and wanted == made.collection:
                 return
             seq = self._next()
             since = {name: made.since.get(name, seq) if made else 0 for name in wanted.fields}
-            fields = {name: [str(kind), since[name]] for name, kind in wanted.fields.items()}
-            said = {"name": wanted.name, "fields": json.dumps(fields)}
-            self._meta.put([f"collection.{wanted.name}"], [said])
-            self._made[wanted.name] = _Made(wanted, since)
+            self._declare(scope, _Made(wanted, since))
 
-    def collections(self) -> list[Collection]:
-        """Every collection, by name."""
-        found = self._find()
+    def collections(self, scope: Scope) -> list[Collection]:
+        """Every collection of the tenant, by name."""
+        found = self._find(scope)
         return [found[name].collection for name in sorted(found)]
 
     def known(self, scope: Scope, name: str) -> Collection:
-        """The collection; an unknown one is refused with those in which the tenant has something."""
-        made = self._made.get(name) or self._find().get(name)
+        """The tenant's collection; one that it has not is refused with those that it has."""
+        check_tenant(scope)
+        made = self._made.get((scope.tenant, name)) or self._find(scope).get(name)
         if made is None:
-            mine = [each.name for each in self.collections() if len(self.mirror(scope, each.name))]
-            raise UnknownCollection(f"unknown collection {name!r}; there are: {', '.join(mine) or 'none yet'}")
+            raise unknown(name, self.collections(scope))
         return made.collection
 
-    def filterable(self, name: str, oldest: int) -> dict[str, FieldType]:
+    def filterable(self, scope: Scope, name: str, oldest: int) -> dict[str, FieldType]:
         """The fields that every vector was written with, when the oldest record has this sequence number."""
-        made = self._made[name]
+        made = self._made[scope.tenant, name]
         late = {field for field, since in made.since.items() if since > oldest}
         return {**{key: kind for key, kind in made.collection.fields.items() if key not in late}, **BUILT_IN}
 
@@ -178,15 +178,38 @@ class Store:
 
     # --- inside ---
 
-    def _find(self) -> Mapping[str, _Made]:
-        """Every collection there is; another process may have made some."""
-        for _, said in self._meta.walk({"name": {"$ne": ""}}):
-            if "fields" in said:
+    def _find(self, scope: Scope) -> Mapping[str, _Made]:
+        """Every collection of the tenant; another process may have made some."""
+        mine = self._read({_OWNER: {"$eq": digest(scope.tenant)}})
+        for name, made in self._unowned().items():
+            if name not in mine and self.version(scope, name):
+                mine[name] = made
+        self._made |= {(scope.tenant, name): made for name, made in mine.items()}
+        return mine
+
+    def _unowned(self) -> Mapping[str, _Made]:
+        """Collections from before they belonged to tenants: each is of those who have written to it."""
+        if self._old is None:
+            self._old = self._read({_NAME: {"$ne": ""}}, owned=False)
+        return self._old
+
+    def _read(self, where: Mapping[str, Any], *, owned: bool = True) -> dict[str, _Made]:
+        """Declarations by name, with or without an owner; Chroma lets what has no such value pass a `$ne` too."""
+        found: dict[str, _Made] = {}
+        for _, said in self._meta.walk(where):
+            if "fields" in said and (_OWNER in said) == owned:
                 fields: dict[str, tuple[str, int]] = json.loads(said["fields"])
                 kinds = {name: FieldType(kind) for name, (kind, _) in fields.items()}
                 since = {name: seq for name, (_, seq) in fields.items()}
-                self._made[said["name"]] = _Made(Collection(name=said["name"], fields=kinds), since)
-        return self._made
+                found[said[_NAME]] = _Made(Collection(name=said[_NAME], fields=kinds), since)
+        return found
+
+    def _declare(self, scope: Scope, made: _Made) -> None:
+        name, kinds = made.collection.name, made.collection.fields
+        fields = {field: [str(kind), made.since[field]] for field, kind in kinds.items()}
+        said = {_OWNER: digest(scope.tenant), _NAME: name, "fields": json.dumps(fields)}
+        self._meta.put([f"declared.{digest(scope.tenant, name)}"], [said])
+        self._made[scope.tenant, name] = made
 
     @contextmanager
     def _writing(self, scope: Scope, name: str) -> Generator[None]:
@@ -212,7 +235,7 @@ class Store:
 
     def _put_vectors(self, scope: Scope, name: str, made: Sequence[_Packed]) -> None:
         """Write the vectors of passages; nothing finds them before their record is there."""
-        fields = field_types(self._made[name].collection)
+        fields = field_types(self._made[scope.tenant, name].collection)
         found: dict[str, list[tuple[str, dict[str, Any], Vector]]] = {}
         for item, kept, _ in made:
             metadata = passage_metadata(kept, fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contexture.adapters.index.checks import check_unchanged, merged
+from contexture.adapters.index.declared import Declared, columns_of
 from contexture.adapters.index.engine import Draft
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.over_truth import IndexOverTruth
@@ -90,7 +90,8 @@ class PostgresIndex(IndexOverTruth):
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """As far as is known without asking the database again: who searches has just asked for the version."""
-        access = self._at_hand(scope, collection)
+        known = self._declared.find(scope.tenant, collection) is not None
+        access = self._at_hand(scope, collection) if known else None
         return None if access is None else self._shelf.spaces(collection, access)
 
     @contextmanager
@@ -98,11 +99,11 @@ class PostgresIndex(IndexOverTruth):
         with self._writing, self._snapshot():
             yield
 
-    def _save(self, collection: Collection) -> None:
+    def _save(self, tenant: str, collection: Collection) -> None:
         with self.pool.transaction() as db:
             db.execute("SELECT FROM counter FOR UPDATE")  # another process may be giving it other fields
-            wanted = merged(self._database.collections().get(collection.name), collection)
-            write.save(db, collection.name, json.dumps({name: str(kind) for name, kind in wanted.fields.items()}))
+            wanted = merged(self._database.declared_by(tenant, collection.name), collection)
+            write.declare(db, tenant, wanted)
         self._catch_up()
 
     def _upsert(
@@ -183,8 +184,9 @@ class PostgresIndex(IndexOverTruth):
 
     def _begin_anew(self, last: int) -> None:
         """Build every part from what there is now; nothing that caches hold from before counts."""
+        self._declared = Declared(self._database.declared())
         self._added(-1)
-        for gone in self._shelf.collections.keys() - self._database.collections().keys():
+        for gone in self._shelf.columns.keys() - self._database.columns().keys():
             self._shelf.forget(gone)
         self._shelf.rebuild()
         self._classes.clear()
@@ -203,11 +205,12 @@ class PostgresIndex(IndexOverTruth):
         self._note(writes)
 
     def _added(self, seen: int) -> set[str]:
-        """Take collections that are new or have new fields; the new ones have seen everything."""
-        known = set(self._shelf.collections)
-        for collection in self._database.collections_since(seen).values():
-            self._shelf.add(collection)
-        return self._shelf.collections.keys() - known
+        """Take collections that are new or have new fields; those that nobody had have seen everything."""
+        known = set(self._shelf.columns)
+        for tenant, collection in self._database.declared_since(seen):
+            self._shelf.add(collection.name, columns_of(collection))
+            self._declared.add(tenant, collection)
+        return self._shelf.columns.keys() - known
 
     def _apply(self, writes: Sequence[Write], seen: int, mine: Mine | None) -> None:
         whole: set[str] = set()

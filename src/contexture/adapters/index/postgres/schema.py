@@ -51,4 +51,15 @@ MIGRATIONS: tuple[str, ...] = (
     INSERT INTO writes SELECT seq, '', '', '{}', '{}', '{}', 0, mark FROM counter
         ON CONFLICT (seq) DO UPDATE SET mark = excluded.mark;
     """,
+    """
+    -- A collection and its fields belong to a tenant. What all of them shared before is declared by each tenant that
+    -- has something there; who had nothing makes it anew.
+    CREATE TABLE declared (
+        tenant BYTEA NOT NULL, name TEXT NOT NULL, fields TEXT NOT NULL, seq BIGINT NOT NULL, PRIMARY KEY (tenant, name)
+    );
+    CREATE INDEX declared_seq ON declared (seq);
+    INSERT INTO declared SELECT DISTINCT c.tenant, k.name, k.fields, k.seq
+        FROM collections k JOIN classes c ON c.collection = k.name;
+    DROP TABLE collections;
+    """,
 )

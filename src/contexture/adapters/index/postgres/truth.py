@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.classes import AccessClass
+from contexture.adapters.index.declared import Declaration, all_columns, collection_of
 from contexture.adapters.index.matrices import unpack_matrix
 from contexture.adapters.index.postgres.notes import Notes
 from contexture.adapters.index.truth import Row, State, Stored
@@ -105,14 +106,25 @@ class PostgresTruth:
 
     # --- collections, permissions and statistics ---
 
-    def collections(self) -> dict[str, Collection]:
-        """Every collection by name."""
-        return self.collections_since(-1)
+    def declared(self) -> list[Declaration]:
+        """Every collection of every tenant."""
+        return self.declared_since(-1)
 
-    def collections_since(self, seq: int) -> dict[str, Collection]:
-        """Every collection that was made, or got fields, behind `seq`."""
-        rows = self._all("SELECT name, fields FROM collections WHERE seq > %s ORDER BY name", (seq,))
-        return {name: Collection(name=name, fields=_fields(fields)) for name, fields in rows}
+    def declared_since(self, seq: int) -> list[Declaration]:
+        """Every collection that a tenant made, or gave fields, behind `seq`."""
+        query = "SELECT tenant, name, fields FROM declared WHERE seq > %s ORDER BY tenant, name"
+        return [(_text(tenant), collection_of(name, fields)) for tenant, name, fields in self._all(query, (seq,))]
+
+    def declared_by(self, tenant: str, name: str) -> Collection | None:
+        """A tenant's collection as it is in the database now."""
+        query = "SELECT fields FROM declared WHERE tenant = %s AND name = %s"
+        found = self._all(query, (packed(tenant), name))
+        return collection_of(name, found[0][0]) if found else None
+
+    def columns(self) -> dict[str, dict[str, FieldType]]:
+        """By collection, every field that some tenant has declared."""
+        rows = self._all("SELECT DISTINCT name, fields FROM declared ORDER BY name, fields")
+        return all_columns((name, fields) for name, fields in rows)
 
     def classes(self, collection: str) -> dict[int, AccessClass]:
         """Every access class of a collection."""
@@ -270,7 +282,3 @@ def _row(columns: Sequence[Any]) -> Row:
     return Row(
         pid, access, _text(id_), header, digest, rules, ordinal, _text(text), codec.unpack_facts(facts), *vectors
     )
-
-
-def _fields(text: str) -> Mapping[str, FieldType]:
-    return {name: FieldType(kind) for name, kind in json.loads(text).items()}

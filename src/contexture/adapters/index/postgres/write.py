@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from contexture.adapters.index import codec
+from contexture.adapters.index.declared import pack_fields
 from contexture.adapters.index.postgres.packing import PackedRecord
 from contexture.adapters.index.postgres.truth import packed
 from contexture.adapters.index.truth import Change, Row
 from contexture.adapters.postgres.pool import Connection
 from contexture.errors import NotPermitted
-from contexture.types import Scope
+from contexture.types import Collection, Scope
 
 _RECORD = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
 _PASSAGE = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
@@ -47,15 +48,15 @@ class Gone(NamedTuple):
     access: int
 
 
-def save(db: Connection, collection: str, fields: str) -> None:
-    """Make a collection, or replace its fields, inside a transaction."""
+def declare(db: Connection, tenant: str, collection: Collection) -> None:
+    """Let a tenant have a collection, or replace the fields it has declared there, inside a transaction."""
     numbers = _numbers(db, 0, 0)
     db.execute(
-        "INSERT INTO collections VALUES (%s, %s, %s) "
-        "ON CONFLICT (name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
-        (collection, fields, numbers.seq),
+        "INSERT INTO declared VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT (tenant, name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
+        (packed(tenant), collection.name, pack_fields(collection.fields), numbers.seq),
     )
-    _tell(db, numbers, b"", collection, (), (), 0)
+    _tell(db, numbers, b"", collection.name, (), (), 0)
 
 
 def upsert(

@@ -10,12 +10,12 @@ from typing import cast
 
 from qdrant_client import models
 
-from contexture.adapters.index.filters import field_types, key_of
+from contexture.adapters.index.filters import BUILT_IN, key_of
 from contexture.adapters.index.qdrant.client import Server, is_passage
 from contexture.adapters.index.qdrant.points import point_of
 from contexture.adapters.index.truth import Row, State
 from contexture.errors import SourceError, SourceTimeout
-from contexture.types import Collection, FieldType
+from contexture.types import FieldType
 
 Tenants = Callable[[int], str]
 """Says by access class how its tenant is called in Qdrant."""
@@ -39,16 +39,23 @@ class Box:
     `trouble` is how the last question failed.
     """
 
-    def __init__(self, server: Server, store: str, collection: Collection, vectors: Mapping[str, int]) -> None:
-        self.collection = collection
+    def __init__(
+        self,
+        server: Server,
+        store: str,
+        collection: str,
+        columns: Mapping[str, FieldType],
+        vectors: Mapping[str, int],
+    ) -> None:
+        self.columns = dict(columns)
         self.sound = True
         self.trouble = ""
         self._server = server
         self._vectors = dict(vectors)
-        self._fields = field_types(collection)
-        layout = json.dumps([store, collection.name, self._vectors, server.options.by_tenant], sort_keys=True)
-        self.name = f"contexture_{collection.name}_{hashlib.sha256(layout.encode()).hexdigest()[:12]}"
-        self._origin = {"collection": collection.name, "store": store}
+        self._fields = {**columns, **BUILT_IN}
+        layout = json.dumps([store, collection, self._vectors, server.options.by_tenant], sort_keys=True)
+        self.name = f"contexture_{collection}_{hashlib.sha256(layout.encode()).hexdigest()[:12]}"
+        self._origin = {"collection": collection, "store": store}
         self._keys: set[str] = set()
         self._noted: set[str] = set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -22,7 +22,7 @@ from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.adapters.index.source import Reading
 from contexture.adapters.index.truth import Change, Row, State
 from contexture.errors import SourceError, SourceUnavailable
-from contexture.types import Collection, Filter
+from contexture.types import FieldType, Filter
 
 _I = TypeVar("_I", bound=IndexOverTruth)
 Turn = Callable[[], AbstractContextManager[object]]
@@ -67,7 +67,7 @@ class RemoteShelf:
         self._turn: Turn = turn or _alone()
         self._boxes: dict[str, Box] = {}
         self._keys: dict[int, str] = {}
-        self.collections = truth.collections()
+        self.columns = truth.columns()
         # How often it was doubted that Qdrant has everything, and which of these doubts was the last to be removed.
         self._doubts: Counter[str] = Counter()
         self._settled: dict[str, int] = {}
@@ -113,10 +113,13 @@ class RemoteShelf:
         """Somebody wrote to these collections: make sure that Qdrant has it before it is asked."""
         self._doubts.update(names)
 
-    def add(self, collection: Collection) -> None:
+    def add(self, name: str, columns: Mapping[str, FieldType]) -> None:
         """Take a new collection, or new fields of a known one; Qdrant is told when it is needed."""
-        self.collections[collection.name] = collection
-        self.doubt([collection.name])
+        known = self.columns.get(name)
+        wanted = {**(known or {}), **columns}
+        if wanted != known:
+            self.columns[name] = wanted
+            self.doubt([name])
 
     def draft(self, name: str, added: Sequence[Row]) -> Draft:
         """Nothing can be made beforehand."""
@@ -125,7 +128,7 @@ class RemoteShelf:
 
     def forget(self, name: str) -> None:
         """Let go of a collection that is no longer there."""
-        self.collections.pop(name, None)
+        self.columns.pop(name, None)
         self._boxes.pop(name, None)
         self._doubts.pop(name, None)
 
@@ -156,7 +159,7 @@ class RemoteShelf:
     def rebuild(self) -> None:
         """Ask Qdrant again how far it has come; what is there now may be of an earlier time."""
         self._keys.clear()
-        self.doubt(self.collections)
+        self.doubt(self.columns)
 
     def heal(self) -> None:
         """Nothing yet: what Qdrant has not seen is sent when the store is open."""
@@ -169,7 +172,7 @@ class RemoteShelf:
 
     def flush(self) -> None:
         """What Qdrant has is durable; it will not ask again for what was removed."""
-        if not any(map(self._behind, self.collections)):
+        if not any(map(self._behind, self.columns)):
             self._truth.forget_removed(self._truth.seq)
 
     def optimize(self) -> None:
@@ -178,7 +181,7 @@ class RemoteShelf:
 
     def warm(self) -> None:
         """Let Qdrant have what it has not seen, so that the first real query need not wait for it."""
-        self.attempt(self.collections)
+        self.attempt(self.columns)
 
     def release(self) -> None:
         """Let go of Qdrant."""
@@ -227,10 +230,10 @@ class RemoteShelf:
 
     def _box(self, name: str) -> tuple[Box, bool]:
         """The box of a collection as it is now, and whether it must be looked at, for it is new or was refused."""
-        found, collection = self._boxes.get(name), self.collections[name]
-        if found is not None and found.sound and found.collection == collection:
+        found, columns = self._boxes.get(name), self.columns[name]
+        if found is not None and found.sound and found.columns == columns:
             return found, False
-        box = Box(self._server, self._store, collection, self._options.vectors)
+        box = Box(self._server, self._store, name, columns, self._options.vectors)
         box.prepare()
         return box, True
 

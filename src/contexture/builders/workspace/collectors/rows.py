@@ -48,7 +48,7 @@ async def _found(
             pool=pool,
             trace=desk.trace,
         )
-    except UnknownCollection:  # nobody has written a block yet
+    except UnknownCollection:  # the tenant has not written a block yet
         return {}
     best: dict[str, Found] = {}
     for each in found:

@@ -45,7 +45,7 @@ class SemanticCollector:
                 pool=2 * config.top_k,
                 trace=desk.trace,
             )
-        except UnknownCollection:  # nobody has written a block yet
+        except UnknownCollection:  # the tenant has not written a block yet
             return {}
         best: dict[str, float] = {}
         for each in found:

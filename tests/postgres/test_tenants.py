@@ -1,0 +1,112 @@
+"""Collections of tenants in a database: followed by every process, brought over from stores of before, moved."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.adapters.index.postgres.index import PostgresIndex
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.moving.run import move, store_at
+from contexture.errors import InvalidRequest, UnknownCollection
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
+from contexture.types import Collection, Equals, FieldType, Range, Scope
+
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+ANNA, BORIS = Scope(tenant="acme", user="anna"), Scope(tenant="globex", user="boris")
+CARL = Scope(tenant="initech", user="carl")
+BEFORE = """
+    CREATE TABLE collections (name TEXT PRIMARY KEY, fields TEXT NOT NULL, seq BIGINT NOT NULL);
+    INSERT INTO collections SELECT DISTINCT ON (name) name, fields, seq FROM declared;
+    DROP TABLE declared;
+    UPDATE migrations SET version = 2;
+"""
+"""Turns a store into one from before collections belonged to tenants."""
+
+
+@pytest.fixture
+def url(new_url: Callable[[], str]) -> str:
+    """An empty schema."""
+    return new_url()
+
+
+@pytest.fixture
+async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
+    """Two processes' indexes over one database."""
+    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+async def test_what_a_tenant_declares_in_one_process_is_its_own_in_every_other(
+    pair: tuple[PostgresIndex, PostgresIndex],
+) -> None:
+    """Two types of one field, declared in two processes, filter in both; a third tenant has nothing in either."""
+    one, other = pair
+    await one.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.KEYWORD}))
+    await other.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+    await other.upsert(ANNA, NAME, [prepared(own("anna", payload={"grade": "high"}))])
+    await one.upsert(BORIS, NAME, [prepared(own("boris", payload={"grade": 5}))])
+    asked = ((ANNA, Equals("grade", "high")), (BORIS, Range(field="grade", gt=4)))
+
+    for index in pair:
+        found = [ids(await index.search(scope, query("zebra", where=where))) for scope, where in asked]
+        assert [["anna"], ["boris"]] == found
+        assert [] == await index.collections(CARL)
+        assert [NAME] == await index.names()
+        assert None is await index.spaces(CARL, NAME)
+        with pytest.raises(UnknownCollection, match="none yet"):
+            await index.search(CARL, query("zebra"))
+        with pytest.raises(InvalidRequest, match="holds a keyword"):
+            await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+
+
+async def test_a_store_from_before_has_its_collections_for_those_who_have_something_there(
+    url: str, new_folder: Callable[[], Path]
+) -> None:
+    """They keep the fields that all shared, filters find what was stored, and nobody else knows of it."""
+    folder = new_folder()
+    index = await PostgresIndex.open(url, folder, OPTIONS)
+    for scope in (ANNA, CARL):
+        await index.create(scope, COLLECTION)
+    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"tags": "red"}))])
+    with index.pool.transaction() as db:
+        db.execute(BEFORE.encode())
+    await index.close()
+    index = await PostgresIndex.open(url, folder, OPTIONS)
+    listed = [[(each.name, dict(each.fields)) for each in await index.collections(scope)] for scope in (ANNA, CARL)]
+    found = ids(await index.search(ANNA, query("zebra", where=Equals("tags", "red"))))
+    await index.create(CARL, Collection(name=NAME, fields={"tags": FieldType.NUMBER}))
+    await index.close()
+
+    assert [[(NAME, dict(COLLECTION.fields))], []] == listed
+    assert ["a"] == found
+
+
+async def test_a_move_carries_what_each_tenant_declared(url: str, new_folder: Callable[[], Path]) -> None:
+    """There and back again, both types of a field are there, each for its tenant."""
+    here, back = new_folder(), new_folder()
+    index = await EmbeddedIndex.open(here, OPTIONS)
+    await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.KEYWORD}))
+    await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+    await index.upsert(BORIS, NAME, [prepared(own("boris", payload={"grade": 5}))])
+    await index.close()
+    for source, target in ((str(here), url), (url, str(back))):
+        with closing(store_at(source, existing=True)) as first, closing(store_at(target, existing=False)) as second:
+            move(first, second)
+            declared = [store.records.declared() for store in (first, second)]
+
+        assert declared[0] == declared[1]
+        assert 2 == len(declared[0])
+    index = await EmbeddedIndex.open(back, OPTIONS)
+    found = ids(await index.search(BORIS, query("zebra", where=Range(field="grade", gt=4))))
+    await index.close()
+
+    assert ["boris"] == found

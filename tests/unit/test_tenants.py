@@ -1,0 +1,193 @@
+"""Collections of tenants beyond what every index promises: stores from before, parts, services, moves."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contexture.adapters.index.declared import Declared, columns_of
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.filters import BUILT_IN
+from contexture.adapters.moving.folder import FolderStore
+from contexture.adapters.moving.run import compared, move
+from contexture.errors import BrokenPromise, StoreUnwritable, UnknownCollection
+from contexture.retrieval import made as made_module
+from contexture.retrieval.made import Made
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
+from contexture.types import Collection, Equals, FieldType, Range, Scope
+
+OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
+ANNA, BORIS = Scope(tenant="acme", user="anna"), Scope(tenant="globex", user="boris")
+CARL = Scope(tenant="initech", user="carl")
+BEFORE = """
+    CREATE TABLE collections (name TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID;
+    INSERT OR REPLACE INTO collections SELECT name, fields FROM declared;
+    DROP TABLE declared;
+    PRAGMA user_version = 2;
+"""
+"""Turns a store into one from before collections belonged to tenants."""
+
+
+async def two_types(folder: Path) -> None:
+    """A store in which two tenants mean different things by one field."""
+    index = await EmbeddedIndex.open(folder, OPTIONS)
+    for scope, kind, value in ((ANNA, FieldType.KEYWORD, "high"), (BORIS, FieldType.NUMBER, 5)):
+        await index.create(scope, Collection(name=NAME, fields={"grade": kind}))
+        await index.upsert(scope, NAME, [prepared(own(scope.user, payload={"grade": value}))])
+    await index.close()
+
+
+async def graded(folder: Path) -> list[list[str]]:
+    """Who has a grade, as each tenant asks for it."""
+    index = await EmbeddedIndex.open(folder, OPTIONS)
+    asked = ((ANNA, Equals("grade", "high")), (BORIS, Range(field="grade", gt=4)))
+    found = [ids(await index.search(scope, query("zebra", where=where))) for scope, where in asked]
+    await index.close()
+    return found
+
+
+async def test_a_store_from_before_has_its_collections_for_those_who_have_something_there(tmp_path: Path) -> None:
+    """They keep the fields that all shared, filters find what was stored, and nobody else knows of it."""
+    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
+    for scope in (ANNA, BORIS, CARL):
+        await index.create(scope, COLLECTION)
+    await index.create(CARL, Collection(name="empty"))
+    for scope in (ANNA, BORIS):
+        await index.upsert(scope, NAME, [prepared(own(scope.user, payload={"tags": "red", "rating": 2}))])
+    await index.delete(BORIS, NAME, ["boris"])
+    await index.close()
+    with closing(sqlite3.connect(tmp_path / "truth.sqlite")) as db:
+        db.executescript(BEFORE)
+    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
+    listed = [[each.name for each in await index.collections(scope)] for scope in (ANNA, BORIS, CARL)]
+    fields = [dict(each.fields) for each in await index.collections(ANNA)]
+    found = [
+        ids(await index.search(ANNA, query("zebra", where=where)))
+        for where in (Equals("tags", "red"), Range(field="rating", gt=1), Range(field="rating", gt=2))
+    ]
+    with pytest.raises(UnknownCollection):
+        await index.search(CARL, query("zebra"))
+    await index.create(CARL, Collection(name="empty", fields={"tags": FieldType.NUMBER}))
+    await index.close()
+
+    assert [[NAME], [NAME], []] == listed
+    assert [dict(COLLECTION.fields)] == fields
+    assert [["anna"], ["anna"], []] == found
+
+
+async def test_two_types_of_one_field_outlast_reopening(tmp_path: Path) -> None:
+    """Read again from the truth, or from what finds, each tenant's filters mean what they meant."""
+    await two_types(tmp_path)
+
+    assert [["anna"], ["boris"]] == await graded(tmp_path) == await graded(tmp_path)
+
+
+async def test_tenants_share_a_part(tmp_path: Path) -> None:
+    """However many have a collection, there is one part, and one who declares what is known changes nothing there."""
+    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
+    await index.create(ANNA, COLLECTION)
+    part, columns = index._shelf.part(NAME), dict(index._shelf.columns[NAME])
+    for at in range(20):
+        await index.create(Scope(tenant=f"t{at}", user="anna"), COLLECTION)
+
+    assert part is index._shelf.part(NAME)
+    assert columns == index._shelf.columns[NAME] == columns_of(COLLECTION)
+    assert [NAME] == await index.names()
+    await index.close()
+
+
+async def test_a_move_carries_what_each_tenant_declared(new_folder: Callable[[], Path]) -> None:
+    """In the target both types of a field are there, each for its tenant; one that is missing is named."""
+    here, there = new_folder(), new_folder()
+    await two_types(here)
+    with closing(FolderStore(here)) as source, closing(FolderStore(there)) as target:
+        move(source, target)
+        again = move(source, target)
+        declared = [store.records.declared() for store in (source, target)]
+        source.records.declare("initech", Collection(name=NAME))
+        with pytest.raises(BrokenPromise, match=NAME):
+            compared(source, target, 0, lambda *_: None)
+
+    assert 2 == again.known_records
+    assert declared[0] == declared[1]
+    assert [["anna"], ["boris"]] == await graded(there)
+
+
+class Ledger:
+    """An index that counts how often collections are made and listed, and can refuse to write."""
+
+    def __init__(self, *, writable: bool = True) -> None:
+        self.known = Declared()
+        self.made: list[str] = []
+        self.listed: list[str] = []
+        self.writable = writable
+
+    async def create(self, scope: Scope, collection: Collection) -> None:
+        """Make it, and count that."""
+        if not self.writable:
+            raise StoreUnwritable("this store only reads")
+        self.made.append(scope.tenant)
+        self.known.add(scope.tenant, collection)
+
+    async def collections(self, scope: Scope) -> list[Collection]:
+        """Every collection of the tenant, and count that."""
+        self.listed.append(scope.tenant)
+        return self.known.of(scope.tenant)
+
+
+async def test_a_service_makes_its_collection_once_for_each_tenant() -> None:
+    """After the first time nothing is asked of the index."""
+    index = Ledger()
+    made = Made(index, COLLECTION)
+    for scope in (ANNA, BORIS, ANNA, BORIS):
+        await made.by(scope)
+
+    assert [True, True] == [await made.has(ANNA), await made.has(BORIS)]
+    assert (["acme", "globex"], []) == (index.made, index.listed)
+
+
+async def test_a_service_asks_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was put back to a time when the tenant had nothing has its collection again."""
+    index, now = Ledger(), [1_000.0]
+    monkeypatch.setattr(made_module, "monotonic", lambda: now[0])
+    made = Made(index, COLLECTION)
+    await made.by(ANNA)
+    index.known = Declared()
+    now[0] += 30
+    soon = [await made.has(ANNA), len(index.made)]
+    now[0] += 31
+    later = await made.has(ANNA)
+    await made.by(ANNA)
+
+    assert [True, 1] == soon
+    assert False is later
+    assert ["acme", "acme"] == index.made
+
+
+async def test_who_only_reads_makes_nothing() -> None:
+    """A tenant without the collection has none, also where nothing can be written; one that has it gets it whole."""
+    index = Ledger(writable=False)
+    nothing = await Made(index, COLLECTION).has(ANNA)
+    index.writable = True
+    index.known.add("acme", Collection(name=NAME))
+    made = Made(index, COLLECTION)
+    there = [await made.has(ANNA), await made.has(ANNA)]
+
+    assert (False, [True, True]) == (nothing, there)
+    assert (["acme"], ["acme", "acme"]) == (index.made, index.listed)
+
+
+def test_what_a_field_is_called_tells_its_type_and_no_built_in_one() -> None:
+    """Two types of one field have two columns, whatever the name; those of built-in fields keep their names."""
+    kinds = tuple(FieldType)
+    columns = [
+        columns_of(Collection(name="c", fields={name: kind})) for name in ("a", "a.flag", "time_") for kind in kinds
+    ]
+    names = [name for each in columns for name in each]
+
+    assert len(names) == len(set(names))
+    assert not BUILT_IN.keys() & set(names)
