@@ -186,7 +186,7 @@ async def test_a_field_that_comes_between_a_write_and_its_following_is_filtered_
 
     def later(mine: object = None) -> None:
         if mine is not None:
-            other._create(Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+            other._create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
         follow(mine)
 
     monkeypatch.setattr(one, "_catch_up", later)

@@ -110,7 +110,7 @@ class Shelf:
     def __init__(self, pages):
         self._pages = pages
 
-    async def collections(self):
+    async def collections(self, scope):
         """The one there is."""
         return [Collection(name="pages")]
 

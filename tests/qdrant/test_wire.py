@@ -59,7 +59,7 @@ async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble,
 
     assert {"type": "keyword", "is_tenant": True} == made["tenant"]
     assert {"type": "integer", "lookup": True, "range": False} == made["access"]
-    assert ("keyword", "float", "float") == (made['"f.tags"'], made['"f.rating"'], made['"f.time"'])
+    assert ("keyword", "float", "float") == (made['"f.tags:keyword"'], made['"f.rating:number"'], made['"f.time"'])
 
 
 async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen) -> None:
@@ -74,7 +74,7 @@ async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen
 
     assert ["lexical", "dense"] == [search["using"] for search in body["searches"]]
     assert [{"should": [{"key": "access", "match": {"value": 1}}]}] * 2 == [must[0] for must in conditions]
-    assert [{"must": [{"key": '"f.tags"', "match": {"value": "red"}}]}] * 2 == [must[1] for must in conditions]
+    assert [{"must": [{"key": '"f.tags:keyword"', "match": {"value": "red"}}]}] * 2 == [must[1] for must in conditions]
 
 
 @pytest.mark.parametrize(("limit", "exact"), [(2, True), (1, False)])

@@ -32,7 +32,7 @@ SCOPE = Scope.local()
 class Store:
     """One collection of one record."""
 
-    async def collections(self):
+    async def collections(self, scope):
         """The one there is."""
         return [Collection(name="things")]
 

@@ -106,9 +106,11 @@ def test_search_shows_redacted_passages_of_permitted_records(home):
 
 
 def test_search_prints_a_table_or_says_that_nothing_matches(home):
-    """People see scores and passages, or one sentence."""
+    """People see scores and passages, or one sentence; a tenant that has loaded nothing is told so."""
+    nothing = ("--where", '{"equals": ["source", "nowhere"]}')
     assert "storm-watch" in run("search", "storm watch", "--home", home, *DEMO).stdout
-    assert run("search", "🜁", "--home", home, "--tenant", "nobody").stdout == "nothing matches\n"
+    assert run("search", "🜁", "--home", home, *DEMO, *nothing).stdout == "nothing matches\n"
+    assert "there are: none yet" in run("search", "🜁", "--home", home, "--tenant", "nobody").output
 
 
 def test_a_built_context_is_whole(built):

@@ -1,10 +1,11 @@
-"""A collection that a service has for every tenant: made with a tenant's first write."""
+"""A collection that a service has for every tenant: made when a tenant first comes."""
 
 from __future__ import annotations
 
 import math
 from time import monotonic
 
+from contexture.errors import StoreUnwritable
 from contexture.ports import Index
 from contexture.types import Collection, Scope
 
@@ -23,18 +24,17 @@ class Made:
         self._seen: dict[str, float] = {}
 
     async def by(self, scope: Scope) -> None:
-        """Make sure that the tenant has the collection, with all its fields; for who is about to write."""
+        """Make sure that the tenant has the collection, with all its fields."""
         if not self._sure(scope):
             await self._index.create(scope, self._collection)
             self._seen[scope.tenant] = monotonic()
 
     async def has(self, scope: Scope) -> bool:
-        """Whether the tenant has the collection; for who only reads, which must work where nothing can be written."""
-        if self._sure(scope):
-            return True
-        if all(each.name != self._collection.name for each in await self._index.collections(scope)):
-            return False
-        await self.by(scope)  # an earlier version may have made it, with fewer fields
+        """The same for who only reads, which must work where nothing can be written: whether there can be anything."""
+        try:
+            await self.by(scope)
+        except StoreUnwritable:
+            return any(each.name == self._collection.name for each in await self._index.collections(scope))
         return True
 
     def _sure(self, scope: Scope) -> bool:
