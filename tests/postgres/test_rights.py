@@ -68,9 +68,11 @@ async def test_a_database_that_only_reads_answers(new_url: Callable[[], str], ne
     reading = f"{url}&options=-c%20default_transaction_read_only%3Don"
     async with small_engine(Settings(home=new_folder(), store=reading)) as engine:
         built = await engine.build("Where does the pump leak?", now=NOON)
+        pages = await engine.pages.documents(engine.scope)  # of a tenant that has never had any
         with pytest.raises(StoreUnwritable, match="read-only"):
             await engine.add([PUMP])
 
+    assert () == pages
     assert ["builds"] == [each.source for each in built.ledger.degradations]
     assert "The pump leaks." in built.context.text
 

@@ -58,6 +58,7 @@ async def seen_by_boris(library, *, hidden: bool):
                 redactor=WordRedactor(()),
                 collection=NAME,
             )
+            await bench.made.by(ANNA)
             if found := records(library, hidden=hidden):
                 await bench.add(ANNA, found)
             ids = [f"r{at}" for at in range(len(library))]
