@@ -48,7 +48,13 @@ def in_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
             return Or(tuple(in_columns(part, fields) for part in parts))
         case Not(part):
             return Not(in_columns(part, fields))
-        case Equals() | AnyOf() | Contains() | Range():
+        case Equals(name, value):
+            return Equals(column_of(name, fields[name]), value)
+        case AnyOf(name, values):
+            return AnyOf(column_of(name, fields[name]), values)
+        case Contains(name, piece):
+            return Contains(column_of(name, fields[name]), piece)
+        case Range():
             return replace(where, field=column_of(where.field, fields[where.field]))
 
 
