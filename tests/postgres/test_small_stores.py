@@ -58,6 +58,19 @@ class Service:
         return [memory.idempotency_key for memory in memories]
 
 
+async def test_who_waits_does_so_for_what_another_process_was_told(pool: Pool) -> None:
+    """One that has not delivered it, or never will, is not waited for: it is delivered by whoever is asked."""
+    service = Service()
+    one, other = [Outbox(outbox_tables(pool), service, clock=FixedClock()) for _ in range(2)]
+    other.start()
+    assert await other.arrived(ANNA, 60)
+    await one.put(ANNA, Memory(text="tea", idempotency_key="a"))
+
+    assert await other.arrived(ANNA, 60)
+    assert {"a": (ANNA, "tea")} == service.kept
+    await asyncio.gather(one.stop(), other.stop())
+
+
 @pytest.mark.parametrize("kind", ["file", "database"])
 async def test_replies_stand_once_they_are_complete(kind: str, pool: Pool, tmp_path: Path) -> None:
     """A complete one is not replaced, another user's is unknown, and old ones go."""

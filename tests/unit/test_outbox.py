@@ -429,3 +429,22 @@ async def test_what_an_earlier_process_left_is_waited_for(path: Path) -> None:
     assert await box.arrived(ANNA, 60)
     assert 300 == len(service.texts)
     await box.stop()
+
+
+async def test_what_somebody_put_who_went_away_is_delivered(path: Path) -> None:
+    """It is written down, so nobody needs to put anything else for it to arrive."""
+    service = Service()
+    box = opened(path, service, clock=SystemClock())
+    box.start()
+    await box.put(ANNA, memory("first", "k1"))
+    await box.arrived(ANNA, 60)
+    await asyncio.sleep(0.1)  # by now nothing is under way
+    gone = asyncio.create_task(box.put(ANNA, memory("second", "k2")))
+    await asyncio.sleep(0)
+    gone.cancel()
+    async with asyncio.timeout(10):
+        while "second" not in service.texts:
+            await asyncio.sleep(0.01)
+
+    assert ["first", "second"] == service.texts
+    await box.stop()

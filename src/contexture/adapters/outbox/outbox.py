@@ -73,9 +73,7 @@ class Outbox:
         """Take the memories, all or none; one whose key is waiting already is not taken twice."""
         now = self._clock.now().timestamp()
         new = [rows.new_row(scope, memory, now) for memory in memories]
-        await self._database.write(lambda db: rows.insert(db, new))
-        self._coming.put(scope)
-        self._news.set()
+        await asyncio.shield(self._take(scope, new))
 
     async def arrived(self, scope: Scope, patience: float) -> bool:
         """Wait until what this scope has put was taken or refused; False when that takes longer than `patience`.
@@ -89,6 +87,8 @@ class Outbox:
             return False
         try:
             async with asyncio.timeout(patience):
+                if self._shared:
+                    await self._look_for(scope)
                 await self._coming.arrived(scope)
         except TimeoutError:
             return False
@@ -143,6 +143,20 @@ class Outbox:
             if worker is not None and worker.cancel():
                 await asyncio.wait([worker])
             self._database.close()
+
+    async def _take(self, scope: Scope, new: Sequence[rows.Row]) -> None:
+        """Write them down and see to it that they are delivered; whoever goes away meanwhile changes neither."""
+        await self._database.write(lambda db: rows.insert(db, new))
+        self._coming.put(scope)
+        self._news.set()
+
+    async def _look_for(self, scope: Scope) -> None:
+        """Let what another process has put of this scope, and nobody has tried yet, be tried here too."""
+        now = self._clock.now().timestamp()
+        with suppress(SourceError):  # then nothing can be told of it
+            if await self._database.read(lambda db: rows.untried(db, scope, now)):
+                self._coming.put(scope)
+                self._news.set()
 
     async def _work(self) -> None:
         if not self._database.exists:

@@ -100,6 +100,12 @@ def due(db: sqlite3.Connection, before: float) -> list[Item]:
     return [_item(row) for row in db.execute(query, (before, AT_ONCE))]
 
 
+def untried(db: sqlite3.Connection, scope: Scope, before: float) -> bool:
+    """Whether something of this scope is due that nobody has tried."""
+    query = "SELECT seq FROM items WHERE tenant = ? AND user = ? AND parked = 0 AND tries = 0 AND due <= ? LIMIT 1"
+    return db.execute(query, (scope.tenant, scope.user, before)).fetchone() is not None
+
+
 def next_due(db: sqlite3.Connection) -> float | None:
     """When the next item is to be tried."""
     found: float | None = db.execute("SELECT min(due) FROM items WHERE parked = 0").fetchone()[0]
