@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,32 @@ async def test_writes_from_both_sides_at_once_lose_nothing(pair: Pair, qdrant: Q
     for index in pair:
         assert [f"r{at:02}" for at in range(20)] == ids(await index.search(ANNA, ZEBRA))
     assert list(range(1, 21)) == sent(qdrant)
+
+
+async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_of_yet(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write of a field that was declared since is found by it, whoever was the first to send it."""
+    one, other = pair
+    attempt, reached, let = one._remote.attempt, threading.Event(), threading.Event()
+    one._listener.stop()  # so that it hears of nothing while it is held up
+
+    def held_up(names: Iterable[str]) -> None:
+        reached.set()
+        let.wait(10)
+        attempt(names)
+
+    monkeypatch.setattr(one._remote, "attempt", held_up)
+    slow = asyncio.create_task(one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))]))
+    await asyncio.to_thread(reached.wait, 10)
+    await other.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
+    await other.upsert(ANNA, NAME, [prepared(own("b", payload={"colour": "red"}))])
+    monkeypatch.setattr(other._remote, "attempt", lambda _: None)
+    await other.upsert(ANNA, NAME, [prepared(own("c", payload={"colour": "red"}))])
+    let.set()
+    await slow
+
+    assert ["a", "b", "c"] == ids(await other.search(ANNA, query("zebra", where=Equals("colour", "red"))))
 
 
 async def test_what_a_writer_could_not_send_another_sends(pair: Pair, qdrant: QdrantDouble) -> None:

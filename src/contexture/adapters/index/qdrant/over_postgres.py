@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from contexture.adapters.index.declared import columns_of
 from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.postgres.index import SNAPSHOT, Mine, PostgresIndex
 from contexture.adapters.index.postgres.truth import Write
@@ -54,9 +55,15 @@ class QdrantOverPostgres(PostgresIndex):
                 raise SourceTimeout(f"{self._server.name} is still being filled by another process") from busy
             try:
                 with self.pool.transaction(SNAPSHOT):
+                    self._learn_columns()
                     yield
             finally:
                 connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
+
+    def _learn_columns(self) -> None:
+        """Take the fields that were declared since this process followed: what it sends now must have them too."""
+        for _, collection in self._database.declared_since(self._database.seq):
+            self._remote.add(collection.name, columns_of(collection))
 
     def _apply(self, writes: Sequence[Write], seen: int, mine: Mine | None) -> None:
         """Nothing is read: whoever wrote has told Qdrant, and whoever searches makes sure of it."""

@@ -68,6 +68,7 @@ class RemoteShelf:
         self._boxes: dict[str, Box] = {}
         self._keys: dict[int, str] = {}
         self.columns = truth.columns()
+        self._adding = threading.Lock()
         # How often it was doubted that Qdrant has everything, and which of these doubts was the last to be removed.
         self._doubts: Counter[str] = Counter()
         self._settled: dict[str, int] = {}
@@ -115,11 +116,12 @@ class RemoteShelf:
 
     def add(self, name: str, columns: Mapping[str, FieldType]) -> None:
         """Take a new collection, or new fields of a known one; Qdrant is told when it is needed."""
-        known = self.columns.get(name)
-        wanted = {**(known or {}), **columns}
-        if wanted != known:
-            self.columns[name] = wanted
-            self.doubt([name])
+        with self._adding:  # those who follow and those who send may both come upon new ones
+            known = self.columns.get(name)
+            wanted = {**(known or {}), **columns}
+            if wanted != known:
+                self.columns[name] = wanted
+                self.doubt([name])
 
     def draft(self, name: str, added: Sequence[Row]) -> Draft:
         """Nothing can be made beforehand."""
