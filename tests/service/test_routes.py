@@ -131,7 +131,10 @@ async def test_tenants_do_not_meet(client):
     loaded = {"records": [{"id": "1", "text": "A pump."}], "fields": {"stars": "keyword"}}
     await client.post("/v1/ingest/documents", json=loaded, headers=other)
     body = {"records": [{"id": "5", "text": "A sieve.", "stars": 5}], "fields": {"stars": "number"}}
+    before = await client.get("/health")
     mine = await client.post("/v1/ingest/documents", json=body, headers=ANNA)
+    await client.post("/v1/ingest/documents", json={**body, "collection": "plans"}, headers=ANNA)
+    after = await client.get("/health")
     found = await client.post("/v1/search", json={"query": "pump"}, headers=other)
 
     assert {404} == {there.status_code, nowhere.status_code}
@@ -141,4 +144,5 @@ async def test_tenants_do_not_meet(client):
     )
     assert "none yet" in there.text
     assert 200 == mine.status_code
+    assert before.json() == after.json()
     assert {"1"} == ids(found)
