@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -98,6 +99,41 @@ async def test_tenants_share_a_part(tmp_path: Path) -> None:
     assert columns == index._shelf.columns[NAME] == columns_of(COLLECTION)
     assert [NAME] == await index.names()
     await index.close()
+
+
+async def test_a_field_that_is_declared_late_outlasts_a_crash(new_folder: Callable[[], Path]) -> None:
+    """What was stored before it is found by it, although the store was not closed since."""
+    here, there = new_folder(), new_folder()
+    index = await EmbeddedIndex.open(here, OPTIONS)
+    await index.create(ANNA, Collection(name=NAME))
+    await index.upsert(ANNA, NAME, [prepared(own(f"r{at}", payload={"grade": at % 5})) for at in range(20)])
+    await index.close()
+    index = await EmbeddedIndex.open(here, OPTIONS)
+    await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+    shutil.copytree(here, there, dirs_exist_ok=True)
+    await index.close()
+    index = await EmbeddedIndex.open(there, OPTIONS)
+    found = ids(await index.search(ANNA, query("zebra", where=Equals("grade", 3))))
+    await index.close()
+
+    assert ["r13", "r18", "r3", "r8"] == sorted(found)
+
+
+async def test_what_a_tenant_declares_touches_no_passages_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those that have a value for a new field are written again, however many there are."""
+    index = await EmbeddedIndex.open(tmp_path, OPTIONS)
+    await index.create(ANNA, COLLECTION)
+    await index.create(BORIS, COLLECTION)
+    await index.upsert(ANNA, NAME, [prepared(own(f"a{at}", payload={"tags": "red"})) for at in range(20)])
+    await index.upsert(BORIS, NAME, [prepared(own("b", payload={"grade": 5})), prepared(own("c"))])
+    engine, written = index._shelf.part(NAME).engine, list[str]()
+    monkeypatch.setattr(engine, "apply", lambda added, removed: written.extend(row.record_id for row in added))
+    await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+    await index.close()
+
+    assert ["b"] == written
 
 
 async def test_a_move_carries_what_each_tenant_declared(new_folder: Callable[[], Path]) -> None:

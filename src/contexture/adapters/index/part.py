@@ -132,7 +132,7 @@ class Part:
         if self.scanner is not None:
             rows = [row for row in added if self._compared(row.vectors)]
             stored = [Stored(row.pid, row.access, row.vectors, (row.record_id, row.ordinal)) for row in rows]
-            self.scanner.apply(stored, [_record(row) for row in rows] if self.scanner.fields else (), removed)
+            self.scanner.apply(stored, [record_of(row) for row in rows] if self.scanner.fields else (), removed)
         self.engine.apply(added, removed, draft)
 
     def add_fields(self, fields: Mapping[str, FieldType]) -> None:
@@ -179,5 +179,6 @@ class Part:
         return self.scanner is not None and self.scanner.removed > len(self.scanner) + _SPARED
 
 
-def _record(row: Row) -> Record:
+def record_of(row: Row) -> Record:
+    """The record of a passage, without its text."""
     return codec.unpack_header(row.header, row.record_id, "")[0]

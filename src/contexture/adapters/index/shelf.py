@@ -15,8 +15,8 @@ from pathlib import Path
 from contexture.adapters.index import codec
 from contexture.adapters.index.classes import Access
 from contexture.adapters.index.engine import Draft, Engine, EngineOptions
-from contexture.adapters.index.filters import BUILT_IN
-from contexture.adapters.index.part import Part
+from contexture.adapters.index.filters import BUILT_IN, payload_of
+from contexture.adapters.index.part import Part, record_of
 from contexture.adapters.index.scanner import Scanner
 from contexture.adapters.index.source import Source
 from contexture.adapters.index.truth import Change, Row
@@ -79,7 +79,8 @@ class Shelf:
             self._rebuild(name)  # what an earlier collection of this name may have left is of no use
         elif wanted != known:
             part.add_fields({**wanted, **BUILT_IN})
-            self._replay(part.engine, name, 0)
+            self._fill(part.engine, name, {column: wanted[column] for column in wanted.keys() - known.keys()})
+            part.engine.flush()  # what was written before is not replayed after a crash, so it must have them on disk
             self.columns[name] = wanted  # after all else: one that failed is tried again
         else:
             return
@@ -240,6 +241,12 @@ class Shelf:
         for at in range(0, len(removed), _REPLAY):
             engine.apply((), removed[at : at + _REPLAY])
         rows = self._truth.since(seq, name)
+        while batch := list(islice(rows, _REPLAY)):
+            engine.apply(batch, ())
+
+    def _fill(self, engine: Engine, name: str, columns: Mapping[str, FieldType]) -> None:
+        """Give the engine new columns of the passages that have any; what a tenant declares costs others no more."""
+        rows = (row for row in self._truth.since(0, name) if payload_of(record_of(row), columns))
         while batch := list(islice(rows, _REPLAY)):
             engine.apply(batch, ())
 
