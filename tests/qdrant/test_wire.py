@@ -11,7 +11,7 @@ import pytest
 from contexture.adapters.index.classes import Access
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
-from contexture.types import AnyOf, Equals, Scope
+from contexture.types import AnyOf, Collection, Equals, FieldType, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -60,6 +60,20 @@ async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble,
     assert {"type": "keyword", "is_tenant": True} == made["tenant"]
     assert {"type": "integer", "lookup": True, "range": False} == made["access"]
     assert ("keyword", "float", "float") == (made['"f.tags:keyword"'], made['"f.rating:number"'], made['"f.time"'])
+
+
+async def test_a_field_that_is_declared_late_sends_only_what_has_it(qdrant: QdrantDouble, reopen: Reopen) -> None:
+    """Those that have a value of its type, whoever they belong to; the rest is there as it was, and is found."""
+    index = await reopen()
+    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"grade": "high"})), prepared(own("b"))])
+    await index.upsert(BORIS, NAME, [prepared(own("c", payload={"grade": 5})), prepared(own("d"))])
+    qdrant.asked.clear()
+    await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
+    found = ids(await index.search(BORIS, query("zebra", where=Equals("grade", 5))))
+    sent = [point["id"] for each in operations(qdrant, "upsert") for point in each["points"]]
+
+    assert (["c"], [3]) == (found, sent)
+    assert ["a", "b"] == ids(await index.search(ANNA, query("zebra")))
 
 
 async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen) -> None:

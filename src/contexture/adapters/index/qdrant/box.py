@@ -77,6 +77,11 @@ class Box:
             self._ensure(_MARKS)
 
     @property
+    def whole(self) -> bool:
+        """Whether its points once had all the fields that there were; those declared since may be lacking."""
+        return bool(self._noted)
+
+    @property
     def lacking(self) -> dict[str, FieldType]:
         """The fields that its points may not have yet, though filters may name them."""
         return {name: kind for name, kind in self._fields.items() if name not in self._noted}

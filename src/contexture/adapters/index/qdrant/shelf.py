@@ -12,7 +12,9 @@ from typing import TypeVar
 
 from contexture.adapters.index.classes import Access
 from contexture.adapters.index.engine import Draft
+from contexture.adapters.index.filters import payload_of
 from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.part import record_of
 from contexture.adapters.index.qdrant.box import NOTHING, Box, Tenants
 from contexture.adapters.index.qdrant.client import Server
 from contexture.adapters.index.qdrant.points import tenant_key
@@ -214,9 +216,11 @@ class RemoteShelf:
         box, first = self._box(name)
         seen = box.seen
         # Else an earlier state was put back, or too much was missed.
-        told = not box.lacking and self._truth.tells_since(seen)
+        told = box.whole and self._truth.tells_since(seen)
         self._replay(box, name, seen if told else NOTHING)
         if box.lacking:
+            if told:
+                self._fill(box, name)
             box.complete()
         if (first or not told) and box.count() != self._truth.count(name):
             if told:
@@ -229,6 +233,12 @@ class RemoteShelf:
         if seen != now:
             removed, added = self._truth.removed_since(seen.seq, name), self._truth.since(seen.seq, name)
             box.apply(added, removed, now, self._tenants(name))
+
+    def _fill(self, box: Box, name: str) -> None:
+        """Send again the passages that have a value for new fields; what a tenant declares costs others no more."""
+        lacking = box.lacking
+        rows = (row for row in self._truth.since(0, name) if payload_of(record_of(row), lacking))
+        box.apply(rows, (), self._truth.state(), self._tenants(name))
 
     def _box(self, name: str) -> tuple[Box, bool]:
         """The box of a collection as it is now, and whether it must be looked at, for it is new or was refused."""
