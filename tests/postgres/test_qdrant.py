@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.doubles import NOON
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.testing.service import small_engine
-from contexture.types import PUBLIC, Collection, Equals, FieldType, Scope
+from contexture.types import PUBLIC, Collection, Equals, FieldType, Hit, Query, Scope
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -119,6 +121,41 @@ async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_o
     await slow
 
     assert ["a", "b", "c"] == ids(await other.search(ANNA, query("zebra", where=Equals("colour", "red"))))
+
+
+async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another process writes and sends just before the repeated search asks Qdrant stays there."""
+    one, other = pair
+    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    loop, turn, found = asyncio.get_running_loop(), one._remote._turn, one._found
+    written: dict[str, Future[int]] = {}
+
+    def write(name: str) -> None:
+        work = other.upsert(ANNA, NAME, [prepared(own(name))])
+        written[name] = asyncio.run_coroutine_threadsafe(work, loop)
+        with suppress(TimeoutError):  # it may have to wait until the search is done
+            written[name].result(1)
+
+    def overtaken(scope: Scope, asked: Query) -> tuple[list[Hit], bool]:
+        if written:
+            return found(scope, asked)
+        write("b")
+        return [], True
+
+    def late() -> AbstractContextManager[object]:
+        if "c" not in written:
+            write("c")
+        return turn()
+
+    one._listener.stop()
+    monkeypatch.setattr(one, "_found", overtaken)
+    monkeypatch.setattr(one._remote, "_turn", late)
+    await one.search(ANNA, ZEBRA)
+    await asyncio.gather(*map(asyncio.wrap_future, written.values()))
+
+    assert ["a", "b", "c"] == ids(await other.search(ANNA, ZEBRA))
 
 
 async def test_what_a_writer_could_not_send_another_sends(pair: Pair, qdrant: QdrantDouble) -> None:

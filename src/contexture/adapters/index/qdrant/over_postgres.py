@@ -60,6 +60,12 @@ class QdrantOverPostgres(PostgresIndex):
             finally:
                 connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
 
+    @contextmanager
+    def _still(self) -> Generator[None]:
+        """Nobody else sends either: Qdrant would be ahead of what is read, and be brought back to it."""
+        with self._writing, self._turn(), self._snapshot():
+            yield
+
     def _learn_columns(self) -> None:
         """Take the fields that were declared since this process followed: what it sends now must have them too."""
         for _, collection in self._database.declared_since(self._database.seq):
