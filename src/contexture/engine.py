@@ -38,6 +38,7 @@ from contexture.builders.workspace.values import ContextPayload
 from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, ReplayMismatch, SourceError
+from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.store import NewsStore
 from contexture.pipeline.known import KnownSecrets
@@ -266,6 +267,8 @@ class Contexture:
         asked = mask.mask(mended(question))
         if not asked.strip():
             raise InvalidRequest("the query is empty")
+        if where is not None:
+            check_form(where)
         name = collection or self.settings.collection
         found = await self.searcher.search(scope or self.scope, name, asked, where=where, pool=pool, trace=trace)
         raw = [candidate_of(each, name, self._redactor.rules, mask) for each in found]

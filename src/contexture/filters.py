@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from contexture.errors import InvalidRequest
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
@@ -19,6 +19,23 @@ _FORMS = (
 )
 _BOUNDS = ("gte", "gt", "lte", "lt")
 _DEPTH = 32
+_HELD: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
+    And: ("parts", tuple, "a tuple of filters"),
+    Or: ("parts", tuple, "a tuple of filters"),
+    AnyOf: ("values", tuple, "a tuple of texts, numbers or booleans"),
+    Equals: ("value", (str, int, float), "a text, a number or a boolean"),
+    Contains: ("piece", str, "a text"),
+}
+
+
+def check_form(where: object, *, levels: int = _DEPTH) -> None:
+    """Raise a clear error for what is no filter, which would find everything, and for one that is nested too deeply."""
+    level = [where]
+    for _ in range(levels + 1):
+        level = [part for each in level for part in _parts(each)]
+        if not level:
+            return
+    raise InvalidRequest(f"a filter may be nested {levels} levels deep")
 
 
 def filter_to_json(where: Filter) -> dict[str, Any]:
@@ -80,6 +97,18 @@ def filter_from_json(data: object, *, depth: int = 0) -> Filter:
     if found is None:
         raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
     return found
+
+
+def _parts(where: object) -> tuple[object, ...]:
+    """The filters right below one; it is not shown in an error, because it may be too deep to be printed."""
+    if not isinstance(where, Filter):
+        names = ", ".join(each.__name__ for each in get_args(Filter))
+        raise InvalidRequest(f"a filter is one of {names}, not a value of type {type(where).__name__}")
+    if held := _HELD.get(type(where)):
+        name, kinds, words = held
+        if not isinstance(value := getattr(where, name), kinds):
+            raise InvalidRequest(f"{name!r} of {type(where).__name__} must be {words}, not a {type(value).__name__}")
+    return where.parts if isinstance(where, (And, Or)) else (where.part,) if isinstance(where, Not) else ()
 
 
 def _leaf(form: str, field: str, operand: object) -> Filter | None:

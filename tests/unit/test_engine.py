@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from contexture.ledger import State
 from contexture.pipeline.operators import Hashed, Masked, Placeholders
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.testing.workbench import Parts
-from contexture.types import PUBLIC, Collection, Equals, FieldType, Record, Scope
+from contexture.types import PUBLIC, AnyOf, Collection, Equals, FieldType, Record, Scope
 
 RECORDS = (
     Record(id="pump", title="Pump", text="The pump leaks. Mail anna@example.org about it.", acl=(PUBLIC,)),
@@ -108,6 +108,23 @@ async def test_collections_scopes_and_filters_are_passed_on(new_folder: Callable
         assert 1 == await ctx.delete(["a"], collection="news", scope=boris)
         with pytest.raises(UnknownCollection):
             await ctx.search("pump", collection="nowhere")
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["lang", {"equals": ["lang", "en"]}, AnyOf("lang", cast("tuple[str]", ["en"]))],
+    ids=["text", "json", "list"],
+)
+async def test_what_is_no_filter_is_refused_by_searches_and_builds(new_folder: Callable[[], Path], where: Any) -> None:
+    """Neither is the filter passed over, nor does a build come back empty because of it."""
+    async with engine(new_folder()) as ctx:
+        await ctx.add(RECORDS)
+        with pytest.raises(InvalidRequest):
+            await ctx.search("pump", where=where)
+        with pytest.raises(InvalidRequest):
+            await ctx.build(QueryRequest(query="pump", where=where))
+        with pytest.raises(InvalidRequest):
+            await ctx.build_research("pump", where=where)
 
 
 def test_the_choice_of_redaction() -> None:

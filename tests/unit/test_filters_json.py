@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 
 from contexture.errors import InvalidRequest
-from contexture.filters import filter_from_json, filter_shown, filter_to_json
+from contexture.filters import check_form, filter_from_json, filter_shown, filter_to_json
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
 
 FORMS = (
@@ -91,3 +92,41 @@ def test_nesting_is_bounded() -> None:
 
     with pytest.raises(InvalidRequest, match="32 levels"):
         filter_from_json({"not": data})
+
+
+def nested(form: str, levels: int) -> Filter:
+    """A filter with this many others around it."""
+    where: Filter = Equals("source", "wiki")
+    for _ in range(levels):
+        where = Not(where) if form == "not" else And((where,)) if form == "and" else Or((where,))
+    return where
+
+
+@pytest.mark.parametrize("form", ["not", "and", "or"])
+@pytest.mark.parametrize("levels", [33, 900, 5_000])
+def test_a_filter_of_python_is_nested_no_deeper_than_one_of_json(form: str, levels: int) -> None:
+    """What JSON may say passes, and one level more is refused, however deep it goes on below."""
+    check_form(nested(form, 32))
+
+    with pytest.raises(InvalidRequest, match="32 levels deep"):
+        check_form(nested(form, levels))
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("wiki", "not a value of type str"),
+        ({"equals": ["source", "wiki"]}, "not a value of type dict"),
+        (Not(cast("Filter", {"equals": ["source", "wiki"]})), "not a value of type dict"),
+        (And(cast("tuple[Filter]", [Equals("source", "wiki")])), "'parts' of And must be a tuple of filters"),
+        (AnyOf("source", cast("tuple[str]", ["wiki"])), "'values' of AnyOf must be a tuple"),
+        (AnyOf("source", cast("tuple[str]", "wiki")), "'values' of AnyOf must be a tuple"),
+        (Equals("source", cast("str", ["wiki"])), "'value' of Equals must be a text"),
+        (Contains("source", cast("str", 3)), "'piece' of Contains must be a text"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_is_no_filter_is_refused(where: object, told: str) -> None:
+    """A filter that nobody understands would find everything, so it is named instead."""
+    with pytest.raises(InvalidRequest, match=told):
+        check_form(where)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import reduce
+from typing import cast
 from uuid import uuid4
 
 import numpy as np
@@ -48,6 +50,9 @@ REFUSED_FILTERS: tuple[tuple[Filter, type[RequestError]], ...] = (
     (Range(field="tags", gte=1), InvalidRequest),
     (Equals("tags", NOT_UNICODE), InvalidRequest),
     (Contains("tags", NOT_UNICODE), InvalidRequest),
+    (cast("Filter", "red"), InvalidRequest),
+    (AnyOf("tags", cast("tuple[str]", ["red"])), InvalidRequest),
+    (reduce(lambda part, _: Not(part), range(100), cast("Filter", Equals("tags", "red"))), InvalidRequest),
 )
 
 

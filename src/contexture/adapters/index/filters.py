@@ -12,6 +12,7 @@ import qdrant_edge as qe
 
 from contexture.adapters.index.codec import timestamp
 from contexture.errors import InvalidRequest, UnknownField
+from contexture.filters import check_form
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Record, Scalar
 
 BUILT_IN: Mapping[str, FieldType] = {
@@ -24,6 +25,7 @@ BUILT_IN: Mapping[str, FieldType] = {
     "time": FieldType.TIME,
     "position": FieldType.NUMBER,
 }
+_LEVELS = 64  # more than callers may write, because what they wrote is narrowed on its way here
 
 
 def field_types(collection: Collection) -> dict[str, FieldType]:
@@ -59,13 +61,18 @@ def in_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
 
 
 def check(where: Filter, fields: Mapping[str, FieldType]) -> None:
-    """Raise a clear error for a field that does not exist or a value that cannot be compared to it."""
+    """Raise a clear error for no filter, a field that does not exist or a value that cannot be compared to it."""
+    check_form(where, levels=_LEVELS)
+    _check(where, fields)
+
+
+def _check(where: Filter, fields: Mapping[str, FieldType]) -> None:
     match where:
         case And(parts) | Or(parts):
             for part in parts:
-                check(part, fields)
+                _check(part, fields)
         case Not(part):
-            check(part, fields)
+            _check(part, fields)
         case Equals(name, value):
             _check_value(name, value, fields)
         case AnyOf(name, values):

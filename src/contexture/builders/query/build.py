@@ -12,7 +12,7 @@ from contexture.builders.query.render import text_of
 from contexture.builders.query.request import QueryRecipe, QueryRequest, request_to_json
 from contexture.capsule import Box, Capsule
 from contexture.errors import InvalidRequest
-from contexture.filters import filter_shown
+from contexture.filters import check_form, filter_shown
 from contexture.ledger import Ledger, Trace
 from contexture.pipeline.collect import Source, collect
 from contexture.pipeline.known import KnownSecrets
@@ -92,6 +92,8 @@ class QueryContextBuilder:
             raise InvalidRequest("the query is empty")
         if request.max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
+        if request.where is not None:
+            check_form(request.where)
         redacted = redact_text(question, self._redactor, operator)
         return replace(request, query=redacted.text, system=mask.mask(mended(request.system)))
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from contexture.errors import InvalidRequest
-from contexture.filters import filter_from_json, filter_to_json
+from contexture.filters import check_form, filter_from_json, filter_to_json
 from contexture.types import Filter
 
 MAX_SOURCES = 10
@@ -80,6 +80,8 @@ def checked(request: ResearchRequest) -> ResearchRequest:
     _check_count("num_results", request.num_results, MOST_RESULTS)
     _check_count("max_sources", request.max_sources, MOST_RESULTS)
     _check_count("max_tokens", request.max_tokens, MOST_TOKENS)
+    if request.where is not None:
+        check_form(request.where)
     return request
 
 
