@@ -12,16 +12,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from contexture.adapters.index import room
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.schema import MIGRATIONS
 from contexture.adapters.index.truth import Truth, store_errors
 from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
 from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.testing.workbench import opened
-from contexture.types import Scope
+from contexture.types import Collection, Scope
 
 pytestmark = pytest.mark.integration
 
@@ -150,6 +152,25 @@ def test_a_path_that_cannot_be_a_store_is_refused(
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(StoreUnwritable, match="No space left"):
         EmbeddedIndex(new_folder(), OPTIONS)
+
+
+async def test_a_disk_that_is_nearly_full_takes_no_writes(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored is found and can be removed, and nothing is half written."""
+    folder = new_folder()
+    async with opened(folder) as index:
+        await index.upsert(LOCAL, NAME, [prepared(own("a")), prepared(own("b"))])
+    monkeypatch.setattr(room, "disk_usage", lambda _: SimpleNamespace(free=room.NEEDED - 1))
+    async with opened(folder) as index:
+        with pytest.raises(StoreUnwritable, match="64 MB left"):
+            await index.upsert(LOCAL, NAME, [prepared(own("c"))])
+        with pytest.raises(StoreUnwritable, match="64 MB left"):
+            await index.create(LOCAL, Collection(name="other"))
+
+        assert 1 == await index.delete(LOCAL, NAME, ["b"])
+        assert ["a"] == [record.id for record in await index.scroll(LOCAL, NAME)]
+        assert [NAME] == [each.name for each in await index.collections(LOCAL)]
 
 
 def test_other_failures_of_sqlite_are_not_blamed_on_the_disk(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 import structlog
 
 from contexture import Settings
+from contexture.adapters.index import room
 from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable
 from contexture.service.app import create_app
-from contexture.service.routes import status
 from contexture.testing.bus import LocalBus
 from contexture.testing.service import service_client, small_engine
 
@@ -87,11 +87,11 @@ async def test_health_names_every_component(client, engine):
 
 async def test_a_full_disk_shows(client, monkeypatch):
     """Everything can still be read, so the service is not down."""
-    monkeypatch.setattr(status, "disk_usage", lambda _: SimpleNamespace(free=100))
+    monkeypatch.setattr(room, "disk_usage", lambda _: SimpleNamespace(free=100))
     found = await client.get("/health")
     store = found.json()["components"]["store"]
 
-    assert (200, "degraded", "its disk has less than 16 MB left") == (
+    assert (200, "degraded", "its disk has less than 64 MB left") == (
         found.status_code, store["state"], store["reason"],
     )  # fmt: skip
 

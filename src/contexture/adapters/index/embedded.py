@@ -12,6 +12,7 @@ from contexture.adapters.index.declared import columns_of
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.over_truth import IndexOverTruth
 from contexture.adapters.index.parts import BM25, Parts
+from contexture.adapters.index.room import check_room
 from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
 from contexture.adapters.index.truth import Change, Truth, store_errors
 from contexture.errors import StoreUnwritable
@@ -66,6 +67,7 @@ class EmbeddedIndex(IndexOverTruth):
             return work()
 
     def _save(self, tenant: str, collection: Collection) -> None:
+        check_room(self._folder)
         self._file.declare(tenant, collection)
         self._shelf.add(collection.name, columns_of(collection))
         self._declared.add(tenant, collection)
@@ -73,6 +75,7 @@ class EmbeddedIndex(IndexOverTruth):
     def _upsert(
         self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
     ) -> int:
+        check_room(self._folder)
         with self._writing:
             return self._follow(scope, collection, self._file.upsert(scope, collection, records, unchanged))
 

@@ -14,6 +14,7 @@ import qdrant_edge as qe
 from contexture.adapters.index import codec
 from contexture.adapters.index.classes import Access
 from contexture.adapters.index.filters import compile_filter, key_of, payload_of
+from contexture.adapters.index.room import check_room
 from contexture.adapters.index.scoring import impacts
 from contexture.adapters.index.truth import Row
 from contexture.errors import SourceUnavailable
@@ -177,6 +178,7 @@ class Engine:
             shutil.rmtree(self._folder)
         self._folder.unlink(missing_ok=True)
         self._folder.mkdir(parents=True)
+        check_room(self._folder)
         with engine_errors("create"):
             shard = qe.EdgeShard.create(str(self._folder), self._config())
             shard.update(qe.UpdateOperation.create_field_index(_ACCESS, qe.PayloadSchemaType.Integer))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shutil import disk_usage
 from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import PlainTextResponse
 
+from contexture.adapters.index.room import NEEDED, has_room
 from contexture.conversation import HealthState
 from contexture.errors import SourceError
 from contexture.service.depends import Engine, answer
@@ -18,7 +18,6 @@ from contexture.service.readiness import Readiness
 from contexture.service.wire.answers import HealthShape, ReadyShape
 
 _UNAVAILABLE = 503
-_NEEDED = 16 << 20  # bytes: the log of a database and some batches
 
 
 def router() -> APIRouter:
@@ -71,13 +70,9 @@ async def _store(engine: Engine) -> dict[str, Any]:
 
 def _room(home: Path) -> dict[str, Any]:
     """What is to be said of the disk: without room everything can be read, and nothing written."""
-    try:
-        free = disk_usage(home).free
-    except OSError:
+    if has_room(home):
         return {}
-    if free >= _NEEDED:
-        return {}
-    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {_NEEDED >> 20} MB left"}
+    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {NEEDED >> 20} MB left"}
 
 
 async def _bus(gateway: Gateway) -> dict[str, dict[str, Any]]:
