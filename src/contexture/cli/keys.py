@@ -108,10 +108,10 @@ def rights_of(names: list[str]) -> list[Right]:
     """The rights that `--scope` names, each alone or several with commas between them."""
     from contexture.adapters.keys import Right
 
-    try:
-        return [Right(each.strip()) for name in names for each in name.split(",")]
-    except ValueError as failure:
-        raise InvalidRequest(f"--scope is one of {', '.join(Right)}: {failure}") from failure
+    asked = [each.strip() for name in names for each in name.split(",")]
+    if wrong := [each for each in asked if each not in list(Right)]:
+        raise InvalidRequest(f"--scope is one of {', '.join(Right)}, not {wrong[0]!r}")
+    return [Right(each) for each in asked]
 
 
 def _keys(settings: Settings) -> ApiKeys:

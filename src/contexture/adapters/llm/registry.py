@@ -25,5 +25,5 @@ def load(name: str) -> ChatModel:
             return LiteLLMChat(model)
         case _:
             raise UnknownAdapter(
-                f"no chat model is called {name!r}; the known ones are {', '.join(KNOWN)}, and none for extracts"
+                f"no chat model is called {name!r}; the known ones are {', '.join(KNOWN)} and extractive"
             )
