@@ -251,6 +251,12 @@ def secret_variables(settings: Settings) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if prefix and name.startswith(prefix)}
 
 
+def misspelt_variables(settings: Settings) -> list[str]:
+    """The variables that look like settings and are none."""
+    known = {*Settings.env_names(), *secret_variables(settings)}
+    return sorted(name for name in os.environ if name.startswith("CONTEXTURE_") and name not in known)
+
+
 def keep_vendors_offline() -> None:
     """LiteLLM fetches a price list when it is imported unless its environment says otherwise."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")

@@ -20,6 +20,34 @@ def examined(home, *, env=None):
     return result.exit_code, {check["name"]: check for check in json.loads(result.stdout)["checks"]}
 
 
+@pytest.fixture(autouse=True)
+def only_settings(monkeypatch):
+    """Where the evaluation sets are is told to tests alone."""
+    monkeypatch.delenv("CONTEXTURE_EVAL_DATA", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("CONTEXTURE_EMBEDDERS", "did you mean CONTEXTURE_EMBEDDER?"),
+        ("CONTEXTURE_ZZZ", "`contexture settings` lists them"),
+    ],
+)
+def test_a_misspelt_setting_is_named(tmp_path, name, hint):
+    """It would have no effect, and nobody would notice."""
+    code, found = examined(tmp_path / "none", env={name: "x"})
+
+    assert (1, "broken") == (code, found["settings"]["status"])
+    assert f"{name} is set and is no setting: {hint}" == found["settings"]["detail"]
+
+
+def test_secrets_are_no_misspelt_settings(tmp_path):
+    """Their names are told by a prefix."""
+    env = {"CONTEXTURE_SECRETS_PREFIX": "CONTEXTURE_MINE_", "CONTEXTURE_MINE_KEY": "x"}
+
+    assert "ok" == examined(tmp_path / "none", env=env)[1]["settings"]["status"]
+
+
 def test_this_machine_is_fit(tmp_path):
     """Every needed part is in order here, and nothing was made by looking."""
     code, found = examined(tmp_path / "none")

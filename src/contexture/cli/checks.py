@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +24,7 @@ from contexture.adapters.embedders.weights import packaged, verified
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.llm import smollm2
 from contexture.adapters.tokens.models import counter_for
-from contexture.config import Settings
+from contexture.config import Settings, misspelt_variables
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
 
 OLDEST = (3, 11)
@@ -77,6 +78,7 @@ def examine(settings: Settings) -> list[Check]:
     """Every check, in order; a check that fails says what to do."""
     needed: dict[str, Callable[[], str]] = {
         "python": _python,
+        "settings": partial(_settings, settings),
         "sqlite": _sqlite,
         "store": partial(_store, settings.home),
         "lock": partial(_lock, settings.home),
@@ -103,6 +105,14 @@ def _python() -> str:
     if sys.version_info < OLDEST:
         raise InvalidRequest(f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed")
     return sys.version.split()[0]
+
+
+def _settings(settings: Settings) -> str:
+    for name in misspelt_variables(settings):
+        like = get_close_matches(name.removeprefix("CONTEXTURE_").lower(), Settings.model_fields, n=1)
+        hint = f"did you mean CONTEXTURE_{like[0].upper()}?" if like else "`contexture settings` lists them"
+        raise InvalidRequest(f"{name} is set and is no setting: {hint}")
+    return f"{len(settings.model_fields_set)} of {len(Settings.model_fields)} are not at their default"
 
 
 def _sqlite() -> str:
