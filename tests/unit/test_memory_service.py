@@ -354,6 +354,9 @@ LONG = "In the morning Anna drinks jasmine tea on the balcony and reads the pape
     [
         LONG.replace("drinks", "never drinks"),
         LONG.replace("until the", "until 9 the"),
+        LONG.replace("jasmine", "linden"),
+        LONG.replace("Anna", "Vera"),
+        f"{LONG} pier7b",
         f"{LONG} and then walks to the old lighthouse",
         "tea and paper",
     ],
@@ -363,7 +366,9 @@ def test_a_text_that_says_more_is_new(text):
     assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) is None
 
 
-@pytest.mark.parametrize("text", [LONG.upper(), f"Well: {LONG}!", "jasmine tea on the balcony", "tea"])
+@pytest.mark.parametrize(
+    "text", [LONG.upper(), f"Well: {LONG}!", f"I remember: {LONG}", "jasmine tea on the balcony", "tea"]
+)
 def test_a_text_that_repeats_is_known(text):
     """Case, punctuation and a word of greeting add nothing; a quotation is no news, and neither is a single word."""
     assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) == "m"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.text.terms import words
+from contexture.text.terms import term_id, words
 from contexture.types import Record
 
 QUOTED = 0.9
@@ -13,12 +13,19 @@ QUOTED = 0.9
 _RUN = 3
 _TURNS = frozenset("no not never none t без не нет ни никогда".split())  # one such word makes another statement
 
+_FRAMES = frozenset(
+    "well hello hi dear said told mentioned remember recall earlier previously "
+    "ну привет итак сказали говорили упоминали помню ранее".split()
+)
+"""Words around a quotation that say nothing of their own."""
+
 
 def repeats(text: str, shown: Sequence[Record]) -> str | None:
     """The id of the memory that `text` only repeats, out of those it was written with; None when it says more.
 
     A word is repeated when it belongs to a run of three that stands in one of the memories, or when the whole
-    text does. Nearly all words must be, over all memories together, and no negation and no number may be new.
+    text does. Nearly all words must be, over all memories together, and those that are not must mean nothing by
+    themselves: one new name, number or negation makes another statement, however much was heard before.
     The memory that holds most of the text is the one it repeats.
     """
     spoken = words(text)
@@ -27,9 +34,14 @@ def repeats(text: str, shown: Sequence[Record]) -> str | None:
     places = {record.id: _repeated(spoken, words(record.text)) for record in shown}
     known = set[int]().union(*places.values())
     fresh = [word for at, word in enumerate(spoken) if at not in known]
-    if len(known) < QUOTED * len(spoken) or any(word in _TURNS or word.isdigit() for word in fresh):
+    if len(known) < QUOTED * len(spoken) or any(map(_says, fresh)):
         return None
     return max(places, key=lambda record_id: len(places[record_id]))
+
+
+def _says(word: str) -> bool:
+    """Whether a word that was not heard makes a text say something else."""
+    return word in _TURNS or (term_id(word) is not None and word not in _FRAMES)
 
 
 def _repeated(spoken: Sequence[str], heard: Sequence[str]) -> set[int]:
