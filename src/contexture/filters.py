@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, cast, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from contexture.errors import InvalidRequest
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
@@ -17,6 +17,9 @@ _FORMS = (
     '{"and": […]}, {"or": […]}, {"not": …}, {"equals": [field, value]}, {"any": [field, values]}, '
     '{"range": [field, bounds]} or {"contains": [field, piece]}'
 )
+Leaf: TypeAlias = Equals | AnyOf | Contains | Range
+"""A filter that tests one field."""
+
 _BOUNDS = ("gte", "gt", "lte", "lt")
 _DEPTH = 32
 _HELD: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
@@ -58,23 +61,34 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
             return {"range": [where.field, {name: _bound_to_json(bound) for name, bound in bounds.items()}]}
 
 
-def filter_shown(where: Filter, text: Callable[[str], str]) -> Filter:
-    """The same filter with its values as `text` shows them, for those who read about it: it finds something else."""
+def with_leaves(where: Filter, change: Callable[[Leaf], Filter]) -> Filter:
+    """The same filter with each test of a field as `change` makes it."""
     match where:
         case And(parts):
-            return And(tuple(filter_shown(part, text) for part in parts))
+            return And(tuple(with_leaves(part, change) for part in parts))
         case Or(parts):
-            return Or(tuple(filter_shown(part, text) for part in parts))
+            return Or(tuple(with_leaves(part, change) for part in parts))
         case Not(part):
-            return Not(filter_shown(part, text))
-        case Equals(field, value):
-            return Equals(field, _shown(value, text))
-        case AnyOf(field, values):
-            return AnyOf(field, tuple(_shown(value, text) for value in values))
-        case Contains(field, piece):
-            return Contains(field, text(piece))
-        case Range():
-            return where
+            return Not(with_leaves(part, change))
+        case _:
+            return change(where)
+
+
+def filter_shown(where: Filter, text: Callable[[str], str]) -> Filter:
+    """The same filter with its values as `text` shows them, for those who read about it: it finds something else."""
+
+    def shown(leaf: Leaf) -> Filter:
+        match leaf:
+            case Equals(field, value):
+                return Equals(field, _shown(value, text))
+            case AnyOf(field, values):
+                return AnyOf(field, tuple(_shown(value, text) for value in values))
+            case Contains(field, piece):
+                return Contains(field, text(piece))
+            case Range():
+                return leaf
+
+    return with_leaves(where, shown)
 
 
 def filter_from_json(data: object, *, depth: int = 0) -> Filter:

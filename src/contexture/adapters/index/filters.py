@@ -12,7 +12,7 @@ import qdrant_edge as qe
 
 from contexture.adapters.index.codec import timestamp
 from contexture.errors import InvalidRequest, UnknownField
-from contexture.filters import check_form
+from contexture.filters import Leaf, check_form, with_leaves
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Record, Scalar
 
 BUILT_IN: Mapping[str, FieldType] = {
@@ -43,21 +43,11 @@ def column_of(name: str, kind: FieldType) -> str:
 
 def in_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
     """A filter that `check` accepted, with every field named as it is where the records of all tenants are."""
-    match where:
-        case And(parts):
-            return And(tuple(in_columns(part, fields) for part in parts))
-        case Or(parts):
-            return Or(tuple(in_columns(part, fields) for part in parts))
-        case Not(part):
-            return Not(in_columns(part, fields))
-        case Equals(name, value):
-            return Equals(column_of(name, fields[name]), value)
-        case AnyOf(name, values):
-            return AnyOf(column_of(name, fields[name]), values)
-        case Contains(name, piece):
-            return Contains(column_of(name, fields[name]), piece)
-        case Range():
-            return replace(where, field=column_of(where.field, fields[where.field]))
+
+    def renamed(leaf: Leaf) -> Filter:
+        return replace(leaf, field=column_of(leaf.field, fields[leaf.field]))
+
+    return with_leaves(where, renamed)
 
 
 def check(where: Filter, fields: Mapping[str, FieldType]) -> None:
