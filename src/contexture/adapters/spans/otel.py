@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from importlib.metadata import version
 
 from contexture.ports import Note
@@ -11,7 +12,7 @@ from contexture.types import Scalar
 
 try:
     from opentelemetry import trace
-    from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 except ImportError as missing:
     raise ImportError('OtelSpans needs opentelemetry: pip install "contexture[otel]"') from missing
 
@@ -43,14 +44,15 @@ class OtelSpans:
         )
         current = trace.use_span(span, record_exception=False, set_status_on_exception=False)
         around = nullcontext() if told.get(STREAM) else current
-        try:
+        with ExitStack() as ending:
+            ending.push(partial(_end, span))
             with around:
                 yield span.set_attributes
-        except GeneratorExit:
-            raise  # whoever listened had enough, which is no failure
-        except BaseException as failure:
-            span.set_attribute("error.type", type(failure).__qualname__)
-            span.set_status(Status(StatusCode.ERROR))
-            raise
-        finally:
-            span.end()
+
+
+def _end(span: Span, kind: type[BaseException] | None, *_: object) -> None:
+    """End a span; whoever listened and had enough is no failure."""
+    if kind is not None and kind is not GeneratorExit:
+        span.set_attribute("error.type", kind.__qualname__)
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
