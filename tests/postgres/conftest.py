@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.testing.prepared import VECTORS
+
+if TYPE_CHECKING:
+    from contexture.adapters.index.postgres.index import PostgresIndex
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,3 +21,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("postgres"))
+
+
+@pytest.fixture
+def url(new_url: Callable[[], str]) -> str:
+    """An empty schema."""
+    return new_url()
+
+
+@pytest.fixture
+async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
+    """Two processes' indexes over one store, which is empty."""
+    from contexture.adapters.index.postgres.index import PostgresIndex
+
+    options = EmbeddedOptions(vectors=VECTORS, threads=1)
+    one, other = [await PostgresIndex.open(url, new_folder(), options) for _ in range(2)]
+    yield one, other
+    await one.close()
+    await other.close()

@@ -8,7 +8,7 @@ import os
 import resource
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,19 +40,10 @@ MANY_FILES = 4_096
 
 
 @pytest.fixture
-def url(new_url: Callable[[], str]) -> str:
-    """An empty schema."""
-    return new_url()
-
-
-@pytest.fixture
-async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
-    """Two processes' indexes over one store."""
-    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    await one.create(ANNA, COLLECTION)
-    yield one, other
-    await one.close()
-    await other.close()
+async def pair(pair: tuple[PostgresIndex, PostgresIndex]) -> tuple[PostgresIndex, PostgresIndex]:
+    """Two processes' indexes over one store with a collection."""
+    await pair[0].create(ANNA, COLLECTION)
+    return pair
 
 
 async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
@@ -70,13 +61,12 @@ async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[Postgr
 
 
 async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
-    url: str, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large removal wears a part out, so that it is read again, with what was written behind it."""
     monkeypatch.setattr(postgres_index, "_AT_ONCE", 4)
     monkeypatch.setattr(part, "_SPARED", 0)
-    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    await one.create(ANNA, COLLECTION)
+    one, other = pair
     await one.upsert(ANNA, NAME, [prepared(own(f"r{at}"), vector=NORTH) for at in range(8)])
     await other.search(ANNA, query("zebra"))
     other._listener.stop()  # so that it follows both writes at once
@@ -86,8 +76,6 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
     await one.delete(ANNA, NAME, ["best"])
     then = [ids(await each.search(ANNA, query(vector=EAST, k=1))) for each in (one, other)]
     slots = len(other._shelf.part(NAME).scanner or ())
-    await one.close()
-    await other.close()
 
     assert ["best"] == first
     assert [["next"], ["next"]] == then
@@ -95,13 +83,12 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
 
 
 async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_twice(
-    url: str, new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes between a write that wears the part out and following it."""
     monkeypatch.setattr(postgres_index, "_AT_ONCE", 1)
     monkeypatch.setattr(part, "_SPARED", 0)
-    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    await one.create(ANNA, COLLECTION)
+    one, other = pair
     one._listener.stop()
     herd = [prepared(own(f"r{at}"), vector=NORTH) for at in range(4)]
     for _ in range(2):
@@ -116,8 +103,6 @@ async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_tw
     monkeypatch.setattr(one, "_catch_up", late)
     await one.upsert(ANNA, NAME, herd)
     slots = len(one._shelf.part(NAME).scanner or ())
-    await one.close()
-    await other.close()
 
     assert len(herd) + 1 == slots
 

@@ -50,12 +50,6 @@ def qdrant() -> Iterator[QdrantDouble]:
 
 
 @pytest.fixture
-def url(new_url: Callable[[], str]) -> str:
-    """An empty schema."""
-    return new_url()
-
-
-@pytest.fixture
 async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -> AsyncIterator[Pair]:
     """Two processes' indexes over one database and one Qdrant."""
     options = QdrantOptions(place=qdrant.place, timeout=5)

@@ -24,12 +24,6 @@ OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
 ANNA = Scope(tenant="local", user="anna")
 
 
-@pytest.fixture
-def url(new_url: Callable[[], str]) -> str:
-    """An empty schema."""
-    return new_url()
-
-
 class Backup:
     """What `pg_dump` wrote of a store, to be put back with `psql`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -28,21 +28,6 @@ BEFORE = """
     UPDATE migrations SET version = 2;
 """
 """Turns a store into one from before collections belonged to tenants."""
-
-
-@pytest.fixture
-def url(new_url: Callable[[], str]) -> str:
-    """An empty schema."""
-    return new_url()
-
-
-@pytest.fixture
-async def pair(url: str, new_folder: Callable[[], Path]) -> AsyncIterator[tuple[PostgresIndex, PostgresIndex]]:
-    """Two processes' indexes over one database."""
-    one, other = [await PostgresIndex.open(url, new_folder(), OPTIONS) for _ in range(2)]
-    yield one, other
-    await one.close()
-    await other.close()
 
 
 async def test_what_a_tenant_declares_in_one_process_is_its_own_in_every_other(
