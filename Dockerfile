@@ -6,6 +6,8 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim
+# Libraries that wheels need and the slim image does not have: the policy engine's and the local model's.
+RUN apt-get update && apt-get install -y --no-install-recommends libatomic1 libgomp1 && rm -rf /var/lib/apt/lists/*
 ARG EXTRAS=age,litellm,mcp,otel,postgres,qdrant,rego,worker
 # Every version is the one that the tests ran with.
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \

@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Tests start the command line dozens of times: it need not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test lint format bench bench-peers docs lock clean
+.PHONY: help setup run check test test-slow coverage lint format bench bench-peers docs lock clean
 
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,9 +35,24 @@ lint: $(READY)  ## ruff, pyright strict, import-linter
 	$(BIN)/basedpyright --level error
 	$(BIN)/lint-imports
 
-test: lint  ## lint, then every test with coverage
-	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --max-worker-restart=0 --cov --cov-report=
-	@echo "lines and branches covered: $$($(BIN)/coverage report --format=total) %; each file: $(BIN)/coverage report"
+PYTEST := $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --max-worker-restart=0
+
+test: lint  ## lint, then every test that is not slow
+	$(PYTEST) -m "not slow"
+
+test-slow: $(READY)  ## tests that kill, flood or drive a browser, and those that need Debian packages
+	$(PYTEST) -m "slow or needs"
+
+coverage: $(READY)  ## every test, traced; prints the share of lines and branches that run
+	$(PYTEST) --cov --cov-report=
+	$(BIN)/coverage report --format=total
+
+# Types are checked while the tests run: each takes one core.
+check: format  ## format, lint, types, and the unit tests of what changed
+	$(BIN)/lint-imports > /dev/null || $(BIN)/lint-imports
+	@$(BIN)/basedpyright --level error & types=$$!; \
+	$(BIN)/python scripts/changed_tests.py | xargs -r $(BIN)/pytest -n 2 --durations=5; tests=$$?; \
+	wait $$types && exit $$tests
 
 format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -1,5 +1,4 @@
 """What the site of the documentation does beyond Markdown: the page of public names gets their docstrings."""
-# ruff: noqa: INP001 - mkdocs loads it by its path
 
 from __future__ import annotations
 

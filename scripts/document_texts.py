@@ -1,5 +1,4 @@
 """What the sample documents say; all of it is invented."""
-# ruff: noqa: INP001 - a script stands alone
 
 from __future__ import annotations
 

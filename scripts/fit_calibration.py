@@ -4,7 +4,6 @@ A question and its gold passage are a true pair; the same question and a passage
 language are an unrelated one. Every set weighs the same. Similarity .3 is put where 95 % of the unrelated pairs lie
 below, .8 at the median of the true pairs.
 """
-# ruff: noqa: INP001, T201 - a script stands alone and prints
 
 from __future__ import annotations
 

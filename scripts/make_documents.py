@@ -2,7 +2,6 @@
 
 Everything in them is invented.
 """
-# ruff: noqa: INP001 - a script stands alone
 
 from __future__ import annotations
 

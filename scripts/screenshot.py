@@ -1,5 +1,4 @@
 """Makes the pictures of the playground in docs/images: `python scripts/screenshot.py`, with Chromium installed."""
-# ruff: noqa: INP001 - a script stands alone
 
 from __future__ import annotations
 

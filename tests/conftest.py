@@ -1,12 +1,20 @@
-"""Shared fixtures; the network is off for every test but loopback."""
+"""Shared fixtures. Tests reach loopback alone, and read files of this repository, its environment and /tmp alone.
+
+A test that wants a Debian package says so: `@pytest.mark.needs("chromium")`. It is skipped where the package is
+missing, and may read files outside the repository.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
 import socket
+import sys
+import tempfile
 import warnings
+import zoneinfo
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,7 +24,6 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import pytest
-from coverage import Coverage
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -29,16 +36,28 @@ TESTS = Path(__file__).parent
 LONGEST = ("browser", "postgres", "integration", "service", "property", "brokers", "conformance", "docs")
 """Folders whose files take long: they begin first, so that no worker is left alone with one at the end."""
 
-REPEATING = {"browser", "conformance", "docs", "golden", "property"}
-"""Folders that run over and over what unit tests run once; being traced would double their time for no new line."""
-
 ONE_SERVER = ("browser", "postgres")
 """Folders whose tests share a server."""
 
 SHIPPED = ("minilm", "use")
 LOOPBACK = ("127.", "::1", "localhost")
+PDF_MANUALS = {
+    "debian-reference-en": "/usr/share/debian-reference/debian-reference.en.pdf",
+    "gnuplot-doc": "/usr/share/doc/gnuplot/gnuplot.pdf",
+    "octave-doc": "/usr/share/doc/octave/liboctave.pdf",
+}
+OUTSIDE = tuple(f"{folder}{os.sep}" for folder in ("/usr/share", "/opt", str(Path.home())))
+"""Folders whose files a machine may or may not have."""
+
+OWN = tuple(
+    f"{os.path.realpath(folder)}{os.sep}"
+    for folder in (TESTS.parent, sys.prefix, sys.base_prefix, tempfile.gettempdir())
+)
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 ROOM = 2 << 30
+
+# Time zones of the pinned package, not of the machine.
+zoneinfo.reset_tzpath([])
 
 # A busy machine is not a failure, and a failure must be one on every machine.
 settings.register_profile("contexture", deadline=None, derandomize=True)
@@ -53,14 +72,6 @@ class Together(LoadScopeScheduling):
         return next((folder for folder in ONE_SERVER if file.startswith(f"tests/{folder}/")), file)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """End what a worker was traced with till now: pytest-cov begins anew here, and would pause only that."""
-    begun = Coverage.current()
-    if hasattr(session.config, "workerinput") and begun is not None:
-        begun.stop()
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
     """Whatever way to distribute is named, this is the one."""
@@ -68,17 +79,91 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Togethe
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, and trace what is worth tracing."""
+    """Begin with what takes longest."""
     items.sort(key=lambda item: LONGEST.index(folder) if (folder := folder_of(item)) in LONGEST else len(LONGEST))
-    for item in items:
-        if folder_of(item) in REPEATING:
-            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_collection_finish() -> None:
     """Whatever was imported or collected stays till the end: no search for garbage need walk through it again."""
     gc.collect()
     gc.freeze()
+
+
+def has_package(package: str) -> bool:
+    """Whether what tests use of a Debian package is there."""
+    match package:
+        case "chromium":
+            return shutil.which("chromium") is not None
+        case "systemd":
+            return shutil.which("systemd-analyze") is not None
+        case "libatomic1" | "libgomp1":
+            return _has_library(f"{package[:-1]}.so.1")
+        case "tesseract-ocr-eng" | "tesseract-ocr-rus":
+            language = package.rpartition("-")[2]
+            return any(Path("/usr/share/tesseract-ocr").glob(f"*/tessdata/{language}.traineddata"))
+        case _:
+            return Path(PDF_MANUALS[package]).is_file()
+
+
+def _has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def needed_packages(item: pytest.Item) -> list[str]:
+    """The Debian packages that a test says it needs."""
+    return [package for mark in item.iter_markers("needs") for package in mark.args]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose Debian packages are not installed."""
+    for package in needed_packages(item):
+        if not has_package(package):
+            pytest.skip(f"Debian's {package} is missing: apt-get install {package}")
+
+
+class FileGuard:
+    """Records files outside the repository that Python code opens while a test runs.
+
+    An audit hook cannot be removed, so one is installed for the whole process.
+    """
+
+    def __init__(self) -> None:
+        self.opened: list[str] | None = None
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.opened is None or event not in {"open", "sqlite3.connect"}:
+            return
+        path = arguments[0]
+        if isinstance(path, str | bytes | os.PathLike):
+            name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - called for every file
+            if name.startswith(OUTSIDE) and not os.path.realpath(name).startswith(OWN):
+                self.opened.append(name)
+
+
+@pytest.fixture(scope="session")
+def file_guard() -> FileGuard:
+    """The one guard of this process."""
+    return FileGuard()
+
+
+@pytest.fixture(autouse=True)
+def no_files_of_the_machine(request: pytest.FixtureRequest, file_guard: FileGuard) -> Iterator[None]:
+    """A test that opens files which another machine may not have fails, and says which."""
+    if needed_packages(request.node):
+        yield
+        return
+    opened = file_guard.opened = []
+    try:
+        yield
+    finally:
+        file_guard.opened = None
+    if opened:
+        pytest.fail(f"a test opened {', '.join(sorted(set(opened))[:3])}; mark it with the package it needs")
 
 
 def folder_of(item: pytest.Item) -> str:

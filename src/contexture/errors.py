@@ -15,6 +15,7 @@
     + SourceTimeout         it did not answer in time
     + SourceUnavailable     it refused, or is not there
       Overloaded            it has all the work that it takes
+      MissingLibrary        a system library is not installed; the Debian package is named
     + Outdated              what was read is no longer so; nothing was written
     + StoreLocked           another process holds the embedded store
     + StoreUnwritable       disk full, read-only folder: nothing was acknowledged
@@ -131,6 +132,12 @@ class SourceUnavailable(SourceError):
 
 class Overloaded(SourceUnavailable):
     """It has all the work that it takes; what was asked was not looked at."""
+
+
+class MissingLibrary(SourceUnavailable, ImportError):
+    """A package needs a system library that is not installed; the message names the Debian package."""
+
+    retryable = False
 
 
 class Outdated(SourceError):

@@ -12,6 +12,8 @@ from playwright.sync_api import expect
 
 from contexture.engine import replay
 
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.slow]
+
 SECTIONS = {
     "turn": {"system", "history", "memory", "user"},
     "command": {"system", "documents", "user"},

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.slow]
+
 SAMPLES = Path(__file__).parents[2] / "examples" / "documents"
 DROP = """([name, content]) => {
   const bytes = Uint8Array.from(atob(content), (each) => each.charCodeAt(0));

@@ -8,6 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.slow]
+
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>{{7*7}}'
 TINT = 0.13  # of the section's own colour, the most that labels stand on
 TABS = ("turn", "command", "research", "workspace")

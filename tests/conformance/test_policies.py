@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("regopy", reason="policies need the extra `rego`")
+pytest.importorskip("contexture.adapters.policy.rego", exc_type=ImportError)
 
 from contexture.adapters.policy.rego import RegoPolicy
 from contexture.testing.policy import PolicyConformance
+
+pytestmark = pytest.mark.needs("libatomic1")
 
 RULES = """package contexture
 import rego.v1

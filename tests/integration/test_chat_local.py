@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.llm import smollm2
-from contexture.adapters.llm.local import LocalModel
 from contexture.adapters.llm.registry import load
 from contexture.errors import SourceUnavailable, TamperedWeights
 from contexture.testing.models import PROMPT, ChatModelConformance
 
-pytestmark = pytest.mark.integration
+pytest.importorskip("contexture.adapters.llm.local", exc_type=ImportError)
+
+from contexture.adapters.llm.local import LocalModel
+
+pytestmark = [pytest.mark.integration, pytest.mark.needs("libgomp1")]
 
 
 @pytest.fixture(scope="module")

@@ -112,10 +112,8 @@ async def test_an_extract_answers_and_verifies(engine):
 
 async def test_the_local_model_answers_and_is_checked(engine):
     """A small model may say anything: what is left names only sources there are, and the rest is flagged."""
-    pytest.importorskip("xllamacpp")
-    from contexture.adapters.llm.local import LocalModel
-
-    model = LocalModel()
+    local = pytest.importorskip("contexture.adapters.llm.local", exc_type=ImportError)
+    model = local.LocalModel()
     asker = replace(
         engine.ask_research, route=Route({model.name: model}), recipe=AskRecipe(answer_tokens=12), alike=None
     )

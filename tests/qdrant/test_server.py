@@ -21,7 +21,10 @@ from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
 URL = os.environ.get("QDRANT_URL", "")  # noqa: TID251 - names a server that only the tests use
 if not URL:
-    pytest.skip("QDRANT_URL names no Qdrant server, such as qdrant://localhost:6333", allow_module_level=True)
+    pytest.skip(
+        "set QDRANT_URL to a Qdrant server, such as qdrant://localhost:6333",
+        allow_module_level=True,
+    )
 
 OPTIONS = EmbeddedOptions(vectors={**VECTORS, **PAGE_VECTORS}, threads=1)
 

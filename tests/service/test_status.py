@@ -143,7 +143,7 @@ async def test_a_broken_outbox_is_down(client, engine):
 )
 async def test_a_policy_that_denies_everything_shows(engine, tmp_path, rules, state):
     """One whose files stopped compiling, or are gone, is down before anybody is denied; paths are not told."""
-    rego = pytest.importorskip("contexture.adapters.policy.rego", reason="policies need the extra `rego`")
+    rego = pytest.importorskip("contexture.adapters.policy.rego", exc_type=ImportError)
     file = tmp_path / "rules.rego"
     file.write_text("package contexture\nallow := false")
     engine.policy = rego.RegoPolicy(tmp_path, timeout=30)
@@ -215,7 +215,7 @@ async def test_a_denied_action_does_nothing(engine, method, path, body, action):
 
 async def test_the_log_says_when_there_is_no_policy(settings, tmp_path):
     """Whoever starts a service without one is told; with one the log is silent about it."""
-    pytest.importorskip("regopy", reason="policies need the extra `rego`")
+    pytest.importorskip("contexture.adapters.policy.rego", exc_type=ImportError)
     (tmp_path / "rules.rego").write_text("package contexture\nallow := true")
     said = []
     for chosen in (settings, Settings(home=settings.home, policy_folder=tmp_path)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from configparser import RawConfigParser
 from pathlib import Path
@@ -146,7 +145,7 @@ def test_units_start_commands_that_exist(path):
     assert parsed["Service"]["User"] == "contexture"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
+@pytest.mark.needs("systemd")
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_understands_the_units(path, tmp_path):
     """No key is unknown and no value is refused; the programs are those of a test machine."""

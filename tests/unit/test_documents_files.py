@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from contexture.adapters.documents import ocr
 from contexture.adapters.documents.kinds import EXTENSIONS, TEXTS, read
 from contexture.adapters.documents.markdown_pages import LENGTH, pages_of
 from contexture.documents import ReadDocument, ReadLimits
@@ -192,7 +191,7 @@ def test_a_scanned_page_without_ocr_says_so(monkeypatch):
     """Where nothing reads pictures, the page is kept, empty, with a note that says what to install."""
 
     def missing(*_: object) -> None:
-        raise SourceUnavailable(ocr.MISSING)
+        raise SourceUnavailable("reading pictures needs tesserocr: pip install 'contexture[ocr]'")
 
     monkeypatch.setattr("contexture.adapters.documents.pdf.reader.read_words", missing)
     [page] = read(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", ReadLimits(), quiet).pages
@@ -202,13 +201,9 @@ def test_a_scanned_page_without_ocr_says_so(monkeypatch):
     assert page.image
 
 
+@pytest.mark.needs("tesseract-ocr-eng")
 def test_a_scanned_page_is_read_by_ocr():
     """The words of a picture come out as lines of text."""
-    pytest.importorskip("tesserocr", reason="reading pictures needs the extra `ocr`")
-    try:
-        ocr.read_words(Image.new("L", (60, 60), 255), 60.0)
-    except SourceUnavailable:
-        pytest.skip("reading pictures needs Debian's tesseract-ocr-eng")
     [page] = read(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", PLAIN, quiet).pages
 
     assert page.scanned

@@ -13,9 +13,11 @@ from contexture.adapters.policy.open import OpenPolicy
 from contexture.errors import InvalidRequest
 from contexture.types import Scope
 
-pytest.importorskip("regopy", reason="policies need the extra `rego`")
+pytest.importorskip("contexture.adapters.policy.rego", exc_type=ImportError)
 
 from contexture.adapters.policy.rego import RegoPolicy
+
+pytestmark = pytest.mark.needs("libatomic1")
 
 ANNA = Scope(tenant="acme", user="anna", groups=("sales", "Продажи"))
 HEAD = "package contexture\nimport rego.v1\n"
@@ -145,7 +147,7 @@ def test_a_missing_extra_says_what_to_type():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert 'policies need regopy: pip install "contexture[rego]"\n' == found.stdout
+    assert 'a policy in Rego needs regopy: pip install "contexture[rego]"\n' == found.stdout
 
 
 async def test_its_state_follows_the_files(tmp_path):

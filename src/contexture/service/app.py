@@ -54,6 +54,7 @@ from contexture.service.routes import (
 )
 from contexture.service.wire.parts import PROBLEMS
 from contexture.wiring import SystemClock
+from contexture.wiring.documents import missing_for_ocr
 
 ROUTES = (
     status,
@@ -143,6 +144,8 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
         structlog.get_logger().warning(
             "no policy is configured: everything inside a caller's scope is allowed", setting="CONTEXTURE_POLICY_FOLDER"
         )
+    if lacking := missing_for_ocr():
+        structlog.get_logger().warning("scanned pages are stored without their words", reason=lacking)
     warming = asyncio.create_task(readiness.warm())
     try:
         yield

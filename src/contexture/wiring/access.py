@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from contexture.adapters.policy.open import OpenPolicy
+import structlog
+
+from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.secrets.combined import CombinedSecrets
 from contexture.adapters.secrets.environment import EnvironmentSecrets
 from contexture.adapters.secrets.file import FileSecrets
 from contexture.config import Settings, secret_variables
-from contexture.errors import InvalidRequest
+from contexture.errors import InvalidRequest, MissingLibrary
 from contexture.ports import Policy, Secrets
 
 
 def policy(settings: Settings) -> Policy:
-    """Who may do what; everything inside a scope when neither a folder of policies nor an OPA is named."""
+    """Who may do what; everything inside a scope when neither a folder of policies nor an OPA is named.
+
+    Policies in a folder deny everything while the system library that evaluates them is missing.
+    """
     if settings.policy_url and settings.policy_folder is not None:
         raise InvalidRequest("name one policy: CONTEXTURE_POLICY_FOLDER or CONTEXTURE_POLICY_URL")
     if settings.policy_url:
@@ -21,7 +26,11 @@ def policy(settings: Settings) -> Policy:
         return OpaPolicy(settings.policy_url, timeout=settings.policy_timeout_seconds)
     if settings.policy_folder is None:
         return OpenPolicy()
-    from contexture.adapters.policy.rego import RegoPolicy
+    try:
+        from contexture.adapters.policy.rego import RegoPolicy
+    except MissingLibrary as missing:
+        structlog.get_logger().error("the policy cannot be loaded, and everything is denied", reason=str(missing))
+        return DenyingPolicy(str(missing))
 
     return RegoPolicy(settings.policy_folder, timeout=settings.policy_timeout_seconds)
 

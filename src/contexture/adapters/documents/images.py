@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from contexture.adapters.documents.ocr import MISSING, read_words
+from contexture.adapters.documents.ocr import read_words
 from contexture.adapters.documents.pdf.pages import pages_of
 from contexture.adapters.documents.pdf.words import Area, Sheet, Word
 from contexture.adapters.documents.pictures import jpegs, opened
@@ -44,5 +44,5 @@ def _page(frame: Image.Image, number: int, *, draw: bool) -> Page:
 def _words(frame: Image.Image) -> tuple[list[Word], tuple[str, ...]]:
     try:
         return read_words(frame, _WIDTH), ()
-    except SourceUnavailable:
-        return [], (MISSING,)
+    except SourceUnavailable as missing:
+        return [], (f"there is no text layer, and {missing}",)

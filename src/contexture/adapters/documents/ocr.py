@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from PIL import Image
 
 from contexture.adapters.documents.pdf.words import Look, Word
+from contexture.adapters.native import import_native
 from contexture.errors import SourceUnavailable
 
 _PLACES = (
@@ -22,13 +24,12 @@ _LANGUAGES = ("eng", "rus")
 _SURE = 40.0  # per cent: what is less sure is noise
 _LETTER = 0.72  # of a size: how high a line of capital letters and tails is
 
-MISSING = 'there is no text layer, and reading pictures needs: pip install "contexture[ocr]" and tesseract-ocr-eng'
-"""What a page says whose words could not be read."""
+_NO_LANGUAGES = "reading pictures needs Tesseract's language data: apt-get install tesseract-ocr-eng tesseract-ocr-rus"
 
 
 def read_words(picture: Image.Image, points: float) -> list[Word]:
-    """The words of a picture, placed on a page `points` wide; `SourceUnavailable` where nothing reads pictures."""
-    module, folder, languages = _tesseract()
+    """The words of a picture, placed on a page `points` wide; raises as `load_tesseract` does."""
+    module, folder, languages = load_tesseract()
     scale = points / picture.width
     with module.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=module.PSM.AUTO) as api:
         api.SetImage(picture)
@@ -50,14 +51,17 @@ def _word(cell: Any, scale: float, module: Any) -> Word:
 
 
 @lru_cache(maxsize=1)
-def _tesseract() -> tuple[Any, Path, str]:
+def load_tesseract() -> tuple[ModuleType, Path, str]:
+    """Tesseract's module, the folder of its language data, and the languages found there.
+
+    Raises `SourceUnavailable` with what to install when one of them is missing.
+    """
     try:
-        import tesserocr
+        module = import_native("tesserocr", feature="reading pictures", extra="ocr")
     except ImportError as missing:
-        raise SourceUnavailable(MISSING) from missing
-    module: Any = tesserocr
+        raise SourceUnavailable(str(missing)) from missing
     for place in map(Path, _PLACES):
         there = [name for name in _LANGUAGES if (place / f"{name}.traineddata").is_file()]
         if there:
             return module, place, "+".join(there)
-    raise SourceUnavailable(MISSING)
+    raise SourceUnavailable(_NO_LANGUAGES)

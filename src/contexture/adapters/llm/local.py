@@ -7,19 +7,16 @@ import secrets
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from contexture.adapters.embedders.weights import verified
 from contexture.adapters.llm import smollm2
+from contexture.adapters.native import import_native
 from contexture.errors import ContextError, SourceUnavailable
 from contexture.types import Message
 
-try:
-    _llama: Any = import_module("xllamacpp")
-except ImportError as missing:
-    raise ImportError('the local model needs xllamacpp: pip install "contexture[local]"') from missing
+_llama: Any = import_native("xllamacpp", feature="the local model", extra="local")
 
 CONTEXT = 8_192
 """Tokens of prompt and answer together that the model was trained for."""

@@ -1,13 +1,14 @@
-"""The policy of those who configured none: everything inside the caller's scope is allowed."""
+"""Policies with one answer: everything is allowed where none is configured, nothing where it cannot be loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from contexture.conversation import Decision
+from contexture.conversation import Decision, HealthState
 from contexture.types import Json, Scope
 
 _ALLOWED = Decision(allowed=True)
+_DENIED = Decision(allowed=False, reason="the policy cannot be loaded, so everything is denied; the log says why")
 
 
 class OpenPolicy:
@@ -17,3 +18,19 @@ class OpenPolicy:
         """Always allowed."""
         del scope, action, resource
         return _ALLOWED
+
+
+class DenyingPolicy:
+    """Denies every action, because the configured policy cannot be loaded; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
+        """Always denied."""
+        del scope, action, resource
+        return _DENIED
+
+    async def state(self) -> HealthState:
+        """Always down."""
+        return HealthState.DOWN

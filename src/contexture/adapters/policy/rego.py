@@ -12,14 +12,12 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import structlog
 
+from contexture.adapters.native import import_native
 from contexture.conversation import Decision, HealthState
 from contexture.errors import InvalidRequest
 from contexture.types import Json, Scope
 
-try:
-    import regopy as _regopy  # pyright: ignore[reportMissingTypeStubs] - it has none
-except ImportError as missing:
-    raise ImportError('policies need regopy: pip install "contexture[rego]"') from missing
+_regopy: Any = import_native("regopy", feature="a policy in Rego", extra="rego")
 
 _ALLOW, _REASON = "found := data.contexture.allow", "found := data.contexture.reason"
 _PROBE: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
@@ -165,7 +163,7 @@ class _Rules:
 
 def _compiled(folder: Path, stamp: Stamp) -> _Rules:
     interpreter = cast("_Interpreter", _regopy.Interpreter())
-    interpreter.log_level = cast("Any", _regopy).LogLevel.NONE  # it would print what we raise
+    interpreter.log_level = _regopy.LogLevel.NONE  # it would print what we raise
     sources: list[str] = []
     for name, *_ in stamp:
         path = str(folder / name)

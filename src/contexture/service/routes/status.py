@@ -91,7 +91,9 @@ async def _policy(engine: Engine) -> dict[str, Any]:
     state = HealthState.NORMAL if ask is None else await ask()
     reasons = {HealthState.DOWN: "its files allow nothing", HealthState.DEGRADED: "it does not answer in time"}
     found = {"state": state, "kind": type(engine.policy).__name__}
-    return found if state is HealthState.NORMAL else {**found, "reason": reasons[state]}
+    if state is HealthState.NORMAL:
+        return found
+    return {**found, "reason": getattr(engine.policy, "reason", reasons[state])}
 
 
 async def _outbox(engine: Engine) -> dict[str, Any]:

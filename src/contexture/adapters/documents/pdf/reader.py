@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from contexture.adapters.documents.ocr import MISSING, read_words
+from contexture.adapters.documents.ocr import read_words
 from contexture.adapters.documents.pdf.characters import sheet
 from contexture.adapters.documents.pdf.pages import has_text, pages_of
 from contexture.adapters.documents.pdf.pdfium import OpenDocument, OpenPage, PageError, opened
@@ -71,8 +71,8 @@ def _read_picture(page: OpenPage, found: _Seen) -> None:
     found.scanned = True
     try:
         found.sheet.words = read_words(page.draw(_OCR_PIXELS / max(page.size)), found.sheet.width)
-    except SourceUnavailable:
-        found.notes = (MISSING,)
+    except SourceUnavailable as missing:
+        found.notes = (f"there is no text layer, and {missing}",)
         return
     if not has_text(found.sheet.words):
         found.notes = ("there is no text layer, and no words were found in the picture",)

@@ -1,0 +1,64 @@
+"""Prints the unit tests of what changed: changed test files, and those that import a changed module.
+
+What changed is what differs from HEAD, or what the last commit changed when nothing does. `make check` runs them.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+UNIT = ROOT / "tests" / "unit"
+MOST = 24
+"""Files of tests that run while one waits."""
+
+
+def changed_files() -> set[Path]:
+    """Files that differ from HEAD, untracked ones included; those of the last commit when there are none."""
+    found = _git("diff", "--name-only", "HEAD") | _git("ls-files", "--others", "--exclude-standard")
+    return found or _git("diff", "--name-only", "HEAD~1", "HEAD")
+
+
+def unit_tests(changed: set[Path]) -> list[Path]:
+    """Unit tests that changed, then those that import a changed module; a module with few importers comes first."""
+    modules = {_module(path) for path in changed if path.is_relative_to(SOURCE) and path.suffix == ".py"}
+    tests = {path: modules & set(_imports(path)) for path in sorted(UNIT.glob("test_*.py"))}
+    importers = Counter(module for found in tests.values() for module in found)
+
+    def rank(path: Path) -> int:
+        return 0 if path in changed else min(importers[module] for module in tests[path])
+
+    return sorted((path for path in tests if path in changed or tests[path]), key=rank)
+
+
+def _git(*words: str) -> set[Path]:
+    found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603, S607
+    return {ROOT / line for line in found.stdout.splitlines()}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Every dotted name a file imports, and the modules those names may be in."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+if __name__ == "__main__":
+    tests = unit_tests(changed_files())
+    for test in tests[:MOST]:
+        print(test.relative_to(ROOT))
+    if len(tests) > MOST:
+        print(f"{len(tests) - MOST} more unit tests import what changed: make test", file=sys.stderr)

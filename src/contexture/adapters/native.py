@@ -1,0 +1,34 @@
+"""Imports packages with compiled code, and names the Debian package of a system library they need."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from types import ModuleType
+
+from contexture.errors import MissingLibrary
+
+DEBIAN_PACKAGES = {"libatomic.so.1": "libatomic1", "libgomp.so.1": "libgomp1"}
+"""Libraries that wheels link without shipping them. A bare Debian and slim container images do not have them."""
+
+_NOT_FOUND = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
+
+
+def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
+    """Import `module` for `feature`.
+
+    Raises `ImportError` with the extra to install when the package is absent, and `MissingLibrary` with the Debian
+    package to install when the dynamic linker does not find a library.
+    """
+    try:
+        return import_module(module)
+    except ImportError as failure:
+        library = _NOT_FOUND.search(str(failure))
+        if library is None:
+            raise ImportError(f'{feature} needs {module}: pip install "contexture[{extra}]"') from failure
+        raise MissingLibrary(f"{feature} needs the system library {library[1]}{_advice(library[1])}") from failure
+
+
+def _advice(library: str) -> str:
+    package = DEBIAN_PACKAGES.get(library)
+    return f": apt-get install {package}" if package else ", which is not installed"
