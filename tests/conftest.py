@@ -11,6 +11,7 @@ import gc
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -234,6 +235,21 @@ def eval_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("set CONTEXTURE_EVAL_DATA to the folder of evaluation sets to run this test")
     return Path(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def failing_tests_end_their_processes() -> Iterator[None]:
+    """`with Popen(...)` waits for its process, for ever when what went wrong kept the test from ending it."""
+    leave = subprocess.Popen.__exit__
+
+    def kill_first(self: subprocess.Popen[Any], kind: type[BaseException] | None, *failure: Any) -> None:
+        if kind is not None:
+            self.kill()
+        leave(self, kind, *failure)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__exit__", kill_first)
+        yield
 
 
 @contextmanager

@@ -101,12 +101,12 @@ async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_o
 
     def held_up(names: Iterable[str]) -> None:
         reached.set()
-        let.wait(10)
+        let.wait(60)
         attempt(names)
 
     monkeypatch.setattr(one._remote, "attempt", held_up)
     slow = asyncio.create_task(one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))]))
-    await asyncio.to_thread(reached.wait, 10)
+    await asyncio.to_thread(reached.wait, 60)
     await other.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
     await other.upsert(ANNA, NAME, [prepared(own("b", payload={"colour": "red"}))])
     monkeypatch.setattr(other._remote, "attempt", lambda _: None)

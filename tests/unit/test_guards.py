@@ -33,6 +33,14 @@ def test_files_of_the_machine_are_noticed(file_guard, place):
     assert [place] == found
 
 
+def test_a_process_ends_with_the_test_that_started_it():
+    """What raises while a process runs does not wait for it."""
+    with pytest.raises(ZeroDivisionError), subprocess.Popen(["sleep", "600"]) as process:
+        raise ZeroDivisionError
+
+    assert process.returncode is not None
+
+
 @pytest.mark.parametrize("script", [".ci/run", "scripts/bare-debian"])
 def test_shell_scripts_are_valid(script):
     """Bash reads them without complaint."""

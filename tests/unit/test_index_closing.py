@@ -32,12 +32,12 @@ class Held:
     def wait(self) -> None:
         """Go on once it is free."""
         self.reached.set()
-        self.free.wait()
+        self.free.wait(60)
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Held:
-    """Every walk over the records is held up."""
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """Every walk over the records is held up until the test lets it go, or ends."""
     held = Held(Truth.walk)
 
     def walk(truth: Truth, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
@@ -45,7 +45,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
         return held.walk(truth, collection, tenant, classes, after)
 
     monkeypatch.setattr(Truth, "walk", walk)
-    return held
+    yield held
+    held.free.set()
 
 
 async def opened(folder: Path) -> EmbeddedIndex:
