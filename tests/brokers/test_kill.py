@@ -19,7 +19,7 @@ import pytest
 from contexture import Settings, wiring
 from contexture.testing.bus import PATIENCE, Inbox
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SESSIONS = 3
 MESSAGES = 15

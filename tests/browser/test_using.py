@@ -134,7 +134,7 @@ def test_the_page_speaks_russian_and_changes_its_mind(open_page):
 
 def test_hostile_text_is_shown_and_never_run(open_page, demo):
     """Markup in memories, articles, blocks, pages, ids, file names, requests and errors stays text."""
-    with httpx.Client(base_url=demo, headers={"X-Contexture-User": "demo"}) as client:
+    with httpx.Client(base_url=demo, headers={"X-Contexture-User": "demo"}, timeout=60) as client:
         loaded = [
             client.post(
                 "/v1/ingest/memories", json={"memories": [{"id": EVIL, "text": f"zebra {EVIL}", "type": EVIL}]}

@@ -14,7 +14,7 @@ from contexture.config import Settings
 from contexture.testing.service import small_engine
 from contexture.types import Scope
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 WRITER = Path(__file__).parent / "block_writer.py"
 ANNA, BORIS = (Scope(tenant="acme", user=user) for user in ("anna", "boris"))

@@ -15,7 +15,7 @@ from contexture.testing.doubles import FixedClock
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.types import Scope
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TALKER = Path(__file__).with_name("talker.py")
 THINKER = Path(__file__).with_name("thinker.py")

@@ -25,7 +25,7 @@ from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared,
 from contexture.testing.workbench import opened
 from contexture.types import Collection, Scope
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 WRITER = Path(__file__).with_name("writer.py")
 LOCAL = Scope.local()

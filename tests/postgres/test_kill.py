@@ -21,7 +21,7 @@ from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 WRITERS = 3
 TURN = {"session_id": "s", "system_prompt": "You help.", "user_message": "Does the pump leak?", "history": []}
