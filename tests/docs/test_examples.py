@@ -30,13 +30,17 @@ def workplace(tmp_path, monkeypatch):
 @pytest.mark.parametrize("example", PYTHON, ids=str)
 def test_python_examples_run(example: CodeExample, eval_example: EvalExample, workplace):
     """Every Python snippet runs, and prints what it says it prints."""
+    raised = None
     try:
         eval_example.run_print_check(example)
-    except MissingLibrary as missing:
-        pytest.skip(str(missing))
     except Exception as failure:  # noqa: BLE001 - an example may raise anything
-        # Its frames have no positions: formatting them ends pytest itself on Python 3.11.2.
-        pytest.fail(f"{example}: {type(failure).__name__}: {failure}", pytrace=False)
+        raised = failure
+    # Said here, without the failure as its context: frames of examples have no positions, and Python 3.11.2 cannot
+    # format them, which would end pytest itself.
+    if isinstance(raised, MissingLibrary):
+        pytest.skip(str(raised))
+    if raised is not None:
+        pytest.fail(f"{example}: {type(raised).__name__}: {raised}", pytrace=False)
 
 
 def scripts():
