@@ -30,7 +30,8 @@ def without_libraries(monkeypatch):
     """A machine on which the dynamic linker finds none of these libraries, as on a bare Debian."""
 
     def fail(name):
-        raise ImportError(f"{LIBRARIES[name]}: cannot open shared object file: No such file or directory")
+        kind = OSError if name == "regopy" else ImportError  # as the real packages do
+        raise kind(f"{LIBRARIES[name]}: cannot open shared object file: No such file or directory")
 
     monkeypatch.setattr(native, "import_module", fail)
     for adapter in ADAPTERS.values():

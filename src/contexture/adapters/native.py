@@ -22,7 +22,7 @@ def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
     """
     try:
         return import_module(module)
-    except ImportError as failure:
+    except (ImportError, OSError) as failure:  # a package that loads its library with ctypes raises OSError
         library = _NOT_FOUND.search(str(failure))
         if library is None:
             raise ImportError(f'{feature} needs {module}: pip install "contexture[{extra}]"') from failure
