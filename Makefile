@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Tests start the command line dozens of times: it need not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run check test test-slow coverage lint format bench bench-peers docs lock clean
+.PHONY: help setup run check test test-slow coverage lint format metrics bench bench-peers docs lock clean
 
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,9 @@ check: format  ## format, lint, types, and the unit tests of what changed
 format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+metrics: $(READY)  ## how the source reads in numbers: files, imports, coupling, names, wire types
+	$(BIN)/python scripts/metrics.py
 
 bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
 	$(BIN)/python -m benchmarks
