@@ -8,11 +8,16 @@ from rich.console import Console
 
 from contexture.cli import progress
 
+TERMINAL = {"TERM": "xterm"}
+"""Whatever this process was started in."""
+
 
 def test_a_terminal_sees_a_bar_for_each_task(monkeypatch):
     """Tasks are named, and an unknown total does not stop them."""
     screen = io.StringIO()
-    monkeypatch.setattr(progress, "console", lambda *, err: Console(file=screen, force_terminal=True, width=60))
+    monkeypatch.setattr(
+        progress, "console", lambda *, err: Console(file=screen, force_terminal=True, width=60, _environ=TERMINAL)
+    )
     with progress.watched(as_json=False) as show:
         assert show is not None
         show("loading", 1, 2)
