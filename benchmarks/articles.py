@@ -13,15 +13,13 @@ from benchmarks.timing import Numbers, Progress, clocked, each, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.ledger import Trace
-from contexture.news.articles import Article, NewsQuestion
-from contexture.news.records import ARTICLES, record_of
+from contexture.news.articles import ARTICLES, Article, NewsQuestion, article_to_record
 from contexture.news.store import NewsStore
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.made import Made
-from contexture.retrieval.prepare import Preparer
-from contexture.wiring.core import COUNTED
+from contexture.retrieval.prepare import EnsuredCollection, Preparer
+from contexture.wiring.core import COUNTED_ENCODINGS
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """The clock of every measurement."""
@@ -51,14 +49,14 @@ def articles(count: int, *, seed: int = 0) -> Iterator[list[tuple[Owned, Article
 async def filled_news(folder: Path, models: Models, size: int, progress: Progress) -> Numbers:
     """Make a store of `size` articles in `folder` and say how long the store took."""
     index = await opened(folder, models, exact_limit=EXACT)
-    made = Made(index, ARTICLES)
+    made = EnsuredCollection(index, ARTICLES)
     preparer = _preparer(models.encoders())
     seconds, done = 0.0, 0
     for block in articles(size):
         for scope in dict.fromkeys(owned.scope for owned, _ in block):
-            mine = [record_of(article, NOW) for owned, article in block if owned.scope == scope]
+            mine = [article_to_record(article, NOW) for owned, article in block if owned.scope == scope]
             prepared = await preparer.prepare(mine)
-            await made.by(scope)
+            await made.ensure(scope)
             seconds += (await clocked(lambda s=scope, p=prepared: index.upsert(s, ARTICLES.name, p)))[1]
         done += len(block)
         progress(f"write {size:,} articles", done, size)
@@ -74,7 +72,7 @@ def news(index: EmbeddedIndex, encoders: Encoders) -> NewsStore:
         preparer=_preparer(encoders),
         search=searcher(index, encoders),
         rules=default_redactor().rules,
-        vectors=encoders.general,
+        vectors=encoders.generalist_vectors,
     )
 
 
@@ -129,5 +127,5 @@ def _article(owned: Owned) -> Article:
 
 
 def _preparer(encoders: Encoders) -> Preparer:
-    counters = [counter_for(name) for name in COUNTED]
+    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
     return Preparer(encoders=encoders, counters=counters, redactor=Clean(default_redactor().rules))

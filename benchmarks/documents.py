@@ -11,7 +11,7 @@ from benchmarks.corpus import records
 from benchmarks.timing import Numbers
 from fpdf import FPDF
 
-from contexture.adapters.documents.workers import ReadingWorkers
+from contexture.adapters.documents.worker_pool import DocumentWorkerPool
 from contexture.documents import ReadLimits
 
 _PAGES = 60
@@ -31,7 +31,7 @@ def documents() -> Numbers:
 
 async def _read(paths: list[Path], *, draw: bool) -> float:
     """How many pages a second were read, processes that are already there not counted."""
-    async with ReadingWorkers(count=_FILES, limits=ReadLimits(draw=draw)) as workers:
+    async with DocumentWorkerPool(count=_FILES, limits=ReadLimits(draw=draw)) as workers:
         await asyncio.gather(*(workers.read(path, path.name, _quiet, draw=False) for path in paths))
         start = perf_counter()
         found = await asyncio.gather(*(workers.read(path, path.name, _quiet) for path in paths))

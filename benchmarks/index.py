@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.ledger import Trace
-from contexture.retrieval.search import Found, HybridSearch
+from contexture.retrieval.search import FoundPassage, HybridSearch
 
 BEST = 10
 
@@ -116,6 +116,6 @@ def _mine(wanted: int) -> list[Owned]:
     return [Owned(SCOPE, replace(owned.record, acl=("public",))) for owned in block]
 
 
-async def find(search: HybridSearch, text: str) -> tuple[Found, ...]:
+async def find(search: HybridSearch, text: str) -> tuple[FoundPassage, ...]:
     """One search on behalf of the benchmark's reader."""
     return await search.search(SCOPE, NAME, text, trace=Trace())

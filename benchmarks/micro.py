@@ -8,11 +8,10 @@ from collections.abc import Callable
 from time import perf_counter
 
 from contexture.ledger import Trace
-from contexture.pipeline.dedupe import near_duplicates
+from contexture.pipeline.candidates import drop_near_duplicates
 from contexture.pipeline.fence import fence
-from contexture.pipeline.greedy import pack_greedy
-from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Item, Option
+from contexture.pipeline.knapsack import pack_greedy, pack_optimal
+from contexture.pipeline.packing import PackingItem, PackingOption
 from contexture.text.simhash import simhash
 from contexture.types import Candidate
 
@@ -47,8 +46,10 @@ def dedupe() -> Numbers:
     numbers: Numbers = {}
     for name, copies in (("dedupe_100_distinct", 0), ("dedupe_100_fifth_copied", 20)):
         pools = [_candidates(seed, copies) for seed in range(ROUNDS)]
-        numbers |= _summary(name, [_milliseconds(lambda pool=pool: near_duplicates(pool, Trace())) for pool in pools])
-        kept = [len(near_duplicates(pool, Trace())) for pool in pools]
+        numbers |= _summary(
+            name, [_milliseconds(lambda pool=pool: drop_near_duplicates(pool, Trace())) for pool in pools]
+        )
+        kept = [len(drop_near_duplicates(pool, Trace())) for pool in pools]
         numbers[f"{name}_kept_mean"] = statistics.mean(kept)
     return numbers
 
@@ -66,21 +67,21 @@ def fencing() -> Numbers:
     return numbers
 
 
-def _pool(kind: str, seed: int) -> list[Item]:
+def _pool(kind: str, seed: int) -> list[PackingItem]:
     """Items whose values differ widely, differ little, or follow their length, which is the hardest."""
     draw = random.Random(f"{kind}-{seed}")
-    items: list[Item] = []
+    items: list[PackingItem] = []
     for at in range(200):
         size = int(draw.lognormvariate(5, 0.6)) + 20
         score = {"mixed": draw.random(), "close": 0.5 + draw.random() / 2, "proportional": size / 400}[kind]
-        items.append(Item(f"i{at}", tuple(_forms(draw, size, score, even=kind == "proportional"))))
+        items.append(PackingItem(f"i{at}", tuple(_forms(draw, size, score, even=kind == "proportional"))))
     return items
 
 
-def _forms(draw: random.Random, size: int, score: float, *, even: bool) -> list[Option]:
+def _forms(draw: random.Random, size: int, score: float, *, even: bool) -> list[PackingOption]:
     lengths = (1.0, draw.uniform(0.3, 0.6), draw.uniform(0.1, 0.25), 0.05)
     worths = lengths if even else (1.0, draw.uniform(0.6, 0.9), draw.uniform(0.3, 0.5), 0.1)
-    return [Option(max(1, int(size * part)), score * worth) for part, worth in zip(lengths, worths, strict=True)]
+    return [PackingOption(max(1, int(size * part)), score * worth) for part, worth in zip(lengths, worths, strict=True)]
 
 
 def _candidates(seed: int, copies: int) -> list[Candidate]:

@@ -17,17 +17,17 @@ from benchmarks.corpus import SCOPE
 from benchmarks.store import NAME, Models, builder, searcher
 from benchmarks.timing import Numbers, each
 
+from contexture.adapters.index.edge_shard import EdgeShard
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.index.engine import Engine
-from contexture.adapters.index.scanner import Look
-from contexture.adapters.index.truth import Truth
+from contexture.adapters.index.record_store import SqliteRecordStore
+from contexture.adapters.index.scanner import VectorView
 from contexture.builders.query.request import QueryRequest
 from contexture.ledger import Trace
 
 PARTS: dict[str, tuple[tuple[type, str], ...]] = {
-    "dense": ((Look, "dense"), (Look, "similarities")),
-    "lexical": ((Engine, "lexical"),),
-    "sqlite": ((Truth, "rows"), (Truth, "places"), (Truth, "frequencies")),
+    "dense": ((VectorView, "dense"), (VectorView, "similarities")),
+    "lexical": ((EdgeShard, "lexical"),),
+    "sqlite": ((SqliteRecordStore, "rows"), (SqliteRecordStore, "places"), (SqliteRecordStore, "frequencies")),
 }
 
 

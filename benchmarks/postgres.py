@@ -16,8 +16,8 @@ from benchmarks.store import EXACT, Models, Writer
 from benchmarks.timing import Numbers, clocked
 from benchmarks.turn import filled_with_memories, turns_over
 
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.postgres.index import PostgresIndex
-from contexture.adapters.index.shelf import EmbeddedOptions
 
 SIZE = 100_000
 ASKED = 200

@@ -23,10 +23,10 @@ from benchmarks.store import EXACT, NAME, Models, Writer, searcher
 from benchmarks.timing import Numbers, clocked, each, percentile, summary
 from qdrant_client import QdrantClient, models
 
-from contexture.adapters.index.qdrant.client import LEXICAL, Server
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
+from contexture.adapters.index.qdrant.client import LEXICAL, QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
-from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.ledger import Trace
 from contexture.types import FieldType
 
@@ -34,7 +34,7 @@ SIZE = 50_000
 ASKED = 200
 
 
-class Node(Server):
+class Node(QdrantServer):
     """One shard of one collection, kept by the engine that a Qdrant node runs; it times itself."""
 
     def __init__(self, folder: Path, vectors: Mapping[str, int]) -> None:
@@ -61,7 +61,7 @@ class Node(Server):
         self._shard.update(qe.UpdateOperation.create_field_index("access", qe.PayloadSchemaType.Integer))
         self._shard.update(qe.UpdateOperation.create_field_index("tenant", qe.PayloadSchemaType.Keyword))
 
-    def note(self, name: str, metadata: Mapping[str, Any]) -> None:
+    def set_metadata(self, name: str, metadata: Mapping[str, Any]) -> None:
         """Note something."""
         self._known = {**(self._known or {}), **metadata}
 
@@ -80,7 +80,7 @@ class Node(Server):
                 self._shard.update(qe.UpdateOperation.upsert_points(points))
         self.busy += process_time() - started
 
-    def ask(self, name: str, requests: Sequence[models.QueryRequest]) -> list[dict[int, float]]:
+    def search(self, name: str, requests: Sequence[models.QueryRequest]) -> list[dict[int, float]]:
         """Answer, one request after the other."""
         started, busy = perf_counter(), process_time()
         found = [self._shard.query(_request(request)) for request in requests]
@@ -88,7 +88,7 @@ class Node(Server):
         self.asking.append((perf_counter() - started) * 1_000)
         return [{int(str(point.id)): point.score for point in points} for points in found]
 
-    def payload(self, name: str, pid: int, shard: str | None) -> Mapping[str, Any]:
+    def get_payload(self, name: str, pid: int, shard: str | None) -> Mapping[str, Any]:
         """Nothing was here before."""
         return {}
 
@@ -96,11 +96,11 @@ class Node(Server):
         """How many points there are."""
         return self._shard.count(qe.CountRequest(exact=True))
 
-    def ids(self, name: str) -> Iterator[list[int]]:
+    def iter_point_ids(self, name: str) -> Iterator[list[int]]:
         """Nothing is swept."""
         return iter(())
 
-    def params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
+    def search_params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
         """As a server is asked, over its graphs once it `walks`."""
         exact = exact and not self.walks
         return models.SearchParams(exact=exact, hnsw_ef=None if exact else effort)
@@ -149,7 +149,7 @@ async def measured(folder: Path, models_: Models, size: int, asked: int) -> Numb
     vectors = models_.encoders().vectors
     node = Node(folder / "node", vectors)
     options = EmbeddedOptions(vectors=vectors, exact_limit=EXACT)
-    index = await QdrantOverSqlite.opened(folder / "home", options, node)
+    index = await QdrantOverSqlite.open_with_server(folder / "home", options, node)
     writer = Writer(index, models_)
     for block in records(size):
         await writer.write(block)

@@ -17,19 +17,18 @@ from benchmarks.timing import Numbers, Progress, clocked, each, percentile, summ
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.pages.regions import RegionEncoder
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.research.build import ResearchContextBuilder
-from contexture.builders.research.estimate import estimate
-from contexture.builders.research.results import deduplicate
-from contexture.builders.research.values import ResearchContext
+from contexture.builders.research.result import ResearchContext, deduplicate_results
+from contexture.builders.tokens import estimate_tokens
 from contexture.documents import Page, Region, RegionKind
 from contexture.pages.images import PageImages
 from contexture.pages.store import PageStore
 from contexture.pages.values import Document
 from contexture.pages.visual import VisualPages
 from contexture.retrieval.prepare import Preparer
-from contexture.text.language import detect
-from contexture.wiring.core import COUNTED, SystemClock
+from contexture.text.language import detect_language
+from contexture.wiring.core import COUNTED_ENCODINGS, SystemClock
 
 PAGES = 50_000
 """Pages of the largest store."""
@@ -91,8 +90,8 @@ def small_steps() -> Numbers:
     text = next(iter(records(1_000)))[0].record.text
     long = (f"{text} " * (10_000 // len(text) + 1))[:10_000]
     return {
-        "research_dedupe_100_p95_ms": _p95(lambda: deduplicate(results)),
-        "research_estimate_10k_p95_ms": _p95(lambda: estimate(long)),
+        "research_dedupe_100_p95_ms": _p95(lambda: deduplicate_results(results)),
+        "research_estimate_10k_p95_ms": _p95(lambda: estimate_tokens(long)),
     }
 
 
@@ -131,7 +130,7 @@ async def _metadata(builder: ResearchContextBuilder, asked: int) -> Numbers:
 
 def _store(index: EmbeddedIndex, models: Models, pay: Pay, folder: Path) -> PageStore:
     encoders, rules = models.encoders(pay), default_redactor().rules
-    counters = [counter_for(name) for name in COUNTED]
+    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
     return PageStore(
         index=index,
         preparer=Preparer(encoders=encoders, counters=counters, redactor=Clean(rules)),
@@ -139,7 +138,7 @@ def _store(index: EmbeddedIndex, models: Models, pay: Pay, folder: Path) -> Page
         rules=rules,
         images=PageImages(folder / "pictures"),
         counters=counters,
-        visual=VisualPages(index=index, encoder=RegionEncoder(encoders, detect)),
+        visual=VisualPages(index=index, encoder=RegionEncoder(encoders, detect_language)),
     )
 
 

@@ -14,19 +14,17 @@ from benchmarks.vectors import Synthetic
 from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.config import Settings
 from contexture.ports import Embedder
-from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.made import Made
-from contexture.retrieval.prepare import Preparer
-from contexture.retrieval.search import HybridSearch
-from contexture.types import Collection, Prepared, Scope, Span
-from contexture.wiring.core import COUNTED, SystemClock
+from contexture.retrieval.prepare import EnsuredCollection, Preparer
+from contexture.retrieval.search import HybridSearch, ResultCache
+from contexture.types import Collection, PreparedRecord, Scope, Span
+from contexture.wiring.core import COUNTED_ENCODINGS, SystemClock
 
 NAME = "documents"
 MODEL = "gpt-4o"
@@ -59,7 +57,7 @@ class Models:
 
     def __init__(self, folder: Path) -> None:
         self._cached = {
-            name: CachedEmbedder(registry.load(name, threads=THREADS), folder / "embeddings.sqlite")
+            name: CachedEmbedder(registry.load_embedder(name, threads=THREADS), folder / "embeddings.sqlite")
             for name in sorted(Pay.SHIPPED.value)
         }
 
@@ -79,24 +77,24 @@ class Models:
 class Writer:
     """Prepares and writes records; the clock runs while the store works and stands while they are prepared."""
 
-    def __init__(self, index: IndexOverTruth, models: Models) -> None:
+    def __init__(self, index: IndexedStore, models: Models) -> None:
         self._index = index
         self._preparer = Preparer(
             encoders=models.encoders(),
-            counters=[counter_for(name) for name in COUNTED],
+            counters=[counter_for(name) for name in COUNTED_ENCODINGS],
             redactor=Clean(default_redactor().rules),
         )
-        self._made = Made(index, Collection(name=NAME, fields=FIELDS))
+        self._made = EnsuredCollection(index, Collection(name=NAME, fields=FIELDS))
         self.seconds = 0.0
 
     async def write(self, block: Sequence[Owned]) -> None:
         """Write a block, one call for each tenant in it."""
         for scope in dict.fromkeys(owned.scope for owned in block):
             prepared = await self._preparer.prepare([owned.record for owned in block if owned.scope == scope])
-            await self._made.by(scope)
+            await self._made.ensure(scope)
             await self._upsert(scope, prepared)
 
-    async def _upsert(self, scope: Scope, prepared: Sequence[Prepared]) -> None:
+    async def _upsert(self, scope: Scope, prepared: Sequence[PreparedRecord]) -> None:
         _, seconds = await clocked(lambda: self._index.upsert(scope, NAME, prepared))
         self.seconds += seconds
 
@@ -121,7 +119,7 @@ async def filled(folder: Path, models: Models, size: int, progress: Progress) ->
     return {"ingest_per_s": size / writer.seconds, "optimize_s": optimize}
 
 
-def searcher(index: IndexOverTruth, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
+def searcher(index: IndexedStore, encoders: Encoders, *, remembered: int = 0) -> HybridSearch:
     """Hybrid search as it is shipped; by default no answer is remembered."""
     return HybridSearch(index=index, encoders=encoders, cache=ResultCache(remembered), journal=index, spaces=index)
 

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from benchmarks.embedding import ENGLISH, RUSSIAN
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 
 Numbers = dict[str, float]
 

@@ -13,9 +13,9 @@ from benchmarks.corpus import SCOPE, questions, records, warm_up
 from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, Times, each, summary
 
-from contexture.adapters.index.over_truth import IndexOverTruth
+from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.turn.build import TurnContextBuilder
 from contexture.builders.turn.result import TurnContext
 from contexture.conversation import HealthState, Memory, Recalled
@@ -25,7 +25,7 @@ from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import FixedClock
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.types import Message
-from contexture.wiring.core import COUNTED
+from contexture.wiring.core import COUNTED_ENCODINGS
 
 TOKENS = 4_096
 TURNS = 40
@@ -48,7 +48,7 @@ async def turns(folder: Path, models: Models, size: int, asked: int, progress: P
     return numbers
 
 
-async def turns_over(index: IndexOverTruth, models: Models, asked: int) -> Numbers:
+async def turns_over(index: IndexedStore, models: Models, asked: int) -> Numbers:
     """Turns over the memories that an index holds."""
     numbers: Numbers = {}
     for pay in Pay:
@@ -107,7 +107,7 @@ def _texts(count: int, sentences: int, *, seed: int = 8) -> list[str]:
     return [" ".join(text.split(". ")[:sentences]) for text in found]
 
 
-async def filled_with_memories(index: IndexOverTruth, models: Models, size: int, progress: Progress) -> None:
+async def filled_with_memories(index: IndexedStore, models: Models, size: int, progress: Progress) -> None:
     """Write `size` memories of every tenant and reader."""
     memory, done = _memory(index, models, Pay.NOTHING), 0
     for block in records(size):
@@ -120,9 +120,9 @@ async def filled_with_memories(index: IndexOverTruth, models: Models, size: int,
         progress(f"remember {size:,} memories", done, size)
 
 
-def _memory(index: IndexOverTruth, models: Models, pay: Pay) -> LocalMemory:
+def _memory(index: IndexedStore, models: Models, pay: Pay) -> LocalMemory:
     encoders = models.encoders(pay)
-    counters = [counter_for(name) for name in COUNTED]
+    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
     return LocalMemory(
         index=index,
         preparer=Preparer(encoders=encoders, counters=counters, redactor=Clean(default_redactor().rules)),

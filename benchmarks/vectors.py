@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.lexicon import TOPICS, lexicon
 
 from contexture.ports import Embedder
-from contexture.text.terms import words
+from contexture.text.terms import split_words
 from contexture.types import Matrix, Vector
 
 _NOISE = 1 << 20
@@ -58,7 +58,7 @@ class Synthetic:
 def _topic(text: str) -> int:
     """The first topic a text names; a text that names none still has its own."""
     names = _topics()
-    return next((names[word] for word in words(text) if word in names), zlib.crc32(text.encode()) % TOPICS)
+    return next((names[word] for word in split_words(text) if word in names), zlib.crc32(text.encode()) % TOPICS)
 
 
 @cache

@@ -17,7 +17,7 @@ from contexture.documents import Page, Region, RegionKind
 from contexture.ledger import Trace
 from contexture.pages.values import Document
 from contexture.pages.visual import VisualPages
-from contexture.text.language import detect
+from contexture.text.language import detect_language
 
 _K = 10
 _REGIONS = 8
@@ -67,7 +67,7 @@ async def _searched(name: str, pages: VisualPages, asked: int) -> Numbers:
 
 
 def _visual(index: EmbeddedIndex, models: Models, pay: Pay = Pay.NOTHING) -> VisualPages:
-    return VisualPages(index=index, encoder=RegionEncoder(models.encoders(pay), detect))
+    return VisualPages(index=index, encoder=RegionEncoder(models.encoders(pay), detect_language))
 
 
 def _page(number: int, text: str) -> Page:

@@ -13,15 +13,15 @@ from benchmarks.timing import Numbers, Progress, Times, each, summary
 
 from contexture.adapters.blocks.sqlite import SqliteBlocks
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.tokens.models import counter_for
-from contexture.blocks.links import names_in
+from contexture.adapters.token_counters import counter_for
+from contexture.blocks.links import extract_links
 from contexture.blocks.workspace import Workspace
 from contexture.builders.workspace.build import WorkspaceContextBuilder
-from contexture.builders.workspace.values import ContextPayload
+from contexture.builders.workspace.result import ContextPayload
 from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.types import Record
-from contexture.wiring.core import COUNTED
+from contexture.wiring.core import COUNTED_ENCODINGS
 from contexture.workspace import Block, BlockType
 
 TOKENS = 4_000
@@ -38,7 +38,7 @@ _WORDS = 24
 async def workspaces(folder: Path, models: Models, size: int, asked: int, progress: Progress) -> Numbers:
     """Builds over `size` blocks: unseen questions, each with another page in focus."""
     index = await opened(folder, models, exact_limit=EXACT)
-    store = SqliteBlocks(folder / "blocks.db", names_in)
+    store = SqliteBlocks(folder / "blocks.db", extract_links)
     await _filled(Workspace(store=store, index=index, preparer=_preparer(models)), size, progress)
     await index.optimize()
     numbers: Numbers = {}
@@ -68,7 +68,7 @@ async def workspaces(folder: Path, models: Models, size: int, asked: int, progre
 
 
 def _preparer(models: Models) -> Preparer:
-    counters = [counter_for(name) for name in COUNTED]
+    counters = [counter_for(name) for name in COUNTED_ENCODINGS]
     return Preparer(encoders=models.encoders(), counters=counters, redactor=Clean(default_redactor().rules))
 
 

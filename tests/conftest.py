@@ -181,7 +181,7 @@ def known_vectors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """
     base = tmp_path_factory.getbasetemp()
     path = (base.parent if hasattr(request.config, "workerinput") else base) / "embeddings.sqlite"
-    load = registry.load
+    load = registry.load_embedder
 
     @cache
     def kept(name: str, threads: int) -> Embedder:
@@ -190,7 +190,7 @@ def known_vectors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             registry,
-            "load",
+            "load_embedder",
             lambda name, *, threads: kept(name, threads) if name in SHIPPED else load(name, threads=threads),
         )
         yield path

@@ -21,7 +21,7 @@ from contexture.builders.query.request import QueryRequest
 from contexture.config import Settings
 from contexture.ports import Embedder, Index
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.made import Made
+from contexture.retrieval.prepare import EnsuredCollection
 from contexture.types import Collection, Matrix, Record, Scope, Vector
 
 EMBEDDERS = ("minilm", "use")
@@ -61,7 +61,7 @@ class Origin:
 
     def embedder(self, name: str) -> Embedder:
         """What embeds records and questions under the name of a shipped embedder."""
-        return self.folder.embedder(name) if self.folder else Synthetic(registry.load(name, threads=1))
+        return self.folder.embedder(name) if self.folder else Synthetic(registry.load_embedder(name, threads=1))
 
 
 class Given:
@@ -136,10 +136,10 @@ class Ours:
         store = await wiring.index(self._settings, self._encoders)
         scanner = wiring.redactor(self._settings)
         self._preparer = wiring.preparer(self._encoders, scanner)
-        made = Made(store, Collection(name=_NAME, fields=FIELDS))
+        made = EnsuredCollection(store, Collection(name=_NAME, fields=FIELDS))
         for block in self._origin.blocks():
             for scope in dict.fromkeys(owned.scope for owned in block):
-                await made.by(scope)
+                await made.ensure(scope)
                 await self._write(store, scope, [owned.record for owned in block if owned.scope == scope])
         await store.optimize()
         search = wiring.search(self._settings, store, self._encoders)

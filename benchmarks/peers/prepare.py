@@ -16,7 +16,7 @@ from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.evaluation import datasets
 from contexture.ports import Embedder
-from contexture.text.language import detect
+from contexture.text.language import detect_language
 from contexture.types import Matrix, Record
 
 SEED = 51
@@ -37,7 +37,7 @@ class Folder:
     def embedder(self, name: str) -> CachedEmbedder:
         """A shipped embedder that computes each text once."""
         self.kept.mkdir(parents=True, exist_ok=True)
-        return CachedEmbedder(registry.load(name, threads=1), self.kept / "embeddings.sqlite")
+        return CachedEmbedder(registry.load_embedder(name, threads=1), self.kept / "embeddings.sqlite")
 
 
 def made_up(size: int, asked: int) -> Material:
@@ -47,7 +47,7 @@ def made_up(size: int, asked: int) -> Material:
         for texts in (questions(asked, seed=SEED), warm_up(asked))
     )
     documents = [document(owned.record) for block in records(size) for owned in block]
-    embedder = Synthetic(registry.load("minilm", threads=1))
+    embedder = Synthetic(registry.load_embedder("minilm", threads=1))
     return asyncio.run(_with_vectors(documents, measured, before, embedder))
 
 
@@ -64,19 +64,19 @@ def chosen(folder: Folder) -> tuple[list[Record], list[Asked], list[Asked]]:
 
     Where not all records are used, those that answer measured questions are, and then the first ones.
     """
-    answerable = [question for question in datasets.questions(folder.path) if question.gold]
-    every = [Asked(each.id, each.text, detect(each.text), tuple(sorted(each.gold))) for each in answerable]
+    answerable = [question for question in datasets.load_questions(folder.path) if question.gold]
+    every = [Asked(each.id, each.text, detect_language(each.text), tuple(sorted(each.gold))) for each in answerable]
     measured = spread(every, folder.asked)
     others = [each for each in every if each not in set(measured)]
     gold = {found for each in measured for found in each.gold}
-    stored = sorted(datasets.corpus(folder.path), key=lambda record: record.id not in gold)
+    stored = sorted(datasets.load_corpus(folder.path), key=lambda record: record.id not in gold)
     return stored[: max(folder.records, len(gold))], measured, spread(others, _WARM_UP)
 
 
 def document(record: Record) -> Document:
     """A record as the other libraries store it."""
     text = f"{record.title}. {record.text}" if record.title else record.text
-    return Document(record.id, text, record.lang or detect(text))
+    return Document(record.id, text, record.lang or detect_language(text))
 
 
 def spread(items: Sequence[Asked], most: int) -> list[Asked]:

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.peers.material import TOKENS, Asked, Document
 from benchmarks.timing import Numbers, percentile
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.evaluation.metrics import ndcg, recall
 
 MODEL = "gpt-4o"

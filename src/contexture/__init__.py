@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contexture.answer.chat_types import ChatRequest, ChatResult
+    from contexture.answer.commands.answer import CommandAnswer
     from contexture.answer.commands.execute import ExecuteCommand
-    from contexture.answer.commands.values import CommandAnswer
-    from contexture.answer.exchange import ChatRequest, ChatResult
-    from contexture.answer.research.values import ResearchAnswer, ResearchQuestion
+    from contexture.answer.research import ResearchAnswer, ResearchQuestion
     from contexture.blocks.workspace import Workspace
     from contexture.builders.command.build import CommandContextBuilder
     from contexture.builders.command.request import CommandRequest
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
     from contexture.builders.research.build import ResearchContextBuilder
-    from contexture.builders.research.values import ResearchContext, SourceDocument
+    from contexture.builders.research.result import ResearchContext, SourceDocument
     from contexture.builders.turn.build import TurnContextBuilder
     from contexture.builders.turn.request import Turn
     from contexture.builders.turn.result import TurnContext
     from contexture.builders.workspace.build import WorkspaceContextBuilder
     from contexture.builders.workspace.request import ContextRequest
-    from contexture.builders.workspace.values import ContextPayload
+    from contexture.builders.workspace.result import ContextPayload
     from contexture.config import Settings
     from contexture.engine import Contexture, SearchResult, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
@@ -109,15 +109,15 @@ _HOMES = {
     "Article": "contexture.news.articles",
     "Block": "contexture.workspace",
     "BlockType": "contexture.workspace",
-    "ChatRequest": "contexture.answer.exchange",
-    "ChatResult": "contexture.answer.exchange",
-    "CommandAnswer": "contexture.answer.commands.values",
+    "ChatRequest": "contexture.answer.chat_types",
+    "ChatResult": "contexture.answer.chat_types",
+    "CommandAnswer": "contexture.answer.commands.answer",
     "CommandContext": "contexture.builders.command.result",
     "CommandContextBuilder": "contexture.builders.command.build",
     "CommandError": "contexture.errors",
     "CommandRequest": "contexture.builders.command.request",
     "ContextError": "contexture.errors",
-    "ContextPayload": "contexture.builders.workspace.values",
+    "ContextPayload": "contexture.builders.workspace.result",
     "ContextRequest": "contexture.builders.workspace.request",
     "Contexture": "contexture.engine",
     "ExecuteCommand": "contexture.answer.commands.execute",
@@ -127,13 +127,13 @@ _HOMES = {
     "QueryContext": "contexture.builders.query.build",
     "QueryRequest": "contexture.builders.query.request",
     "RequestError": "contexture.errors",
-    "ResearchAnswer": "contexture.answer.research.values",
-    "ResearchContext": "contexture.builders.research.values",
+    "ResearchAnswer": "contexture.answer.research",
+    "ResearchContext": "contexture.builders.research.result",
     "ResearchContextBuilder": "contexture.builders.research.build",
-    "ResearchQuestion": "contexture.answer.research.values",
+    "ResearchQuestion": "contexture.answer.research",
     "SearchResult": "contexture.engine",
     "Settings": "contexture.config",
-    "SourceDocument": "contexture.builders.research.values",
+    "SourceDocument": "contexture.builders.research.result",
     "SourceError": "contexture.errors",
     "SyncContexture": "contexture.sync",
     "Turn": "contexture.builders.turn.request",

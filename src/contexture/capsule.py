@@ -1,4 +1,4 @@
-"""Everything a build depended on, after redaction, so that anyone can rebuild it offline."""
+"""Capsules: everything a build depended on, after redaction, so that it can be replayed offline."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from contexture.errors import InvalidRequest, ReplayMismatch
-from contexture.ledger import Degradation, Entry, Ledger
+from contexture.ledger import Degradation, Ledger, LedgerEntry
 from contexture.types import Candidate, Message, Scope
 
-FORMAT = 1
+CAPSULE_FORMAT = 1
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capsule:
-    """A build in a box: request, clock, settings, redacted candidates, and what came out.
+    """A replayable build: request, time, settings, redacted candidates and the resulting messages.
 
-    `lost` are the entries of candidates that could not be redacted: their texts are not here.
-    `digest` is of the messages; `seal` is of everything else and the digest, and names the build.
+    `lost` are the ledger entries of candidates that could not be redacted; their texts are not stored. `digest` is the
+    hash of the messages; `seal` is the hash of the whole capsule, and the build id is derived from it.
     """
 
     kind: str
@@ -35,17 +35,17 @@ class Capsule:
     request: dict[str, Any]
     settings: dict[str, Any]
     candidates: tuple[Candidate, ...]
-    lost: tuple[Entry, ...]
+    lost: tuple[LedgerEntry, ...]
     degradations: tuple[Degradation, ...]
     messages: tuple[Message, ...]
     digest: str
-    format: int = FORMAT
+    format: int = CAPSULE_FORMAT
     seal: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Box:
-    """What a build was asked for, by whom, when and under which settings; a capsule once it is shut."""
+class CapsuleBuilder:
+    """The inputs of a build: request, scope, time and settings; `seal` adds the results and makes the capsule."""
 
     kind: str
     scope: Scope
@@ -53,7 +53,7 @@ class Box:
     request: dict[str, Any]
     settings: dict[str, Any]
 
-    def shut(
+    def seal(
         self,
         candidates: Sequence[Candidate],
         ledger: Ledger,
@@ -61,9 +61,9 @@ class Box:
         *,
         said: Container[str] = (),
     ) -> Capsule:
-        """The sealed capsule of what came out; `said` are the ids of entries whose texts are in the request itself."""
+        """The sealed capsule; `said` are the ids of ledger entries whose texts are stored in the request itself."""
         redacted = {candidate.id for candidate in candidates}
-        return sealed(
+        return seal_capsule(
             Capsule(
                 kind=self.kind,
                 tenant=self.scope.tenant,
@@ -76,43 +76,47 @@ class Box:
                 lost=tuple(entry for entry in ledger.entries if entry.id not in redacted and entry.id not in said),
                 degradations=ledger.degradations,
                 messages=messages,
-                digest=digest(messages),
+                digest=digest_messages(messages),
             )
         )
 
 
-def held(part: object, kind: type[T], what: str) -> T:
-    """A part of a capsule as the value it was made of; `what` is named when it is not that."""
+def convert_part(part: object, kind: type[T], what: str) -> T:
+    """A part of a capsule converted to its type; raises `InvalidRequest` naming `what` when it does not fit."""
     try:
         return msgspec.convert(part, kind)
     except msgspec.ValidationError as failure:
         raise InvalidRequest(f"this capsule does not hold {what}: {failure}") from failure
 
 
-def digest(messages: tuple[Message, ...]) -> str:
+def digest_messages(messages: tuple[Message, ...]) -> str:
     """SHA-256 of the messages as canonical JSON."""
     return hashlib.sha256(msgspec.json.encode(messages, order="deterministic")).hexdigest()
 
 
-def sealed(capsule: Capsule) -> Capsule:
-    """The capsule with its seal: a checksum against accidents, not a signature."""
+def seal_capsule(capsule: Capsule) -> Capsule:
+    """The capsule with its seal: a checksum against accidental changes, not a signature."""
     bare = replace(capsule, seal="")
     return replace(bare, seal=hashlib.sha256(msgspec.json.encode(bare, order="deterministic")).hexdigest())
 
 
 def pack_capsule(capsule: Capsule) -> bytes:
-    """The capsule as JSON."""
+    """The capsule as JSON, with keys in a deterministic order."""
     return msgspec.json.encode(capsule, order="deterministic")
 
 
 def unpack_capsule(data: bytes) -> Capsule:
-    """What `pack_capsule` packed; anything else, and one that was changed since, is a clear error."""
+    """The inverse of `pack_capsule`.
+
+    Raises `InvalidRequest` for data that is not a capsule of this format, and `ReplayMismatch` for one that was changed
+    after it was sealed.
+    """
     try:
         capsule = msgspec.json.decode(data, type=Capsule)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise InvalidRequest(f"this is not a capsule: {failure}") from failure
-    if capsule.format != FORMAT:
-        raise InvalidRequest(f"this capsule has format {capsule.format}; this version reads format {FORMAT}")
-    if sealed(capsule).seal != capsule.seal:
+    if capsule.format != CAPSULE_FORMAT:
+        raise InvalidRequest(f"this capsule has format {capsule.format}; this version reads format {CAPSULE_FORMAT}")
+    if seal_capsule(capsule).seal != capsule.seal:
         raise ReplayMismatch("this capsule was changed after it was written")
     return capsule

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, NonNegativeFloat
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-_QDRANT = ("qdrant://", "qdrant+")
+_QDRANT_SCHEMES = ("qdrant://", "qdrant+")
 
 
-def _alias(
+def _aliased_field(
     name: str, other: str, default: Any, description: str, *, ge: float | None = None, gt: float | None = None
 ) -> Any:
     """A setting that is also read from a variable other software already sets; ours wins."""
@@ -104,23 +104,25 @@ class Settings(BaseSettings):
         default=0.0, ge=0, le=1, description="Share of a neighbouring memory's relevance that a memory gains."
     )
     history_events: int = Field(default=20, ge=0, description="Events of a session that become a turn's history.")
-    memory_url: str = _alias("memory_url", "SA01_SOMA_BASE_URL", "", "Remote memory service; empty for the built-in.")
+    memory_url: str = _aliased_field(
+        "memory_url", "SA01_SOMA_BASE_URL", "", "Remote memory service; empty for the built-in."
+    )
     memory_api_key: str = Field(default="", description="Key presented to the remote memory service.")
-    memory_timeout_seconds: float = _alias(
+    memory_timeout_seconds: float = _aliased_field(
         "memory_timeout_seconds",
         "SA01_SOMA_TIMEOUT_SECONDS",
         30.0,
         "Time one request to the memory service may take.",
         gt=0,
     )
-    memory_max_retries: int = _alias(
+    memory_max_retries: int = _aliased_field(
         "memory_max_retries", "SA01_SOMA_MAX_RETRIES", 2, "Retries of a request to the memory service.", ge=0
     )
-    memory_retry_base_ms: float = _alias(
+    memory_retry_base_ms: float = _aliased_field(
         "memory_retry_base_ms", "SA01_SOMA_RETRY_BASE_MS", 150.0, "Wait before the first retry, in milliseconds.", ge=0
     )
-    memory_universe: str = _alias("memory_universe", "SA01_NAMESPACE", "", "Logical universe of memories.")
-    memory_namespace: str = _alias("memory_namespace", "SA01_MEMORY_NAMESPACE", "wm", "Namespace of memories.")
+    memory_universe: str = _aliased_field("memory_universe", "SA01_NAMESPACE", "", "Logical universe of memories.")
+    memory_namespace: str = _aliased_field("memory_namespace", "SA01_MEMORY_NAMESPACE", "wm", "Namespace of memories.")
     memory_threshold: float = Field(default=0.5, ge=0, le=1, description="Relevance at which a memory is recalled.")
     memory_top_k: int = Field(
         default=8, ge=1, le=100, description="Memories recalled while the memory service is well."
@@ -232,7 +234,7 @@ class Settings(BaseSettings):
     @property
     def in_qdrant(self) -> bool:
         """Whether the store is searched in Qdrant, over a truth elsewhere."""
-        return self.store.startswith(_QDRANT)
+        return self.store.startswith(_QDRANT_SCHEMES)
 
     @property
     def database(self) -> str:

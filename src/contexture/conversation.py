@@ -1,4 +1,4 @@
-"""Frozen values of conversations: memories and what recall finds, session events, replies, health, policy."""
+"""Immutable types of conversations: memories and recall results, session events, replies, health, policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from contexture.types import Message, Span
 
-THRESHOLD = 0.5
+RECALL_THRESHOLD = 0.5
 """Calibrated similarity below which a memory is not recalled unless the caller says otherwise."""
 
 
@@ -23,7 +23,7 @@ class HealthState(StrEnum):
 
 
 class MemoryKind(StrEnum):
-    """What sort of thing is remembered: a fact, or something that happened."""
+    """The kind of a memory: a fact (semantic) or an event (episodic)."""
 
     SEMANTIC = "semantic"
     EPISODIC = "episodic"
@@ -31,11 +31,11 @@ class MemoryKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Something to remember.
+    """A memory to store.
 
-    `id` is given by the service when it is empty. Two writes with one `idempotency_key` are one memory.
-    `readers` are the principals that may recall it; empty means the user who wrote it. `injected` names the
-    memories that stood in the prompt this text came from, so that what was recalled is not remembered again.
+    An empty `id` is assigned by the service. Two writes with one `idempotency_key` are one memory.
+    `readers` are the principals that may recall it; empty means the user who wrote it. `injected` lists the ids of
+    memories that were in the prompt this text came from, so that an echo of a recalled memory is not stored again.
     """
 
     text: str
@@ -58,16 +58,16 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """What to look for among the memories a scope may read.
+    """A query over the memories a scope may read.
 
-    An empty `session_id` or `persona_id` does not bind; neither does a given one exclude memories that
-    belong to no session or persona, or to another session: they bind through `sessions` and `personas`.
+    `session_id` and `persona_id` only rank matching memories higher; they do not exclude memories of other sessions or
+    personas, or of none. `sessions`, `personas`, `tags` and `kinds` are filters when not empty.
     """
 
     query: str
     now: datetime
     top_k: int = 8
-    threshold: float = THRESHOLD
+    threshold: float = RECALL_THRESHOLD
     session_id: str = ""
     persona_id: str = ""
     namespace: str = "wm"
@@ -79,8 +79,8 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Characters `start` to `end` of a memory, and how well they answer the query."""
+class MemoryPiece:
+    """A passage of a memory, characters `start` to `end`, and how well it matches the query."""
 
     start: int
     end: int
@@ -89,11 +89,11 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recalled:
-    """A memory that recall found, whole, with what was computed when it was written.
+    """A recalled memory with its full text and the facts computed when it was written.
 
-    `score` is the relevance from 0 to 1 and `signals` what it is made of; `pieces` are its best parts, best
-    first. `redactions` is None when nobody has scanned the text, as in the answer of a remote service; it
-    otherwise holds for the rule set `rules`.
+    `score` is the relevance from 0 to 1 and `signals` its components; `pieces` are the matching passages, best
+    first. `redactions` is None when the text was not scanned, as in the answer of a remote service; otherwise it is
+    valid for the rule set `rules`.
     """
 
     id: str
@@ -107,7 +107,7 @@ class Recalled:
     hash: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[MemoryPiece, ...] = ()
     sentences: tuple[tuple[int, int], ...] = ()
     redactions: tuple[Span, ...] | None = None
     rules: str = ""
@@ -127,10 +127,10 @@ class Feedback:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
-    """One thing that happened in a session; events are appended and never changed.
+class SessionEvent:
+    """One event of a session; events are append-only.
 
-    `position` is given by the store. Appending an event whose `id` the session already has does nothing.
+    `position` is assigned by the store. Appending an event whose `id` the session already has does nothing.
     """
 
     id: str
@@ -150,9 +150,9 @@ class ReplyState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredReply:
-    """What became of a message, kept under the id that its sender gave it.
+    """The state of a message and its reply, stored under the id given by the sender.
 
-    `body` is JSON: the answer of a complete one, the error of one that failed.
+    `body` is JSON: the answer if the state is complete, the error if it is failed.
     """
 
     message_id: str
@@ -164,7 +164,7 @@ class StoredReply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
-    """A message as a bus delivers it; `place` says where on the bus it lies, and is the same when it comes again."""
+    """A message delivered by a bus; `place` is its position on the bus, the same on redelivery."""
 
     body: bytes
     place: str
@@ -172,7 +172,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What a policy says to an action."""
+    """A policy's decision on an action."""
 
     allowed: bool
     reason: str = ""

@@ -1,4 +1,4 @@
-"""Documents as the rest of the package knows them: what a reader gives, what an encoder sees, and their contracts."""
+"""Document types and ports: pages as readers produce them, encoded pages, and the reader and encoder protocols."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 
 from contexture.types import Matrix, Vector
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom of a part of a page, each as a share of its width or height."""
+BoundingBox = tuple[float, float, float, float]
+"""Left, top, right and bottom of a region, as shares of the page's width and height."""
 
 
 class RegionKind(StrEnum):
@@ -28,7 +28,7 @@ class Region:
     """A part of a page; `start` and `end` say which characters of the page's text it holds, 0 and 0 for none."""
 
     kind: RegionKind
-    box: Box
+    box: BoundingBox
     text: str = ""
     start: int = 0
     end: int = 0
@@ -36,10 +36,11 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """One page: its text as Markdown in reading order, where it stands in the document, and how it looks.
+    """One page: its text as Markdown in reading order, its section in the document, and its picture.
 
-    `furniture` is what repeats on page after page (running heads, page numbers) and is not in `text`.
-    `image` and `thumb` are JPEG files as bytes, empty where a page was not drawn. `notes` says what was lost.
+    `furniture` is text that repeats on every page (running heads, page numbers) and is not in `text`.
+    `image` and `thumb` are JPEG files as bytes, empty if the page was not rendered. `notes` says what could not be
+    read.
     """
 
     number: int
@@ -76,7 +77,7 @@ class ReadDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadLimits:
-    """How far a reader goes with one file: beyond these it is refused with a clear error."""
+    """Limits for reading one file; a file that exceeds them is refused with an error. `draw` enables page pictures."""
 
     pages: int = 5_000
     bytes: int = 512 * 2**20
@@ -87,49 +88,49 @@ class ReadLimits:
 
 
 class DocumentReader(Protocol):
-    """Reads one kind of file. A file it cannot read at all is an `InvalidRequest` that says why."""
+    """Port: reads one kind of file; raises `InvalidRequest`, which says why, for a file it cannot read at all."""
 
     @property
     def extensions(self) -> Sequence[str]:
-        """The endings it reads, lower case, without the dot."""
+        """The file extensions it reads, in lower case, without the dot."""
         ...
 
     def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-        """The whole file; `progress` hears of pages done and pages in all. Not for the event loop."""
+        """Read the whole file; calls `progress` with pages done and total pages. Blocks: not for the event loop."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Encoded:
-    """A page as vectors, by the name of the space they live in.
+class EncodedPage:
+    """A page as vectors, by the name of their vector space.
 
-    Each space has a row per region or patch and one vector that stands for them all; `boxes` says where on the page
-    the rows look, in their order. A page that shows nothing has no rows.
+    Each space has a row per region or patch in `rows`, and one vector that represents the page in `whole`; `boxes` has
+    the region of each row, in order. An empty page has no rows.
     """
 
     rows: Mapping[str, Matrix]
-    boxes: tuple[Box, ...]
+    boxes: tuple[BoundingBox, ...]
     whole: Mapping[str, Vector]
 
 
 class PageEncoder(Protocol):
-    """Turns pages and questions into rows of unit vectors that are compared by MaxSim, in one space or several.
+    """Port: encodes pages and questions as rows of unit vectors that are compared by MaxSim, in one or more spaces.
 
-    The MaxSim of a question and a page in a space they share is the mean, over the question's rows, of the best cosine
+    The MaxSim of a question and a page in a shared space is the mean, over the question's rows, of the best cosine
     with any of the page's rows.
     """
 
     @property
     def vectors(self) -> Mapping[str, int]:
-        """Names and lengths of the vectors of every space; a name changes when the weights do."""
+        """Names and lengths of the vectors of every space; a name changes when the model's weights change."""
         ...
 
-    async def pages(self, pages: Sequence[Page]) -> Sequence[Encoded]:
-        """One value per page, in order."""
+    async def pages(self, pages: Sequence[Page]) -> Sequence[EncodedPage]:
+        """The encoded pages, in order."""
         ...
 
     async def question(self, text: str) -> Mapping[str, Matrix]:
-        """The question's rows in each space in which it is asked."""
+        """The question's rows, by space."""
         ...
 
     def calibrate(self, name: str, similarity: Vector) -> Vector:

@@ -1,4 +1,4 @@
-"""One object over one store: add records, search them, build contexts, explain and replay."""
+"""The engine, one object over one store: add records, search them, build contexts, explain and replay."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from contexture import wiring
-from contexture.adapters.index.over_truth import IndexOverTruth
-from contexture.adapters.tokens.models import counter_for
-from contexture.answer.cited import Verified, claims_of
+from contexture.adapters.index.indexed_store import IndexedStore
+from contexture.adapters.token_counters import counter_for
+from contexture.answer.chat import ProcessMessage
+from contexture.answer.citation_check import CitationReport, parse_claims
 from contexture.answer.commands.execute import ExecuteCommand
-from contexture.answer.once import AnswerOnce
-from contexture.answer.process import ProcessMessage
-from contexture.answer.research.ask import AskResearch
+from contexture.answer.idempotency import AnswerOnce
+from contexture.answer.research import AskResearch
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
-from contexture.builders.explain import Explanation, explained, model_of
-from contexture.builders.kinds import rebuild_of
-from contexture.builders.observed import observed
+from contexture.builders.explain import Explanation, explain_candidate, read_capsule_model
 from contexture.builders.query.build import QueryContext, QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.replay import find_rebuild
 from contexture.builders.research.build import ResearchContextBuilder
-from contexture.builders.research.values import ResearchContext
+from contexture.builders.research.result import ResearchContext
+from contexture.builders.telemetry import build_span
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.builders.workspace.request import ContextRequest
-from contexture.builders.workspace.values import ContextPayload
-from contexture.capsule import Capsule, digest, pack_capsule, unpack_capsule
+from contexture.builders.workspace.result import ContextPayload
+from contexture.capsule import Capsule, digest_messages, pack_capsule, unpack_capsule
 from contexture.config import Settings
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, ReplayMismatch, SourceError
 from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.store import NewsStore
-from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.redact import redact, redact_text
-from contexture.ports import Clock, Health, MemoryService, SessionStore, Spans
-from contexture.retrieval.candidates import candidate_of, whole
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import redact_candidates, redact_text
+from contexture.ports import Clock, Health, MemoryService, SessionStore, Tracer
+from contexture.retrieval.candidates import candidate_from_passage, candidate_from_record
+from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.prepare import mended
-from contexture.retrieval.quotes import QuoteCheck
+from contexture.retrieval.prepare import repair_text
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchResult:
-    """Passages best first, redacted, and what was lost on the way; `question` is what was asked, secrets masked."""
+    """Passages, best first, redacted, and the degradations; `question` is the query with known secrets masked."""
 
     question: str
     found: tuple[Candidate, ...]
@@ -65,23 +65,23 @@ class Contexture:
     """The engine, wired from settings; open it with `contexture.open`."""
 
     def __init__(
-        self, settings: Settings, store: IndexOverTruth, speakers: Encoders, clock: Clock | None = None
+        self, settings: Settings, store: IndexedStore, embedders: Encoders, clock: Clock | None = None
     ) -> None:
         self.settings = settings
         self.index = store
-        pool = wiring.pool_of(store)
-        self._placed = wiring.placed(settings, store, speakers)
+        pool = wiring.connection_pool(store)
+        self._routed_index = wiring.routed_index(settings, store, embedders)
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
         self.registry = CollectorRegistry()
-        self.spans: Spans = wiring.spans(settings)
+        self.spans: Tracer = wiring.spans(settings)
         self.policy = wiring.policy(settings)
         self.secrets = wiring.secrets(settings)
-        self._known = KnownSecrets(self.secrets)
-        self._speakers = speakers
+        self._known_secrets = SecretMaskCache(self.secrets)
+        self._embedders = embedders
         self._redactor = wiring.redactor(settings)
         self._operator = wiring.operator(settings)
-        self.searcher = wiring.search(settings, self._placed, speakers)
-        self._preparer = wiring.preparer(speakers, self._redactor)
+        self.searcher = wiring.search(settings, self._routed_index, embedders)
+        self._preparer = wiring.preparer(embedders, self._redactor)
         self._clock = clock or wiring.SystemClock()
         self.health: Health = wiring.memory_health(settings)
         self._memory = wiring.memory_service(
@@ -112,33 +112,33 @@ class Contexture:
         wiring.cache_metrics(self.registry, self.searcher)
         self.pages = wiring.page_store(
             settings,
-            self._placed,
-            speakers,
+            self._routed_index,
+            embedders,
             preparer=self._preparer,
             searcher=self.searcher,
             scanner=self._redactor,
             pool=pool,
         )
-        self._builder = self._builder_for(settings.model)
+        self._query_builder = self._query_builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = wiring.builds(settings, pool)
 
     @cached_property
     def news(self) -> NewsStore:
-        """Articles, found by window, language and source."""
+        """The store of articles, searchable by window, language and source."""
         return wiring.news_store(
             self.settings,
             self.index,
-            self._speakers,
+            self._embedders,
             preparer=self._preparer,
             searcher=self.searcher,
             scanner=self._redactor,
-            on_removed=wiring.forgets(self.graph),
+            on_removed=wiring.article_removal_hook(self.graph),
         )
 
     @cached_property
     def research(self) -> ResearchContextBuilder:
-        """What builds contexts of research questions over documents."""
+        """The builder of contexts for research questions over documents."""
         return wiring.research_builder(
             self.settings,
             self.pages,
@@ -150,7 +150,7 @@ class Contexture:
 
     @cached_property
     def commands(self) -> CommandContextBuilder:
-        """What builds contexts of slash commands over news."""
+        """The builder of contexts for slash commands over news."""
         return wiring.command_builder(
             self.settings,
             self.news,
@@ -162,7 +162,7 @@ class Contexture:
 
     @cached_property
     def chat(self) -> ProcessMessage:
-        """What processes messages; its models are loaded when it is first asked for."""
+        """Processes chat messages; its models are loaded on first use."""
         return ProcessMessage(
             policy=self.policy,
             sessions=self.sessions,
@@ -173,18 +173,18 @@ class Contexture:
             counter=counter_for(self.settings.model),
             clock=self._clock,
             settle=self.turns.settle,
-            arrived=lambda scope: self.outbox.arrived(scope, self.settings.memory_catch_up_seconds),
+            arrived=lambda scope: self.outbox.wait_delivered(scope, self.settings.memory_catch_up_seconds),
             recipe=wiring.chat_recipe(self.settings),
         )
 
     @cached_property
     def once(self) -> AnswerOnce:
-        """What processes messages that carry an id, each once."""
+        """Processes messages with an id, each once."""
         return AnswerOnce(process=self.chat, replies=self._replies)
 
     @cached_property
     def execute(self) -> ExecuteCommand:
-        """What executes slash commands; its models are loaded when it is first asked for."""
+        """Executes slash commands; its models are loaded on first use."""
         return ExecuteCommand(
             build=self.build_command,
             policy=self.policy,
@@ -193,7 +193,7 @@ class Contexture:
             graph=self.graph,
             memory=self.memory,
             redactor=self._redactor,
-            secrets=self._known,
+            secrets=self._known_secrets,
             writer=wiring.command_writer(self.settings),
             place=wiring.memory_place(self.settings),
             operator=self._operator,
@@ -201,7 +201,7 @@ class Contexture:
 
     @cached_property
     def ask_research(self) -> AskResearch:
-        """What answers research questions; its models are loaded when it is first asked for."""
+        """Answers research questions; its models are loaded on first use."""
         return AskResearch(
             build=self.build_research,
             policy=self.policy,
@@ -209,40 +209,40 @@ class Contexture:
             secrets=self.secrets,
             counter=counter_for(self.settings.model),
             pictures=self.pages.picture,
-            alike=wiring.alike(self._speakers),
+            alike=wiring.text_similarity(self._embedders),
             recipe=wiring.ask_recipe(self.settings),
         )
 
     @property
     def clock(self) -> Clock:
-        """What says the time here."""
+        """The clock of the engine."""
         return self._clock
 
     @property
     def vectors(self) -> Sequence[str]:
         """The names of the embedders' vectors."""
-        return tuple(self._speakers.vectors)
+        return tuple(self._embedders.vectors)
 
     async def warm_embedders(self) -> None:
-        """Let each embedder answer once, so that the first real question does not wait for it to load."""
+        """Run each embedder once, so that the first real question does not wait for it to load."""
         for text, lang in (("warm", "en"), ("тепло", "ru")):
-            await self._speakers.question(text, lang)
+            await self._embedders.question(text, lang)
 
     @property
     def memory_broken(self) -> bool:
-        """Whether the memory service was broken on purpose."""
+        """Whether the memory service is switched off by `break_memory`."""
         return self._memory.broken
 
     def break_memory(self, *, broken: bool) -> None:
-        """Let every call of the memory service fail until told otherwise, to see what becomes of builds then."""
+        """Let every call of the memory service fail, or stop that, to see how builds degrade."""
         self._memory.broken = broken
 
     async def create(self, collection: Collection, *, scope: Scope | None = None) -> None:
-        """Make a collection for the tenant, or add filter fields to it."""
+        """Create a collection for the tenant, or add filter fields to it."""
         await self.index.create(scope or self.scope, collection)
 
     async def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Write records; the collection is made when it is missing. Returns the write's number."""
+        """Write records; a missing collection is created. Returns the number of the write."""
         name, writer = collection or self.settings.collection, scope or self.scope
         if all(known.name != name for known in await self.index.collections(writer)):
             await self.index.create(writer, Collection(name=name))
@@ -250,7 +250,7 @@ class Contexture:
         return await self.index.upsert(writer, name, prepared)
 
     async def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Remove records; returns how many there were."""
+        """Remove records; returns how many existed."""
         return await self.index.delete(scope or self.scope, collection or self.settings.collection, ids)
 
     async def search(
@@ -262,36 +262,39 @@ class Contexture:
         where: Filter | None = None,
         pool: int | None = None,
     ) -> SearchResult:
-        """Passages that match, best first, with every signal, as they may be shown."""
-        trace, mask = Trace(), self._known.mask()
-        asked = mask.mask(mended(question))
+        """Return matching passages, best first, redacted, with every ranking signal.
+
+        Raises `InvalidRequest` for an empty query.
+        """
+        trace, mask = Trace(), self._known_secrets.current()
+        asked = mask.mask(repair_text(question))
         if not asked.strip():
             raise InvalidRequest("the query is empty")
         if where is not None:
             check_form(where)
         name = collection or self.settings.collection
         found = await self.searcher.search(scope or self.scope, name, asked, where=where, pool=pool, trace=trace)
-        raw = [candidate_of(each, name, self._redactor.rules, mask) for each in found]
-        clean = redact(raw, self._redactor, self._operator(), trace)
+        raw = [candidate_from_passage(each, name, self._redactor.rules, mask) for each in found]
+        clean = redact_candidates(raw, self._redactor, self._operator(), trace)
         return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
 
     def shown(self, text: str) -> str:
-        """A text that is no record, as it may be shown: known secrets masked, the rest redacted."""
-        return redact_text(self._known.mask().mask(text), self._redactor, self._operator()).text
+        """Redact a text that is not a record, with known secrets masked."""
+        return redact_text(self._known_secrets.current().mask(text), self._redactor, self._operator()).text
 
     async def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
-        """One record from beginning to end, as it may be shown; a hidden one is answered like an unknown one."""
+        """Return a whole record, redacted; raises `NotFound` if it does not exist or the scope may not read it."""
         name, trace = collection or self.settings.collection, Trace()
-        stored = await self._placed.get(scope or self.scope, name, [record_id])
+        stored = await self._routed_index.get(scope or self.scope, name, [record_id])
         if not stored:
             raise NotFound(f"no record {record_id!r} can be read in {name!r}")
-        raw = whole(stored[0], name, self._known.mask())
-        shown = await asyncio.to_thread(redact, [raw], self._redactor, self._operator(), trace)
+        raw = candidate_from_record(stored[0], name, self._known_secrets.current())
+        shown = await asyncio.to_thread(redact_candidates, [raw], self._redactor, self._operator(), trace)
         if not shown:
             raise RedactionFailed(f"record {record_id!r} could not be redacted, and is not shown")
         return shown[0]
 
-    @observed("query")
+    @build_span("query")
     async def build(
         self,
         request: QueryRequest | str,
@@ -300,17 +303,17 @@ class Contexture:
         now: datetime | None = None,
         model: str | None = None,
     ) -> QueryContext:
-        """A context for a question, kept on disk for `explain` and `replay`; `model` is whose tokens are counted."""
+        """Build a context for a question, stored on disk for `explain` and `replay`; `model` selects the tokenizer."""
         if isinstance(request, str):
             request = QueryRequest(
                 query=request, collection=self.settings.collection, max_tokens=self.settings.max_tokens
             )
-        builder = self._builder if model is None else self._builder_for(model)
+        builder = self._query_builder if model is None else self._query_builder_for(model)
         built = await builder.build(request, scope=scope or self.scope, now=now)
-        lost = await self._save(built.context.build_id, built.capsule)
-        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
+        lost = await self._save_build(built.context.build_id, built.capsule)
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
-    @observed("turn")
+    @build_span("turn")
     async def build_turn(
         self,
         turn: Turn | Mapping[str, Any],
@@ -320,14 +323,14 @@ class Contexture:
         now: datetime | None = None,
         remember: bool = True,
     ) -> TurnContext:
-        """The prompt of a chat turn, kept on disk for `explain` and `replay`; see `TurnContextBuilder`."""
+        """Build the prompt of a chat turn, stored on disk for `explain` and `replay`; see `TurnContextBuilder`."""
         built = await self.turns.build_for_turn(
             turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
-        lost = await self._save(built.build_id, built.capsule)
-        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
+        lost = await self._save_build(built.build_id, built.capsule)
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
-    @observed("command")
+    @build_span("command")
     async def build_command(
         self,
         raw_input: CommandRequest | Mapping[str, Any],
@@ -335,12 +338,15 @@ class Contexture:
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> CommandContext:
-        """The context of a slash command, kept on disk for `explain` and `replay`; see `CommandContextBuilder`."""
-        built = await self.commands.build_context(raw_input, scope=scope, now=now)
-        lost = await self._save(built.build_id, built.capsule)
-        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
+        """Build the context of a slash command, stored on disk for `explain` and `replay`.
 
-    @observed("research")
+        See `CommandContextBuilder`.
+        """
+        built = await self.commands.build_context(raw_input, scope=scope, now=now)
+        lost = await self._save_build(built.build_id, built.capsule)
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
+
+    @build_span("research")
     async def build_research(
         self,
         query: str,
@@ -353,26 +359,32 @@ class Contexture:
         max_tokens: int | None = None,
         where: Filter | None = None,
     ) -> ResearchContext:
-        """The context of a research question, kept on disk for `explain` and `replay`; see `ResearchContextBuilder`."""
+        """Build the context of a research question, stored on disk for `explain` and `replay`.
+
+        See `ResearchContextBuilder`.
+        """
         built = await self.research.build_context(
             query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
         )
-        lost = await self._save(built.build_id, built.capsule) if built.capsule else None
-        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
+        lost = await self._save_build(built.build_id, built.capsule) if built.capsule else None
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
-    async def verify(self, data: bytes, *, scope: Scope | None = None) -> Verified:
-        """Whether every citation in a JSON file holds, as `scope` sees the store now; see `answer.cited`."""
-        claims = claims_of(data)
-        check = QuoteCheck(
-            stored=self._placed, redactor=self._redactor, operator=self._operator(), mask=self._known.mask()
+    async def verify(self, data: bytes, *, scope: Scope | None = None) -> CitationReport:
+        """Check every citation in a JSON file, as `scope` sees the store now; see `answer.citation_check`."""
+        claims = parse_claims(data)
+        check = QuoteChecker(
+            stored=self._routed_index,
+            redactor=self._redactor,
+            operator=self._operator(),
+            mask=self._known_secrets.current(),
         )
-        return Verified(
+        return CitationReport(
             citations=len({citation for quote in claims.quotes for citation in quote.citations}),
-            problems=tuple(await check.problems(scope or self.scope, claims.quotes)),
+            problems=tuple(await check.find_problems(scope or self.scope, claims.quotes)),
             faults=claims.faults,
         )
 
-    @observed("workspace")
+    @build_span("workspace")
     async def build_workspace(
         self,
         request: ContextRequest | Mapping[str, Any],
@@ -380,15 +392,15 @@ class Contexture:
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> ContextPayload:
-        """The context of a request over the workspace, kept on disk; see `WorkspaceContextBuilder`."""
+        """Build the context of a request over the workspace, stored on disk; see `WorkspaceContextBuilder`."""
         built = await self.workspaces.build(request, scope=scope, now=now)
-        lost = await self._save(built.build_id, built.capsule)
-        return replace(built, ledger=built.ledger.with_loss(lost)) if lost else built
+        lost = await self._save_build(built.build_id, built.capsule)
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
-        """The capsule of a recent build.
+        """Return the capsule of a recent build.
 
-        Another user's build, and one made with rights that were lost since, is answered like an unknown one.
+        Another user's build, and one made with rights that the scope has lost since, is treated as unknown.
         """
         found = unpack_capsule(await asyncio.to_thread(self._builds.load, build_id))
         asker = scope or self.scope
@@ -398,16 +410,16 @@ class Contexture:
         return found
 
     async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
-        """The capsule of a recent build and its ledger, with an entry for every candidate."""
+        """Return the capsule of a recent build and its ledger, with an entry for every candidate."""
         capsule = await self.capsule(build_id, scope=scope)
-        built = await asyncio.to_thread(rebuild_of(capsule), capsule, counter_for(model_of(capsule)))
+        built = await asyncio.to_thread(find_rebuild(capsule), capsule, counter_for(read_capsule_model(capsule)))
         return capsule, built.ledger
 
     async def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
-        """What became of one candidate, and the smallest change that would have admitted it."""
+        """Explain the outcome of one candidate, and the smallest change that would have admitted it."""
         capsule = await self.capsule(build_id, scope=scope)
-        counter = counter_for(model_of(capsule))
-        return await asyncio.to_thread(explained, capsule, candidate_id, counter, rebuild_of(capsule))
+        counter = counter_for(read_capsule_model(capsule))
+        return await asyncio.to_thread(explain_candidate, capsule, candidate_id, counter, find_rebuild(capsule))
 
     async def close(self) -> None:
         """Flush and release the store."""
@@ -422,10 +434,10 @@ class Contexture:
             self._replies.close()
             self._blocks.close()
             await self._memory.close()
-            await self._placed.close()
+            await self._routed_index.close()
 
-    async def _save(self, build_id: str, capsule: Capsule) -> Degradation | None:
-        """Keep a build; one that cannot be kept is still a build."""
+    async def _save_build(self, build_id: str, capsule: Capsule) -> Degradation | None:
+        """Store a build; a build that cannot be stored is still returned, with a degradation."""
         try:
             await asyncio.to_thread(self._builds.save, build_id, pack_capsule(capsule))
         except SourceError as failure:
@@ -445,7 +457,7 @@ class Contexture:
             summarizer=self._summarizer,
         )
 
-    def _builder_for(self, model: str) -> QueryContextBuilder:
+    def _query_builder_for(self, model: str) -> QueryContextBuilder:
         settings = self.settings.model_copy(update={"model": model})
         return wiring.query_builder(settings, self.searcher, self._redactor, self._clock, self.secrets)
 
@@ -453,9 +465,11 @@ class Contexture:
 def replay(data: bytes) -> tuple[Capsule, Ledger]:
     """Rebuild a capsule offline; raises `ReplayMismatch` unless the bytes are the same."""
     capsule = unpack_capsule(data)
-    built = rebuild_of(capsule)(capsule, counter_for(model_of(capsule)))
-    if built.messages != capsule.messages or digest(built.messages) != capsule.digest:
-        raise ReplayMismatch(f"the capsule says {capsule.digest[:12]}, the replay gives {digest(built.messages)[:12]}")
+    built = find_rebuild(capsule)(capsule, counter_for(read_capsule_model(capsule)))
+    if built.messages != capsule.messages or digest_messages(built.messages) != capsule.digest:
+        raise ReplayMismatch(
+            f"the capsule says {capsule.digest[:12]}, the replay gives {digest_messages(built.messages)[:12]}"
+        )
     return capsule, built.ledger
 
 
@@ -466,7 +480,7 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     async with contexture.open(".contexture") as ctx:
         built = await ctx.build("who repairs the pump?")
     """
-    settings = _settings(where)
+    settings = _resolve_settings(where)
     speakers = wiring.encoders(settings)
     store = await wiring.index(settings, speakers)
     try:
@@ -481,7 +495,7 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
         await store.close()
 
 
-def _settings(where: Path | str | Settings | None) -> Settings:
+def _resolve_settings(where: Path | str | Settings | None) -> Settings:
     if isinstance(where, Settings):
         return where
     return Settings() if where is None else Settings(home=Path(where))

@@ -1,4 +1,4 @@
-"""Feeds as the rest of the package knows them: what a parser gives, what a fetcher gives, and their contracts."""
+"""Feed types and ports: parsed feeds, fetched feeds, and the protocols of parser, fetcher and validator store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FeedEntry:
-    """One entry of a feed; what it does not say is empty. `title` and `body` may be HTML."""
+    """One entry of a feed; missing fields are empty. `title` and `body` may be HTML."""
 
     guid: str = ""
     url: str = ""
@@ -20,7 +20,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feed:
-    """The entries of a feed in its order; `problem` says what is wrong with it, in one line, or is empty."""
+    """The entries of a feed in its order; `problem` describes in one line what is wrong with it, or is empty."""
 
     url: str = ""
     entries: tuple[FeedEntry, ...] = ()
@@ -28,45 +28,45 @@ class Feed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
-    """What a server said about the version it sent, to be shown to it next time."""
+class FeedValidators:
+    """The ETag and Last-Modified that a server sent with a version, for the next conditional request."""
 
     etag: str = ""
     modified: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fetched:
-    """A feed's bytes, the address they finally came from, and the mark of this version."""
+class FetchedFeed:
+    """A feed's bytes, the final URL after redirects, and the validators of this version."""
 
     data: bytes
     url: str
-    mark: Mark
+    mark: FeedValidators
 
 
 class FeedParser(Protocol):
-    """Reads RSS and Atom; never touches the network or a file."""
+    """Port: parses RSS and Atom; performs no network or file access."""
 
     def parse(self, data: bytes, *, url: str = "") -> Feed:
-        """What can be read of a feed that came from `url`, however broken it is; nothing raises."""
+        """The readable part of a feed fetched from `url`; never raises, even for malformed data."""
         ...
 
 
 class FeedFetcher(Protocol):
-    """Brings a feed over HTTP, within limits of size and time."""
+    """Port: fetches a feed over HTTP, with limits on size and time."""
 
-    async def fetch(self, url: str, mark: Mark) -> Fetched | None:
-        """The feed, or None when it is still the version that `mark` names; failures are `SourceError`."""
+    async def fetch(self, url: str, mark: FeedValidators) -> FetchedFeed | None:
+        """The feed, or None when it has not changed since the version `mark`; raises `SourceError` on failure."""
         ...
 
 
-class FeedMarks(Protocol):
-    """Remembers the mark of the version that was last loaded."""
+class FeedValidatorStore(Protocol):
+    """Port: stores the validators of the version that was last loaded."""
 
-    def get(self, key: str) -> Mark:
-        """The mark under this key; an empty one when there is none."""
+    def get(self, key: str) -> FeedValidators:
+        """The validators under this key; empty ones when there are none."""
         ...
 
-    def put(self, key: str, mark: Mark) -> None:
-        """Remember a mark once what it stands for is stored."""
+    def put(self, key: str, mark: FeedValidators) -> None:
+        """Store validators; call it only after the entries of that version are stored."""
         ...

@@ -1,4 +1,4 @@
-"""Filters as JSON, for the command line, the wire and capsules.
+"""Filters as JSON, for the command line, the HTTP API and capsules.
 
 {"and": [{"equals": ["source", "wiki"]}, {"not": {"any": ["lang", ["ru", "en"]]}},
          {"range": ["time", {"gte": "2026-01-01"}]}]}
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast, get_args
 from contexture.errors import InvalidRequest
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
 
-_FORMS = (
+_FILTER_FORMS = (
     '{"and": […]}, {"or": […]}, {"not": …}, {"equals": [field, value]}, {"any": [field, values]}, '
     '{"range": [field, bounds]} or {"contains": [field, piece]}'
 )
@@ -21,8 +21,8 @@ Leaf: TypeAlias = Equals | AnyOf | Contains | Range
 """A filter that tests one field."""
 
 _BOUNDS = ("gte", "gt", "lte", "lt")
-_DEPTH = 32
-_HELD: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
+_MAX_DEPTH = 32
+_OPERAND_TYPES: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
     And: ("parts", tuple, "a tuple of filters"),
     Or: ("parts", tuple, "a tuple of filters"),
     AnyOf: ("values", tuple, "a tuple of texts, numbers or booleans"),
@@ -31,11 +31,11 @@ _HELD: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
 }
 
 
-def check_form(where: object, *, levels: int = _DEPTH) -> None:
-    """Raise a clear error for what is no filter, which would find everything, and for one that is nested too deeply."""
+def check_form(where: object, *, levels: int = _MAX_DEPTH) -> None:
+    """Raise `InvalidRequest` for a value that is not a filter (it would match everything) or is nested too deeply."""
     level = [where]
     for _ in range(levels + 1):
-        level = [part for each in level for part in _parts(each)]
+        level = [part for each in level for part in _checked_parts(each)]
         if not level:
             return
     raise InvalidRequest(f"a filter may be nested {levels} levels deep")
@@ -61,42 +61,42 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
             return {"range": [where.field, {name: _bound_to_json(bound) for name, bound in bounds.items()}]}
 
 
-def with_leaves(where: Filter, change: Callable[[Leaf], Filter]) -> Filter:
-    """The same filter with each test of a field as `change` makes it."""
+def map_leaves(where: Filter, change: Callable[[Leaf], Filter]) -> Filter:
+    """The filter with each leaf replaced by the result of `change`."""
     match where:
         case And(parts):
-            return And(tuple(with_leaves(part, change) for part in parts))
+            return And(tuple(map_leaves(part, change) for part in parts))
         case Or(parts):
-            return Or(tuple(with_leaves(part, change) for part in parts))
+            return Or(tuple(map_leaves(part, change) for part in parts))
         case Not(part):
-            return Not(with_leaves(part, change))
+            return Not(map_leaves(part, change))
         case _:
             return change(where)
 
 
-def filter_shown(where: Filter, text: Callable[[str], str]) -> Filter:
-    """The same filter with its values as `text` shows them, for those who read about it: it finds something else."""
+def redact_filter(where: Filter, text: Callable[[str], str]) -> Filter:
+    """The filter with its values redacted by `text`, for display only: it no longer matches the same records."""
 
     def shown(leaf: Leaf) -> Filter:
         match leaf:
             case Equals(field, value):
-                return Equals(field, _shown(value, text))
+                return Equals(field, _redact_value(value, text))
             case AnyOf(field, values):
-                return AnyOf(field, tuple(_shown(value, text) for value in values))
+                return AnyOf(field, tuple(_redact_value(value, text) for value in values))
             case Contains(field, piece):
                 return Contains(field, text(piece))
             case Range():
                 return leaf
 
-    return with_leaves(where, shown)
+    return map_leaves(where, shown)
 
 
 def filter_from_json(data: object, *, depth: int = 0) -> Filter:
-    """The filter a JSON object says; anything else is refused with the forms there are."""
-    if depth > _DEPTH:
-        raise InvalidRequest(f"a filter may be nested {_DEPTH} levels deep")
+    """Parse a JSON object into a filter; raises `InvalidRequest` listing the valid forms for anything else."""
+    if depth > _MAX_DEPTH:
+        raise InvalidRequest(f"a filter may be nested {_MAX_DEPTH} levels deep")
     if not isinstance(data, dict) or len(cast("dict[object, object]", data)) != 1:
-        raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
+        raise InvalidRequest(f"{data!r} is not a filter; use {_FILTER_FORMS}")
     ((form, body),) = cast("dict[str, Any]", data).items()
     match form, body:
         case (("and" | "or"), list()):
@@ -105,60 +105,63 @@ def filter_from_json(data: object, *, depth: int = 0) -> Filter:
         case "not", dict():
             return Not(filter_from_json(cast("object", body), depth=depth + 1))
         case _, [str(field), operand]:
-            found = _leaf(form, field, cast("object", operand))
+            found = _leaf_from_json(form, field, cast("object", operand))
         case _:
             found = None
     if found is None:
-        raise InvalidRequest(f"{data!r} is not a filter; use {_FORMS}")
+        raise InvalidRequest(f"{data!r} is not a filter; use {_FILTER_FORMS}")
     return found
 
 
-def _parts(where: object) -> tuple[object, ...]:
-    """The filters right below one; it is not shown in an error, because it may be too deep to be printed."""
+def _checked_parts(where: object) -> tuple[object, ...]:
+    """The direct parts of a filter, once its operand is checked.
+
+    Raises `InvalidRequest`, without the filter itself in the message: it may be nested too deeply to be printed.
+    """
     if not isinstance(where, Filter):
         names = ", ".join(each.__name__ for each in get_args(Filter))
         raise InvalidRequest(f"a filter is one of {names}, not a value of type {type(where).__name__}")
-    if held := _HELD.get(type(where)):
+    if held := _OPERAND_TYPES.get(type(where)):
         name, kinds, words = held
         if not isinstance(value := getattr(where, name), kinds):
             raise InvalidRequest(f"{name!r} of {type(where).__name__} must be {words}, not a {type(value).__name__}")
     return where.parts if isinstance(where, (And, Or)) else (where.part,) if isinstance(where, Not) else ()
 
 
-def _leaf(form: str, field: str, operand: object) -> Filter | None:
-    """The filter on one field, or None when the operand does not suit the form."""
+def _leaf_from_json(form: str, field: str, operand: object) -> Filter | None:
+    """The filter on one field, or None when the form is unknown or the operand has the wrong type."""
     if form == "equals" and isinstance(operand, (str, int, float)):
         return Equals(field, operand)
     if form == "contains" and isinstance(operand, str):
         return Contains(field, operand)
     if form == "any" and isinstance(operand, list):
-        return AnyOf(field, _scalars(cast("list[object]", operand)))
+        return AnyOf(field, _check_scalars(cast("list[object]", operand)))
     if form == "range" and isinstance(operand, dict):
-        return _range(field, cast("dict[str, object]", operand))
+        return _range_from_json(field, cast("dict[str, object]", operand))
     return None
 
 
-def _shown(value: str | float, text: Callable[[str], str]) -> str | float:
-    """A value as `text` shows it; a number stays one unless it says too much, as that of a card does."""
+def _redact_value(value: str | float, text: Callable[[str], str]) -> str | float:
+    """A value redacted by `text`; a number stays a number unless it is redacted, such as a card number."""
     told = text(str(value))
     return value if told == str(value) else told
 
 
-def _scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:
+def _check_scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:
     found = tuple(value for value in values if isinstance(value, (str, int, float)))
     if len(found) != len(values):
         raise InvalidRequest(f"{values!r} may hold texts, numbers and booleans only")
     return found
 
 
-def _range(field: str, bounds: Mapping[str, object]) -> Range:
+def _range_from_json(field: str, bounds: Mapping[str, object]) -> Range:
     if unknown := bounds.keys() - set(_BOUNDS):
         raise InvalidRequest(f"a range has no bound {min(unknown)!r}; use {', '.join(_BOUNDS)}")
-    found = {name: _bound(bound) for name, bound in bounds.items()}
+    found = {name: _bound_from_json(bound) for name, bound in bounds.items()}
     return Range(field=field, gte=found.get("gte"), gt=found.get("gt"), lte=found.get("lte"), lt=found.get("lt"))
 
 
-def _bound(value: object) -> float | datetime:
+def _bound_from_json(value: object) -> float | datetime:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     try:

@@ -1,4 +1,4 @@
-"""What was kept, shortened, dropped or degraded in one build, and why."""
+"""The ledger of a build: which candidates were kept, shortened or dropped, what was degraded, and why."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Reason(StrEnum):
     INCOMPLETE = "incomplete"
 
 
-class Entry(Struct, frozen=True, kw_only=True, gc=False):
-    """How one candidate ended: `tokens` is what it costs in the prompt, or would have cost."""
+class LedgerEntry(Struct, frozen=True, kw_only=True, gc=False):
+    """The verdict on one candidate: `tokens` is its cost in the prompt, or what it would have cost."""
 
     id: str
     section: str
@@ -53,7 +53,7 @@ class Entry(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Degradation:
-    """A named loss of quality in this build."""
+    """A loss of quality in a build: the source that failed or was limited, and the reason."""
 
     source: str
     reason: str
@@ -61,35 +61,35 @@ class Degradation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ledger:
-    """One entry per candidate, in the order they were decided, and every degradation."""
+    """One entry per candidate, in the order of the verdicts, and all degradations."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
     degradations: tuple[Degradation, ...] = ()
 
-    def find(self, candidate_id: str) -> Entry | None:
-        """The entry of one candidate, or None when it never was one."""
+    def find(self, candidate_id: str) -> LedgerEntry | None:
+        """The entry of a candidate; None when the build had no such candidate."""
         return next((entry for entry in self.entries if entry.id == candidate_id), None)
 
     def count(self, state: State) -> int:
-        """How many candidates ended in `state`."""
+        """How many candidates have this final state."""
         return sum(entry.state is state for entry in self.entries)
 
-    def with_loss(self, lost: Degradation) -> Ledger:
-        """This ledger, and one more degradation."""
+    def with_degradation(self, lost: Degradation) -> Ledger:
+        """A copy of this ledger with one more degradation."""
         return replace(self, degradations=(*self.degradations, lost))
 
 
 class Trace:
-    """Collects a ledger while a build runs; refuses a second verdict on one candidate."""
+    """Collects the ledger while a build runs; raises `BrokenPromise` for a second verdict on a candidate."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
         self._degradations: list[Degradation] = []
 
     def keep(self, candidate: Candidate, *, tokens: int, form: Form = Form.FULL, note: str = "") -> None:
-        """The candidate is in the prompt, whole or in a shorter form."""
+        """Record that the candidate is in the prompt, in full or in a shorter form."""
         whole = form is Form.FULL
-        self._enter(
+        self._add_entry(
             candidate,
             State.KEPT if whole else State.SHORTENED,
             Reason.FITS if whole else Reason.MADE_TO_FIT,
@@ -101,24 +101,24 @@ class Trace:
     def drop(
         self, candidate: Candidate, reason: Reason, *, tokens: int = 0, of: str | None = None, note: str = ""
     ) -> None:
-        """The candidate is not in the prompt; `of` names the one it duplicates."""
-        self._enter(candidate, State.DROPPED, reason, tokens, of=of, note=note)
+        """Record that the candidate is not in the prompt; `of` is the id of the candidate that it duplicates."""
+        self._add_entry(candidate, State.DROPPED, reason, tokens, of=of, note=note)
 
-    def degraded(self, source: str, reason: str | Exception) -> None:
-        """Something that should have helped did not; say what."""
+    def add_degradation(self, source: str, reason: str | Exception) -> None:
+        """Record a degradation once: a source that failed or was limited, and the reason."""
         text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
         found = Degradation(source=source, reason=text)
         if found not in self._degradations:
             self._degradations.append(found)
 
     def finish(self, candidates: Iterable[Candidate]) -> Ledger:
-        """The ledger; raises when a candidate has no verdict, so that counts always add up."""
+        """The ledger; raises `BrokenPromise` when a candidate has no verdict, so that counts always add up."""
         missing = sorted({candidate.id for candidate in candidates} - self._entries.keys())
         if missing:
             raise BrokenPromise(f"no verdict was recorded for candidates {missing[:5]!r}")
         return Ledger(entries=tuple(self._entries.values()), degradations=tuple(self._degradations))
 
-    def _enter(
+    def _add_entry(
         self,
         candidate: Candidate,
         state: State,
@@ -131,7 +131,7 @@ class Trace:
     ) -> None:
         if candidate.id in self._entries:
             raise BrokenPromise(f"candidate {candidate.id!r} was judged twice")
-        self._entries[candidate.id] = Entry(
+        self._entries[candidate.id] = LedgerEntry(
             id=candidate.id,
             section=candidate.section,
             state=state,

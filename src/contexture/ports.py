@@ -1,4 +1,4 @@
-"""The contracts that adapters fulfil. Each docstring is the contract; `contexture.testing` checks it."""
+"""The protocols that adapters implement. Each docstring is the contract; `contexture.testing` checks it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Protocol, TypeAlias
 from contexture.conversation import (
     Decision,
     Delivery,
-    Event,
     Feedback,
     HealthState,
     Memory,
     Recall,
     Recalled,
+    SessionEvent,
     StoredReply,
 )
 from contexture.types import (
-    Changes,
     Collection,
-    Extracted,
+    CollectionChanges,
+    ExtractedMentions,
     Filter,
     Hit,
     Json,
     Matrix,
     Mention,
     Message,
-    Prepared,
+    PreparedRecord,
     Query,
     Record,
     Scalar,
@@ -39,105 +39,105 @@ from contexture.types import (
 
 
 class Clock(Protocol):
-    """Says what time it is; a build reads it once."""
+    """Provides the current time; a build reads it once."""
 
     def now(self) -> datetime:
-        """The current time, with its zone."""
+        """The current time, with a time zone."""
         ...
 
 
 class Index(Protocol):
-    """Stores prepared records and finds them again.
+    """Stores prepared records and searches them.
 
     Every call takes a scope. Nothing outside `scope.tenant`, and nothing whose `acl` names none
     of `scope.principals`, is returned, counted, or allowed to change any score. A write is
     acknowledged when `upsert` or `delete` returns, and the next search sees it.
 
-    A collection and its fields belong to a tenant. One that the tenant has not created is `UnknownCollection` in
-    every call; neither answers nor errors tell whether another tenant has it, or which fields it has there.
+    A collection and its fields belong to a tenant. Every call raises `UnknownCollection` for one that the tenant has
+    not created; neither results nor errors reveal whether another tenant has it, or with which fields.
     """
 
     async def create(self, scope: Scope, collection: Collection) -> None:
-        """Make the collection for the tenant, or add fields to it; the type of a tenant's field cannot change."""
+        """Create the collection for the tenant, or add fields to it; the type of an existing field cannot change."""
         ...
 
     async def collections(self, scope: Scope) -> Sequence[Collection]:
-        """Every collection of the tenant, by name."""
+        """Every collection of the tenant, ordered by name."""
         ...
 
     async def upsert(
-        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], *, unchanged: Sequence[Record] = ()
     ) -> int:
-        """Write all of them or none; returns the sequence number of the write.
+        """Write all records or none; returns the sequence number of the write.
 
-        Unless each record of `unchanged` is stored just so, nothing is written and `Outdated` raised.
+        Raises `Outdated` and writes nothing unless each record of `unchanged` is stored exactly as given.
         """
         ...
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
-        """Remove those the scope may see; returns how many there were."""
+        """Remove those of `ids` that the scope may read; returns how many were removed."""
         ...
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
-        """Those of `ids` that exist and that the scope may see, in the order asked for."""
+        """The records of `ids` that exist and that the scope may read, in the order of `ids`."""
         ...
 
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
     ) -> Sequence[Record]:
-        """Records in id order, starting behind `after`."""
+        """Up to `limit` records that the scope may read, in id order, starting after the id `after`."""
         ...
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
         """The best `query.pool` of every channel's best `query.k` passages, each with all its scores.
 
         Channels order by score, ties by record id and ordinal; the pool is chosen by reciprocal
-        rank over the channels, ties likewise. In exact mode the answer does
-        not depend in any way on records the scope may not see.
+        rank over the channels, with the same tie-breaking. In exact mode the result does
+        not depend in any way on records the scope may not read.
         """
         ...
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
-        """By id, the rows written under `name` with those of these records that have them and the scope may see."""
+        """The matrices written under `name`, by record id; omits records without one or not readable by the scope."""
         ...
 
     async def version(self, scope: Scope, collection: str) -> int:
-        """A number that changes with every write to the tenant's part of a collection; caches use it."""
+        """A number that changes with every write to the tenant's collection; caches use it for invalidation."""
         ...
 
     async def close(self) -> None:
-        """Flush and release; further calls fail."""
+        """Flush pending writes and release resources; later calls fail."""
         ...
 
 
 class Journal(Protocol):
-    """What an index may know about its own writes, so that answers can be remembered across them."""
+    """The change log of an index, with which cached results can stay valid across writes."""
 
-    async def changes(self, scope: Scope, collection: str, since: int) -> Changes | None:
-        """What was written behind the version `since` and the scope may read, or could before; None when unknown.
+    async def changes(self, scope: Scope, collection: str, since: int) -> CollectionChanges | None:
+        """Records written after version `since` that the scope may read, or could read before; None when unknown.
 
-        Writes that the scope cannot tell do not change the answer in any way.
+        Writes that the scope cannot observe do not change the result in any way.
         """
         ...
 
 
-class Spaces(Protocol):
-    """What an index may know about its own vectors, so that no question is embedded for nothing."""
+class VectorSpaces(Protocol):
+    """The vector names that an index stores, so that queries are not embedded for vectors that do not exist."""
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
-        """The names of the vectors that what the scope may read has, and perhaps others; None when unknown.
+        """Names of the vectors of the passages that the scope may read, possibly with others; None when unknown.
 
-        It speaks of the version last asked for, and of nothing that the scope may not read.
+        Valid for the version last read with `Index.version`. Reveals nothing that the scope may not read.
         """
         ...
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors; equal texts give equal vectors, alone or in a batch."""
+    """Embeds texts as unit vectors; equal texts give equal vectors, alone or in a batch."""
 
     @property
     def name(self) -> str:
-        """Names the vector in the index and the cache; changes when the weights do."""
+        """Name of its vectors in the index and the cache; changes when the model weights change."""
         ...
 
     @property
@@ -146,24 +146,24 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One row per text, in order; the empty text has a row too."""
+        """One row per text, in order, including empty texts."""
         ...
 
     def calibrate(self, cosine: Vector) -> Vector:
-        """Cosines as similarities from 0 to 1: unrelated pairs below .3, true pairs about .8; monotonic."""
+        """Map cosines monotonically to similarities from 0 to 1: unrelated pairs below .3, true pairs about .8."""
         ...
 
 
 class TokenCounter(Protocol):
-    """Measures text the way one model family will.
+    """Counts tokens as one model family does.
 
-    `count("")` is 0. Joining two texts may count differently from their sum, so budgets are
-    checked on the joined bytes. `exact` is False for estimates, which then err upwards.
+    `count("")` is 0. Two joined texts may have another count than the sum of both, so budgets are
+    checked on the joined text. `exact` is False for estimates, which are then too high rather than too low.
     """
 
     @property
     def encoding(self) -> str:
-        """The key under which token counts of this kind are stored."""
+        """The key under which token counts of this encoding are stored."""
         ...
 
     @property
@@ -172,7 +172,7 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of a bare text."""
+        """Tokens of a plain text, without message framing."""
         ...
 
     def count_messages(self, messages: Sequence[Message]) -> int:
@@ -185,27 +185,27 @@ class TokenCounter(Protocol):
 
 
 class Redactor(Protocol):
-    """Finds what must not be shown. It only finds: `pipeline.redact` replaces.
+    """Finds secrets and personal data in a text; `pipeline.redaction` replaces them.
 
-    `rules` names the rule set; stored spans of another rule set are not trusted.
+    `rules` is the version of the rule set; stored spans of another version are not used.
     """
 
     @property
     def rules(self) -> str:
-        """Version of the rules that are switched on."""
+        """Version of the enabled rules."""
         ...
 
     def scan(self, text: str, lang: str) -> Sequence[Span]:
-        """Sorted spans that do not overlap."""
+        """Spans to redact, sorted and not overlapping."""
         ...
 
 
 class Reranker(Protocol):
-    """Scores texts against a query with a model that reads both."""
+    """Scores texts against a query with a model that reads both together."""
 
     @property
     def name(self) -> str:
-        """Names the signal it adds."""
+        """Name of the signal that it adds to candidates."""
         ...
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
@@ -214,7 +214,7 @@ class Reranker(Protocol):
 
 
 class ChatModel(Protocol):
-    """Answers messages. Vendor failures surface as `SourceError`."""
+    """Completes chat messages. Raises `SourceError` when the vendor fails."""
 
     @property
     def name(self) -> str:
@@ -230,163 +230,167 @@ class ChatModel(Protocol):
         ...
 
 
-class Note(Protocol):
-    """Adds facts to a span that is under way."""
+class SetAttributes(Protocol):
+    """Sets attributes of a running span."""
 
     def __call__(self, told: Mapping[str, Scalar], /) -> None:
-        """Facts by name; a later one replaces an earlier one of the same name."""
+        """Set attributes by name; a later value replaces an earlier one of the same name."""
         ...
 
 
-class Spans(Protocol):
-    """Tells those who watch how long things took and how they ended; what was asked or found is never told."""
+class Tracer(Protocol):
+    """Records spans: how long an operation took and how it ended; never the text of a query or of a result."""
 
-    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> AbstractContextManager[Note]:
-        """Something that lasts as long as the context: an operation on a target, with facts known beforehand."""
+    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> AbstractContextManager[SetAttributes]:
+        """A span of an operation on a target that lasts as long as the context; `told` are its initial attributes."""
         ...
 
 
 class Secrets(Protocol):
-    """Known secret values by key. Used to mask them; expansion is for tools only."""
+    """Known secret values by key. They are used for masking; only tools may expand a key to its value."""
 
     def known(self) -> Mapping[str, str]:
-        """Every key with its value."""
+        """All secret values by key."""
         ...
 
 
 class MemoryService(Protocol):
-    """Remembers, recalls and forgets for one scope at a time; in process or behind a URL.
+    """Stores, recalls and removes memories of one scope; runs in process or behind a URL.
 
-    Nothing another tenant, or a reader the scope is not, has stored is returned, counted, or allowed to
-    change a score. Failures of the service surface as `SourceError`.
+    Memories of another tenant, or that the scope may not read, are never returned or counted and never
+    change a score. Raises `SourceError` when the service fails.
     """
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
-        """Store all of them or none; ids in order. A known idempotency key gives the id it has."""
+        """Store all memories or none; returns their ids in order. A known idempotency key returns its existing id."""
         ...
 
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
-        """The best `query.top_k` memories at or above the threshold, best first, expired ones left out."""
+        """The best `query.top_k` memories that score at least the threshold and are not expired, best first."""
         ...
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
-        """Let one memory rank a little higher or lower from now on; an unknown one is `NotFound`."""
+        """Rank one memory a little higher or lower from now on; raises `NotFound` for an unknown one."""
         ...
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Remove those the scope may read; returns how many there were."""
+        """Remove those of `ids` that the scope may read; returns how many were removed."""
         ...
 
 
 class Health(Protocol):
-    """Knows how a service is doing from what its client reports."""
+    """Health monitor of a service, fed by the outcomes that its client reports."""
 
     def state(self) -> HealthState:
-        """The state now; asking moves nothing but time."""
+        """The current state; reading it has no side effect other than applying elapsed time."""
         ...
 
-    def succeeded(self) -> None:
-        """A call was answered."""
+    def record_success(self) -> None:
+        """Record a call that succeeded."""
         ...
 
-    def failed(self) -> None:
-        """A call failed after its retries, or the open breaker refused it."""
+    def record_failure(self) -> None:
+        """Record a call that failed after its retries, or that the open circuit breaker rejected."""
         ...
 
 
 class SessionStore(Protocol):
-    """Append-only events by session; another tenant's or user's session is an empty one."""
+    """Append-only log of events by session; a session of another tenant or user reads as empty."""
 
-    async def append(self, scope: Scope, session_id: str, events: Sequence[Event]) -> int:
-        """Add the events in order, those whose id is known left out; returns the last position."""
+    async def append(self, scope: Scope, session_id: str, events: Sequence[SessionEvent]) -> int:
+        """Append the events in order, skipping those whose id is stored already; returns the last position."""
         ...
 
-    async def list_events(self, scope: Scope, session_id: str, *, limit: int = 20) -> Sequence[Event]:
+    async def list_events(self, scope: Scope, session_id: str, *, limit: int = 20) -> Sequence[SessionEvent]:
         """The newest `limit` events, oldest first."""
         ...
 
     async def sessions(self, scope: Scope, *, limit: int = 50) -> Sequence[str]:
-        """The scope's sessions, the one last written to first."""
+        """Ids of the scope's sessions, most recently written first."""
         ...
 
 
 class ReplyStore(Protocol):
-    """What became of messages, by the id they came with; another tenant's or user's are unknown ones."""
+    """Stored replies by message id; those of another tenant or user are not found."""
 
     async def get(self, scope: Scope, message_id: str) -> StoredReply | None:
-        """What became of a message; None when it is not known."""
+        """The stored reply to a message; None when the message is unknown."""
         ...
 
     async def put(self, scope: Scope, reply: StoredReply) -> StoredReply:
-        """Keep this instead of what is known of the message, unless that is complete; says what stands."""
+        """Store the reply unless a complete one is stored already; returns the reply that is stored afterwards."""
         ...
 
 
-Handle: TypeAlias = Callable[[Delivery], Awaitable[None]]
-"""Takes one message of a bus."""
+MessageHandler: TypeAlias = Callable[[Delivery], Awaitable[None]]
+"""Handles one message of a bus."""
 
 
 class Bus(Protocol):
-    """Carries messages between processes, by topic. Failures of the broker surface as `SourceError`."""
+    """Message bus between processes, by topic. Raises `SourceError` when the broker fails."""
 
-    async def reach(self) -> None:
-        """Connect to the broker and make the topics that are missing; not needed before the rest."""
+    async def connect(self) -> None:
+        """Connect to the broker and create missing topics; optional, the other methods connect by themselves."""
         ...
 
     async def publish(self, topic: str, key: str, body: bytes) -> None:
-        """Hand a message over; it survives once this returns. Those of one key keep their order."""
+        """Publish a message; it is durable once this returns. Messages with the same key keep their order."""
         ...
 
-    def delivering(self, topic: str, handle: Handle) -> AbstractAsyncContextManager[None]:
-        """Give the messages of a topic to `handle` while the context lasts.
+    def subscribe(self, topic: str, handle: MessageHandler) -> AbstractAsyncContextManager[None]:
+        """Pass the messages of a topic to `handle` while the context lasts.
 
-        A message is acknowledged when `handle` returns. One whose handling fails or is cut off comes again, here or
-        in another process of the same group, and until then no later one of its key. Several are handled at once;
-        those of one key start in order. Leaving takes no more and waits for those under way, but not for ever.
+        A message is acknowledged when `handle` returns. If handling fails or is interrupted, the message is delivered
+        again, here or in another process of the same group, and before any later message with its key. Several
+        messages are handled concurrently; those with the same key start in order. On exit no more messages are taken,
+        and running handlers are awaited for a limited time.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connections to the broker."""
         ...
 
 
 class Policy(Protocol):
-    """Allows or denies an action; undefined, failing or late means denied."""
+    """Allows or denies an action; denies when the policy is undefined, fails or times out."""
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
-        """Whether the scope may do this; `action` is a name such as `message.process`."""
+        """Whether the scope may perform `action`, a name such as `message.process`, on `resource`."""
         ...
 
 
 class EntityRecognizer(Protocol):
-    """Finds named things: people, organisations, places. Equal texts give equal mentions."""
+    """Finds named entities: people, organisations, places. Equal texts give equal mentions."""
 
     @property
     def name(self) -> str:
-        """Changes when the same text may give other mentions; caches use it."""
+        """Name and version of the recognizer, for caches; changes when the same text may give other mentions."""
         ...
 
     def find(self, text: str, lang: str) -> Sequence[Mention]:
-        """Mentions in order that do not overlap; a model that fails is a `SourceError`. Not for the event loop."""
+        """Mentions in order, not overlapping. Blocks, so call it outside the event loop.
+
+        Raises `SourceError` when the model fails.
+        """
         ...
 
 
 class GraphCache(Protocol):
-    """Keeps what was extracted from records, by tenant; who may read a record is asked elsewhere, each time."""
+    """Cache of extracted mentions by tenant; it does not check access, so callers must check it on every read."""
 
-    async def get(self, tenant: str, version: str, ids: Sequence[str]) -> Mapping[str, Extracted]:
-        """What is kept of these records by this version of the extraction."""
+    async def get(self, tenant: str, version: str, ids: Sequence[str]) -> Mapping[str, ExtractedMentions]:
+        """The cached mentions of these records, by record id, from this version of the extraction."""
         ...
 
-    async def put(self, tenant: str, version: str, found: Sequence[Extracted]) -> None:
-        """Keep these, each instead of what was kept of its record."""
+    async def put(self, tenant: str, version: str, found: Sequence[ExtractedMentions]) -> None:
+        """Store these, each replacing the entry of its record."""
         ...
 
     async def mentioning(self, tenant: str, version: str, keys: Sequence[str]) -> Sequence[str]:
-        """Ids of the records in which one of these names is kept, in order."""
+        """Ids of the cached records that have one of these keys, in order."""
         ...
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None:
-        """Keep nothing of these records."""
+        """Remove the entries of these records."""
         ...

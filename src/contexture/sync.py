@@ -1,4 +1,4 @@
-"""The engine for code without an event loop: it runs in a thread, and each call waits for its answer."""
+"""The engine for code without an event loop: it runs in a thread, and each call blocks until its result is there."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from contexture.answer.commands.values import CommandAnswer
-from contexture.answer.exchange import ChatRequest, Step
-from contexture.answer.research.values import ResearchAnswer, ResearchQuestion
+from contexture.answer.chat_types import ChatRequest, ChatStep
+from contexture.answer.commands.answer import CommandAnswer
+from contexture.answer.research import ResearchAnswer, ResearchQuestion
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
-from contexture.builders.research.values import ResearchContext
+from contexture.builders.research.result import ResearchContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.builders.workspace.request import ContextRequest
-from contexture.builders.workspace.values import ContextPayload
+from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import Capsule
 from contexture.config import Settings
 from contexture.engine import Contexture, SearchResult, open_store
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PATIENCE = 30.0  # seconds: an answer that never began has no end to wait for
+_STREAM_END_SECONDS = 30.0  # seconds: a stream that never started would never end
 
 
 class SyncContexture:
-    """The same engine for code without an event loop: each call waits for its answer."""
+    """The same engine for code without an event loop; each call blocks until its result is there."""
 
     def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._loop = loop
 
     def create(self, collection: Collection, *, scope: Scope | None = None) -> None:
-        """Make a collection for the tenant, or add filter fields to it."""
+        """Create a collection for the tenant, or add filter fields to it."""
         self._wait(self._engine.create(collection, scope=scope))
 
     def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
@@ -66,17 +66,17 @@ class SyncContexture:
         where: Filter | None = None,
         pool: int | None = None,
     ) -> SearchResult:
-        """Passages that match, best first."""
+        """Return matching passages, best first."""
         return self._wait(self._engine.search(question, collection=collection, scope=scope, where=where, pool=pool))
 
     def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
-        """One record from beginning to end."""
+        """Return a whole record."""
         return self._wait(self._engine.read(record_id, collection=collection, scope=scope))
 
     def build(
         self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
     ) -> QueryContext:
-        """A context for a question."""
+        """Build a context for a question."""
         return self._wait(self._engine.build(request, scope=scope, now=now))
 
     def build_turn(
@@ -88,7 +88,7 @@ class SyncContexture:
         now: datetime | None = None,
         remember: bool = True,
     ) -> TurnContext:
-        """The prompt of a chat turn."""
+        """Build the prompt of a chat turn."""
         return self._wait(
             self._engine.build_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember)
         )
@@ -100,7 +100,7 @@ class SyncContexture:
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> CommandContext:
-        """The context of a slash command."""
+        """Build the context of a slash command."""
         return self._wait(self._engine.build_command(raw_input, scope=scope, now=now))
 
     def build_workspace(
@@ -110,7 +110,7 @@ class SyncContexture:
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> ContextPayload:
-        """The context of a request over the workspace."""
+        """Build the context of a request over the workspace."""
         return self._wait(self._engine.build_workspace(request, scope=scope, now=now))
 
     def build_research(
@@ -125,7 +125,7 @@ class SyncContexture:
         max_tokens: int | None = None,
         where: Filter | None = None,
     ) -> ResearchContext:
-        """The context of a research question."""
+        """Build the context of a research question."""
         built = self._engine.build_research(
             query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
         )
@@ -134,20 +134,20 @@ class SyncContexture:
     def ask_research(
         self, question: ResearchQuestion | str, *, scope: Scope | None = None, now: datetime | None = None
     ) -> ResearchAnswer:
-        """A research question, answered and checked."""
+        """Answer a research question and check the answer."""
         asked = ResearchQuestion(query=question) if isinstance(question, str) else question
         return self._wait(self._engine.ask_research.run(asked, scope=scope or self._engine.scope, now=now))
 
     def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
-        """What became of one candidate."""
+        """Explain the outcome of one candidate."""
         return self._wait(self._engine.explain(build_id, candidate_id, scope=scope))
 
     def chat(
         self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None
-    ) -> Generator[Step]:
-        """A message and its answer, step by step; whoever stops listening stops the answer."""
+    ) -> Generator[ChatStep]:
+        """Yield the steps of the answer to a message; closing the generator stops the answer."""
         asked = ChatRequest(message=request) if isinstance(request, str) else request
-        return _steps(self._engine.chat.stream(asked, scope=scope or self._engine.scope, now=now), self._loop)
+        return _iterate_steps(self._engine.chat.stream(asked, scope=scope or self._engine.scope, now=now), self._loop)
 
     def execute(
         self,
@@ -156,11 +156,11 @@ class SyncContexture:
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> CommandAnswer:
-        """A slash command, executed."""
+        """Execute a slash command."""
         return self._wait(self._engine.execute.run(raw_input, scope=scope or self._engine.scope, now=now))
 
     def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
-        """The capsule and the ledger of a recent build."""
+        """Return the capsule and the ledger of a recent build."""
         return self._wait(self._engine.kept(build_id, scope=scope))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -169,7 +169,7 @@ class SyncContexture:
 
 @contextmanager
 def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncContexture]:
-    """`open`, for code without an event loop."""
+    """Open a store like `contexture.open`, for code without an event loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="contexture", daemon=True)
     thread.start()
@@ -181,28 +181,28 @@ def open_sync(where: Path | str | Settings | None = None) -> Generator[SyncConte
         finally:
             asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
     finally:
-        asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
+        asyncio.run_coroutine_threadsafe(_cancel_tasks(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _end_tasks() -> None:
-    """Cancel what nobody waits for any more, as `asyncio.run` does: an embedding whose caller gave up, say."""
+async def _cancel_tasks() -> None:
+    """Cancel leftover tasks, as `asyncio.run` does, such as an embedding whose caller has given up."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
 
 
-def _steps(steps: AsyncIterator[Step], loop: asyncio.AbstractEventLoop) -> Generator[Step]:
-    """The steps of an iterator that runs in a loop elsewhere."""
-    queue: SimpleQueue[Step | None] = SimpleQueue()
+def _iterate_steps(steps: AsyncIterator[ChatStep], loop: asyncio.AbstractEventLoop) -> Generator[ChatStep]:
+    """Yield the steps of an async iterator that runs in the loop of another thread."""
+    queue: SimpleQueue[ChatStep | None] = SimpleQueue()
     ended = threading.Event()
 
     async def pump() -> None:
         try:
-            async with aclosing(cast("AsyncGenerator[Step]", steps)) as open_steps:
+            async with aclosing(cast("AsyncGenerator[ChatStep]", steps)) as open_steps:
                 async for step in open_steps:
                     queue.put(step)
         finally:
@@ -216,4 +216,4 @@ def _steps(steps: AsyncIterator[Step], loop: asyncio.AbstractEventLoop) -> Gener
         work.result()
     finally:
         work.cancel()
-        ended.wait(_PATIENCE)  # what was said so far is kept before anyone goes on
+        ended.wait(_STREAM_END_SECONDS)  # the text so far is stored before the caller continues

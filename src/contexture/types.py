@@ -1,4 +1,4 @@
-"""Frozen values shared by all layers: who asks, what is stored, what may enter a prompt."""
+"""Frozen value types shared by all layers: scopes, records, passages, filters, queries, candidates and budgets."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Message: TypeAlias = dict[str, Any]
 PUBLIC = "public"
 
 
-def _check_names(what: str, names: object) -> None:
-    """Refuse a single text where several are meant: it would be read letter by letter."""
+def _require_tuple_of_names(what: str, names: object) -> None:
+    """Raise `InvalidRequest` unless `names` is a tuple: a single string would be read character by character."""
     if not isinstance(names, tuple):
         raise InvalidRequest(f"{what} must be a tuple of names, not {names!r}")
 
 
 def content_hash(text: str) -> str:
-    """The SHA-256 of `text`, hex; lone surrogates are hashed as they stand."""
+    """SHA-256 of `text` in hexadecimal; lone surrogates are hashed as they are instead of raising."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """Who asks. Taken by every port and builder.
+    """The tenant, user and groups that a call is made for; every port and builder takes one.
 
     Scope.local()                                             # a single user
     Scope(tenant="acme", user="anna", groups=("sales",))      # may read user:anna, group:sales, public
@@ -51,25 +51,25 @@ class Scope:
     def __post_init__(self) -> None:
         if not (self.tenant and isinstance(self.tenant, str) and self.user and isinstance(self.user, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise InvalidRequest(f"a scope needs a tenant and a user, not {self.tenant!r} and {self.user!r}")
-        _check_names("groups", self.groups)
+        _require_tuple_of_names("groups", self.groups)
 
     @classmethod
     def local(cls) -> Scope:
-        """The only user of a store on their own machine."""
+        """The scope of a single user with a store on their own machine."""
         return cls(tenant="local", user="local")
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The names under which a record's `acl` may admit this scope."""
+        """The principals of this scope: a record is readable when its `acl` lists one of them."""
         return (f"user:{self.user}", *(f"group:{name}" for name in self.groups), PUBLIC)
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """A stored thing: memory, article, page, block.
+    """A stored record: a memory, an article, a page or a block.
 
     `acl` lists the principals that may read it (`user:anna`, `group:sales`, `public` for
-    everyone in the tenant); an empty one admits nobody. `session` and `position` order
-    records such as dialogue turns. `payload` holds the fields filters may name.
+    everyone in the tenant); with an empty `acl` nobody may. `session` and `position` order
+    records such as dialogue turns. `payload` holds the fields that filters can use.
     """
 
     id: str
@@ -87,19 +87,19 @@ class Record(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and isinstance(self.text, str) and isinstance(self.title, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise InvalidRequest(f"id, text and title of record {self.id!r} must be texts")
-        _check_names("acl", self.acl)
+        _require_tuple_of_names("acl", self.acl)
 
     @property
     def hash(self) -> str:
-        """Content hash of the text, which citations carry."""
+        """Content hash of the text, as stored in citations."""
         return content_hash(self.text)
 
 
-# Values with `gc=False` are made by the hundred in a build, and hold nothing that could hold them.
+# `gc=False`: a build creates hundreds of these values, and none can be part of a reference cycle.
 
 
 class Span(Struct, frozen=True, gc=False):
-    """Characters `start` to `end` (exclusive) of a text, found to be `label`."""
+    """Characters `start` to `end` (exclusive) of a text, recognized as `label`."""
 
     start: int
     end: int
@@ -108,10 +108,10 @@ class Span(Struct, frozen=True, gc=False):
 
 
 class Passage(Struct, frozen=True, kw_only=True, eq=False):
-    """A searchable piece of a record with everything computed once, at ingestion.
+    """A searchable piece of a record, with everything that is computed once, at ingestion.
 
     `start` and `end` are offsets in the record's text; `sentences` and `redactions` are offsets
-    in the passage itself. `terms` are BM25 weights without IDF, which depends on who asks.
+    in the passage itself. `terms` are BM25 weights without IDF, because IDF depends on what the scope may read.
     """
 
     start: int
@@ -125,8 +125,8 @@ class Passage(Struct, frozen=True, kw_only=True, eq=False):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Prepared:
-    """A record ready to be written; `rules` names the rule set that found its redactions.
+class PreparedRecord:
+    """A record ready to be written to an index; `rules` is the version of the rules that found its redactions.
 
     `matrices` are rows of vectors for the record as a whole, by name, read back with `Index.matrices`.
     """
@@ -144,7 +144,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Equals:
-    """The field holds this value, or, for a list field, one of its items does."""
+    """The field equals this value; a list field matches when one of its items does."""
 
     field: str
     value: Scalar
@@ -152,7 +152,7 @@ class Equals:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """The field holds one of these values."""
+    """The field equals one of these values."""
 
     field: str
     values: tuple[Scalar, ...]
@@ -160,7 +160,7 @@ class AnyOf:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Range:
-    """The field is a number or a time within these bounds; absent bounds do not bind."""
+    """The field is a number or a time within these bounds; a bound that is None is not checked."""
 
     field: str
     gte: float | datetime | None = None
@@ -171,7 +171,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The field is a text that contains this piece, letter for letter."""
+    """The field is a text that contains `piece` as an exact substring."""
 
     field: str
     piece: str
@@ -179,21 +179,21 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Every part holds; no parts always hold."""
+    """All parts match; without parts, everything matches."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one part holds; no parts never hold."""
+    """At least one part matches; without parts, nothing matches."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part does not hold; a missing field therefore passes."""
+    """The part does not match; a record without the field therefore matches."""
 
     part: Filter
 
@@ -223,11 +223,11 @@ class Collection:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Query:
-    """What to look for in one collection.
+    """A search in one collection.
 
-    `terms` are stemmed term ids for BM25; `vectors` are named dense queries. Each channel proposes
-    its own best `k`; of all proposals the best `pool` by reciprocal rank are returned, or all of
-    them when `pool` is None. Scores are fused above the index.
+    `terms` are stemmed term ids for BM25; `vectors` are named dense queries. Each channel finds
+    its own best `k` passages; the best `pool` of them all by reciprocal rank are returned, or all of
+    them when `pool` is None. Scores are fused by the caller, not by the index.
     """
 
     collection: str
@@ -239,12 +239,12 @@ class Query:
 
 
 class Hit(Struct, frozen=True, kw_only=True, eq=False):
-    """One passage found, with its raw scores per channel (`bm25`, or a vector's name).
+    """A passage found by a search, with its raw scores per channel (`bm25`, or a vector's name).
 
     `ranks` holds only the channels that returned the passage among their best; `scores` holds
     every channel that can score it. `record` is the stored record without its text; `hash` is
-    the content hash of that text. `matched` is how many of the query's terms the passage holds, or
-    None from an index that does not say.
+    the content hash of that text. `matched` is how many of the query's terms the passage contains, or
+    None when the index does not report it.
     """
 
     record: Record
@@ -259,8 +259,8 @@ class Hit(Struct, frozen=True, kw_only=True, eq=False):
     matched: int | None = None
 
 
-class Changes(Struct, frozen=True, kw_only=True):
-    """Records of a collection that were written or removed, by id, and how many passages a scope may read in it."""
+class CollectionChanges(Struct, frozen=True, kw_only=True):
+    """Ids of the records of a collection that were written or removed, and how many passages of it a scope may read."""
 
     ids: tuple[str, ...]
     passages: int
@@ -270,7 +270,7 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 class Mention(Struct, frozen=True):
-    """A named thing at characters `start` to `end` of a text; `name` is how a dictionary would list it."""
+    """A named entity at characters `start` to `end` of a text; `name` is its dictionary form."""
 
     start: int
     end: int
@@ -278,10 +278,11 @@ class Mention(Struct, frozen=True):
     name: str
 
 
-class Bond(Struct, frozen=True):
-    """Two mentions, by their places in a list, that the sentences from `start` to `end` tie; `label` says how.
+class MentionBond(Struct, frozen=True):
+    """A relation between two mentions; `head` and `tail` are their indexes in a list of mentions.
 
-    `weight` is 1 for one sentence, and less for two that follow each other.
+    `start` and `end` are the offsets of the sentences that relate them, and `label` names the relation. `weight` is 1
+    when both are in one sentence, and less when they are in two consecutive sentences.
     """
 
     head: int
@@ -292,13 +293,13 @@ class Bond(Struct, frozen=True):
     weight: float = 1.0
 
 
-class Extracted(Struct, frozen=True, kw_only=True):
-    """The named things of one record whose text hashes to `hash`, what ties them, and under which keys to find them."""
+class ExtractedMentions(Struct, frozen=True, kw_only=True):
+    """The mentions of one record, their relations and lookup keys; `hash` is the content hash of the record's text."""
 
     record_id: str
     hash: str
     mentions: tuple[Mention, ...]
-    bonds: tuple[Bond, ...]
+    bonds: tuple[MentionBond, ...]
     keys: tuple[str, ...]
 
 
@@ -306,7 +307,7 @@ class Extracted(Struct, frozen=True, kw_only=True):
 
 
 class Citation(Struct, frozen=True, kw_only=True, gc=False):
-    """Where a piece of prompt came from, resolvable back to the stored record."""
+    """The stored record and character range that a piece of a prompt comes from."""
 
     collection: str
     record_id: str
@@ -327,7 +328,7 @@ class Form(StrEnum):
 
 
 class Variant(Struct, frozen=True, kw_only=True, gc=False):
-    """One way to show a candidate: its text, what it costs, what it is worth."""
+    """One way to show a candidate: its text, its cost in tokens, and its value to the packer."""
 
     form: Form
     text: str
@@ -337,12 +338,12 @@ class Variant(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Candidate(Struct, frozen=True, kw_only=True, gc=False):
-    """A piece that may enter this prompt, with its signals and score.
+    """A piece of text that may be included in a prompt, with its signals and score.
 
-    `key` is what makes two candidates the same thing (usually the record id). Offsets in
-    `sentences` and `redactions` are relative to `text`; `origins` says where each sentence stands
-    in the stored record, and `weights`, where a source knows, how well each answers the question.
-    `redactions` is None when the text has not been scanned by the rules in force; `redacted` is
+    Candidates with the same `key` (usually the record id) are duplicates. Offsets in `sentences` and
+    `redactions` are relative to `text`; `origins` are the offsets of each sentence in the stored
+    record, and `weights`, when the source provides them, say how well each sentence answers the question.
+    `redactions` is None when the text has not been scanned by the current rules; `redacted` is
     True once they are applied.
     """
 
@@ -370,16 +371,16 @@ class Candidate(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def record_id(self) -> str:
-        """The stored record it comes from; its key where there is none."""
+        """The id of the stored record it comes from; `key` when it has no citation."""
         return self.citation.record_id if self.citation else self.key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A named part of the prompt and its claim on the budget.
+    """A named part of the prompt and its share of the token budget.
 
-    `floor` is a soft reservation, lent to others when unused; `cap` is never exceeded;
-    a `floor` of 0 with `enabled=False` leaves the section out.
+    `floor` is a soft reservation: other sections may use what is left of it. `cap` is never exceeded.
+    A `floor` of 0 with `enabled=False` leaves the section out.
     """
 
     name: str
@@ -391,7 +392,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """How many tokens a prompt may spend.
+    """The token budget of a prompt.
 
     Budget(total=8_000)                    # sections share by relevance
     Budget(total=8_000, reserve=1_000)     # keep room for the answer
@@ -403,13 +404,13 @@ class Budget:
 
     @property
     def available(self) -> int:
-        """What the prompt itself may spend."""
+        """The tokens that the prompt itself may use."""
         return self.total - self.reserve
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltContext:
-    """A finished prompt: its messages, what it cost, where it came from, and why."""
+    """A finished prompt: its messages and text, token counts, citations and timings."""
 
     build_id: str
     messages: tuple[Message, ...]

@@ -1,4 +1,4 @@
-"""A workspace as the rest of the package knows it: blocks in a tree, links, activity, and the store's contract."""
+"""Workspace types and ports: blocks in a tree, links, activity, and the protocols of the block store."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class BlockType(StrEnum):
 class Block(Struct, frozen=True, kw_only=True, gc=False):
     """A block of a workspace.
 
-    `text` is Markdown (the title of a page, a database or a row). `readers` lists who may read it; None inherits
-    from the parent, and a root that says nothing is read by everyone in the tenant. `order` places it among its
+    `text` is Markdown (the title of a page, a database or a row). `readers` lists the principals that may read it; None
+    inherits from the parent, and a root with None is readable by everyone in the tenant. `order` places it among its
     siblings, ties by id. `properties` are a row's cells, a task's `due` (ISO date), `done`, `status`, `priority` and
     `assignee`, a heading's `level`, a code block's `language`; a database's `schema` maps its columns to their types.
-    `acl` is who may read it once inheritance is worked out, filled in by the store.
+    `acl` is the access list after inheritance, filled in by the store.
     """
 
     id: str
@@ -59,15 +59,15 @@ class Block(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LinkKind(StrEnum):
-    """How one block names another."""
+    """How one block refers to another."""
 
     LINK = "link"
     REFERENCE = "reference"
     RELATION = "relation"
 
 
-class Link(Struct, frozen=True, kw_only=True, gc=False):
-    """One block names another: by a link in its text, a block reference, or a relation `name` between rows."""
+class BlockLink(Struct, frozen=True, kw_only=True, gc=False):
+    """A link from one block to another: in its text, as a block reference, or as a relation `name` between rows."""
 
     source: str
     target: str
@@ -75,7 +75,7 @@ class Link(Struct, frozen=True, kw_only=True, gc=False):
     name: str = ""
 
 
-class Deed(StrEnum):
+class ActivityKind(StrEnum):
     """What someone did with a block."""
 
     EDIT = "edit"
@@ -83,16 +83,16 @@ class Deed(StrEnum):
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """Someone edited or viewed a block at a time."""
+    """One edit or view of a block by a user."""
 
     block_id: str
     user: str
-    deed: Deed
+    deed: ActivityKind
     time: datetime
 
 
-class Touch(Struct, frozen=True, kw_only=True, gc=False):
-    """What one user has had to do with a block up to some time."""
+class BlockUsage(Struct, frozen=True, kw_only=True, gc=False):
+    """How often one user edited and viewed a block, when last, and whether they are its author."""
 
     edits: int = 0
     views: int = 0
@@ -100,14 +100,14 @@ class Touch(Struct, frozen=True, kw_only=True, gc=False):
     author: bool = False
 
 
-SUMMED, SUMMED_FURTHER, SUMMED_DEPTH = 8, 20, 3
-"""How many blocks below a page its summary is made of, how many where it is in focus, and how many levels down."""
+SUMMARY_BLOCKS, FOCUSED_SUMMARY_BLOCKS, SUMMARY_DEPTH = 8, 20, 3
+"""Blocks below a page that its summary covers, the same for a page in focus, and the depth in levels."""
 
 
 class PageSummary(Struct, frozen=True, kw_only=True):
-    """What a page says in at most `limit` tokens of an encoding, the same for everyone who may read the page.
+    """A summary of a page in at most `limit` tokens of `encoding`, the same for everyone who may read the page.
 
-    `further` is what it says where it is in focus, and more of it is read.
+    `further` is the summary used when the page is in focus; it covers more of the blocks below the page.
     """
 
     text: str
@@ -117,11 +117,11 @@ class PageSummary(Struct, frozen=True, kw_only=True):
 
 
 class BlockFacts(Struct, frozen=True, kw_only=True, gc=False):
-    """What was computed about a block as it is shown, when it was written, so that no build computes it again.
+    """Facts about a block's rendered text, computed when it is written so that builds need not compute them.
 
-    It holds for the text that hashes to `hash`, and for no other. `redactions` are what `rules` found in that text;
-    `tokens`, by encoding, is what it costs once it is fenced, `simhash` its similarity hash. A page is shown by its
-    `summary`.
+    They are valid only for the text whose hash is `hash`. `redactions` are the spans that the rule set `rules` found in
+    it; `tokens`, by encoding, is the count of the fenced text; `simhash` is its similarity hash. A page is rendered as
+    its `summary`.
     """
 
     hash: str
@@ -133,10 +133,10 @@ class BlockFacts(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BlockStore(Protocol):
-    """Reads a workspace for one scope at a time.
+    """Port: reads a workspace for one scope at a time.
 
-    Every call leaves out what the scope may not read, as if it did not exist: an unknown id and a forbidden one are
-    answered alike, limits count only what may be read, and no order depends on what is hidden.
+    Every call treats blocks the scope may not read as nonexistent: unknown and forbidden ids give the same result,
+    limits count only readable blocks, and no order depends on hidden ones.
     """
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Block]:
@@ -144,18 +144,18 @@ class BlockStore(Protocol):
         ...
 
     async def ancestors(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
-        """By id, the parents upwards, nearest first; the chain ends where the first hidden one stands."""
+        """By id, the ancestors, nearest first; the chain ends before the first hidden one."""
         ...
 
     async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
         """The nearest `before` and `after` siblings, in document order, without the block itself.
 
-        A root has none, and neither has what stands below something hidden.
+        A root has none, nor does a block below a hidden one.
         """
         ...
 
     async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:
-        """The first children in order, behind `after`."""
+        """Up to `limit` children in order, starting after the child `after`."""
         ...
 
     async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
@@ -163,29 +163,29 @@ class BlockStore(Protocol):
         ...
 
     async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
-        """By id, what `subtree` gives with its limit; all of them in one read."""
+        """By id, the result of `subtree` with the limit given for that id; all of them in one read."""
         ...
 
-    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
-        """What these blocks name, where both ends may be read; relations first, then as `ids` and their texts go."""
+    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
+        """Links from these blocks, both ends readable; relations first, then in the order of `ids` and their texts."""
         ...
 
-    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
-        """What names these blocks, where both ends may be read; the last modified source first, ties by id."""
+    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
+        """Links to these blocks, both ends readable; the most recently modified source first, ties by id."""
         ...
 
-    async def recent(self, scope: Scope, deed: Deed, *, since: datetime, limit: int) -> Sequence[Activity]:
-        """The scope's own user's newest deeds, one per block, newest first."""
+    async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
+        """The latest activity of the scope's user, one per block, newest first."""
         ...
 
-    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Touch]:
-        """What the scope's own user has had to do with these blocks; blocks never touched are left out."""
+    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockUsage]:
+        """By id, how the scope's user has used these blocks; blocks without any activity are left out."""
         ...
 
     async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
-        """What was computed about these blocks when they were last settled; those without facts are left out.
+        """By id, the facts computed when these blocks were last settled; blocks without facts are left out.
 
-        A page has none from the moment that it, or what its summary may be made of, is altered until it is settled.
+        A page has no facts from the moment that it, or a block its summary may cover, changes until it is settled.
         """
         ...
 
@@ -196,18 +196,18 @@ class BlockStore(Protocol):
         ...
 
 
-class Put(Struct, frozen=True, kw_only=True):
-    """How many blocks a write brought, altered, and found as they were."""
+class PutResult(Struct, frozen=True, kw_only=True):
+    """How many blocks a write added, changed and left unchanged."""
 
     added: int = 0
     changed: int = 0
     unchanged: int = 0
 
 
-class Named(Struct, frozen=True, kw_only=True):
-    """What a block names, before anyone looks whether it is there: a block by its id, a page by its name, or either.
+class LinkTarget(Struct, frozen=True, kw_only=True):
+    """The target of a link before it is looked up: a block by its id, a page by its name, or either.
 
-    Where both are given the id counts first. A relation's `column` says which cell holds it.
+    When both are given the id is tried first. `column` is the column of a relation.
     """
 
     kind: LinkKind
@@ -216,17 +216,17 @@ class Named(Struct, frozen=True, kw_only=True):
     column: str = ""
 
 
-NamesIn: TypeAlias = Callable[[Block, Mapping[str, Json]], Sequence[Named]]
-"""Finds what a block names; the mapping is the schema of the database it is a row of, else empty."""
+FindLinks: TypeAlias = Callable[[Block, Mapping[str, Json]], Sequence[LinkTarget]]
+"""Finds the link targets of a block; the mapping is the schema of the database it is a row of, else empty."""
 
 
-class Stale(Struct, frozen=True, kw_only=True):
+class StaleBlock(Struct, frozen=True, kw_only=True):
     """A block whose search record may differ from the store.
 
-    `block` is None when it is gone. `ancestors` are all its parents upwards, whoever may read them. `readers` are all
-    who may read the block now or could read what was last written to the index. `number` grows with every write.
-    `below` is what the summary of a page is made of; None for other blocks, and where not everyone who may read the
-    page may read that. `facts` are those kept with the block, which may speak of an older text of it.
+    `block` is None when it is deleted. `ancestors` are all its ancestors, regardless of access. `readers` are all
+    principals that may read the block now or could read the version last written to the index. `number` grows with
+    every write. `below` holds the blocks that a page's summary covers; None for other blocks, and when some reader of
+    the page may not read them. `facts` are the stored facts, which may belong to an older text of the block.
     """
 
     number: int
@@ -240,93 +240,93 @@ class Stale(Struct, frozen=True, kw_only=True):
 
 
 class WritableBlocks(BlockStore, Protocol):
-    """Writes a workspace, each call whole or not at all.
+    """Port: writes a workspace; each call is one transaction.
 
-    Whoever may read a block may write it and below it; what the scope may not read is answered as unknown, with
-    `NotFound`. Every block that a call alters is `stale` until it is settled, also across the end of the process; so
-    is every page whose summary it may alter.
+    A principal that may read a block may write it and add blocks below it; a block the scope may not read raises
+    `NotFound`, like an unknown one. Every block that a call changes is listed by `stale` until it is settled, also
+    after a restart; so is every page whose summary may change.
     """
 
-    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> Put:
-        """Write these; parents may come behind their children. A cycle is an `InvalidRequest`.
+    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
+        """Write these blocks; a parent may follow its children. Raises `InvalidRequest` for a cycle.
 
-        A block that says no author is its writer's; one that says no time was made, or changed, now. Each block that is
-        new or altered counts as an edit of the writer's, at the time it says it was modified.
+        A block without an author gets the writer as its author; missing times default to `now`. Each block that is new
+        or changed counts as an edit by the writer, at the block's `modified` time.
         """
         ...
 
     async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float) -> None:
-        """Put a block and all below it under another parent, or make it a root; what is inherited follows."""
+        """Move a block with its subtree under another parent, or make it a root; inherited readers are updated."""
         ...
 
     async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Hide these and all below them until they are restored; returns how many the scope could read."""
+        """Soft-delete these blocks with their subtrees; returns how many of them the scope could read."""
         ...
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Bring back all that went with each of these in one deletion; returns how many the scope may read."""
+        """Restore these blocks with everything deleted in the same call; returns how many the scope may read."""
         ...
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
-        """Note that the scope's user looked at a block."""
+        """Record that the scope's user viewed a block."""
         ...
 
     async def note(self, scope: Scope, deeds: Sequence[Activity]) -> None:
-        """Note what users did with blocks that the scope may read, as a workspace that is imported says it."""
+        """Record activity of users on blocks that the scope may read, as an imported workspace reports it."""
         ...
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Forget for good what was deleted before then; returns how many blocks the scope could read."""
+        """Delete permanently what was soft-deleted before `before`; returns how many blocks the scope could read."""
         ...
 
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
-        """By name, the page, else the database, else the row that has it as title or alias, ties by id."""
+        """By name, the page, else the database, else the row with that title or alias, ties by id."""
         ...
 
-    async def stale(self, *, limit: int) -> Sequence[Stale]:
-        """Up to `limit` blocks, of every tenant, whose search records are to be written, the longest waiting first."""
+    async def stale(self, *, limit: int) -> Sequence[StaleBlock]:
+        """Up to `limit` blocks, of all tenants, whose search records must be written, the longest waiting first."""
         ...
 
-    async def settle(self, done: Sequence[Stale]) -> Sequence[Stale]:
-        """Say that the search records of these are as they were when they were given out.
+    async def settle(self, done: Sequence[StaleBlock]) -> Sequence[StaleBlock]:
+        """Confirm that the search records of these blocks were written as `stale` returned them.
 
-        The facts they bear are kept, except of those that were altered since. Returns those whose blocks, or parents
-        upwards, are others by now, as they are now: all of them are `stale`, also where another process, which may have
-        written before this one did, had settled them.
+        Their facts are stored, except for blocks that changed since. Returns, in their current state, those whose block
+        or ancestors have changed since: all of them are stale again, even if another process, which may have written
+        before this one did, had settled them.
         """
         ...
 
     def close(self) -> None:
-        """Release the store."""
+        """Close the store."""
         ...
 
 
-_DUE = frozenset(("due", "duedate", "deadline", "срок"))
-_DONE = frozenset(
+_DUE_NAMES = frozenset(("due", "duedate", "deadline", "срок"))
+_DONE_WORDS = frozenset(
     "done complete completed closed cancelled canceled готово сделано выполнено завершено закрыто отменено".split()
 )
-LINKABLE = (BlockType.PAGE, BlockType.DB, BlockType.DB_ROW)
-"""What can be linked by its name; of two with one name the earlier kind counts."""
+LINKABLE_TYPES = (BlockType.PAGE, BlockType.DB, BlockType.DB_ROW)
+"""Block types that can be linked by name; when two blocks share a name, the earlier type wins."""
 
-_TASKS = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
+_TASK_TYPES = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
 
 
-def due_of(block: Block) -> datetime | None:
-    """When a task is due, in UTC; a date without a time lasts until its last microsecond.
+def task_due(block: Block) -> datetime | None:
+    """When a task is due, in UTC; a date without a time means its last microsecond. None when there is no due date.
 
-    A row's column may also be called `Due date`, `Deadline` or `Срок`. Of `start/end` the end counts, and what is not
-    a date counts as none.
+    A row's column may also be called `Due date`, `Deadline` or `Срок`. For `start/end` the end is used; a value that is
+    not a date is ignored.
     """
-    if block.type not in _TASKS:
+    if block.type not in _TASK_TYPES:
         return None
     given = block.properties.get("due")
     if given is None and block.type is BlockType.DB_ROW:
-        given = next((value for name, value in block.properties.items() if _plain(name) in _DUE), None)
-    return moment_of(given.rpartition("/")[2]) if isinstance(given, str) else None
+        given = next((value for name, value in block.properties.items() if _letters_only(name) in _DUE_NAMES), None)
+    return parse_moment(given.rpartition("/")[2]) if isinstance(given, str) else None
 
 
-def moment_of(text: str) -> datetime | None:
-    """An ISO time in UTC; a date without a time is its last microsecond, and what is neither is None."""
+def parse_moment(text: str) -> datetime | None:
+    """An ISO time in UTC; a date without a time becomes its last microsecond. None for any other text."""
     try:
         found = datetime.fromisoformat(text.strip())
         whole_day = len(text.strip()) <= len("2026-01-01")
@@ -336,21 +336,23 @@ def moment_of(text: str) -> datetime | None:
         return None
 
 
-def done_of(block: Block) -> bool:
-    """Whether a task is done: it says so, a check box called `Done`, `Completed` or `Готово` does, or its status."""
+def is_done(block: Block) -> bool:
+    """Whether a task is done: by its `done` property, a check box such as `Done` or `Готово`, or its status."""
     done = block.properties.get("done")
     if isinstance(done, bool):
         return done
     return any(
-        _plain(name) in _DONE if value is True else isinstance(value, str) and _plain(value) in _DONE
+        _letters_only(name) in _DONE_WORDS
+        if value is True
+        else isinstance(value, str) and _letters_only(value) in _DONE_WORDS
         for name, value in block.properties.items()
         if value is True or name.casefold() in ("status", "done", "статус")
     )
 
 
-def names_of(block: Block) -> Sequence[str]:
-    """The names under which a page, a database or a row can be linked: its title and its aliases, as `plain_name`."""
-    if block.type not in LINKABLE:
+def link_names(block: Block) -> Sequence[str]:
+    """The names that link to a page, database or row: its title and aliases, normalised by `plain_name`."""
+    if block.type not in LINKABLE_TYPES:
         return ()
     given = block.properties.get("alias", block.properties.get("aliases", ""))
     aliases = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
@@ -359,9 +361,9 @@ def names_of(block: Block) -> Sequence[str]:
 
 
 def plain_name(name: str) -> str:
-    """A page's name as links compare it: case and runs of white space do not matter."""
+    """A page's name normalised for links: case-folded, with runs of white space collapsed."""
     return " ".join(name.casefold().split())
 
 
-def _plain(name: str) -> str:
+def _letters_only(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())

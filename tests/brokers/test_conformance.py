@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from faststream.confluent.helpers.client import AsyncConfluentConsumer
 
-from contexture.adapters.bus.registry import BusOptions, load
+from contexture.adapters.bus.registry import BusOptions, load_bus
 from contexture.testing.bus import PATIENCE, BusConformance, LocalBus, new_topic
 
 
@@ -34,7 +34,7 @@ class TestNatsBus(BusConformance):
     @pytest.fixture
     async def bus(self, nats_address, topic):
         """One that makes the topic."""
-        found = load(nats_address, BusOptions(topics=(topic,), partitions=2, redeliver_seconds=1.0))
+        found = load_bus(nats_address, BusOptions(topics=(topic,), partitions=2, redeliver_seconds=1.0))
         yield found
         await found.close()
 
@@ -47,7 +47,7 @@ class TestKafkaBus(BusConformance):
     async def bus(self, kafka, topic):
         """One with the topic; keys "one" and "two" are in different partitions."""
         kafka.make(topic)
-        found = load(f"kafka://{kafka.address}", BusOptions(topics=(topic,), group=topic, redeliver_seconds=1.0))
+        found = load_bus(f"kafka://{kafka.address}", BusOptions(topics=(topic,), group=topic, redeliver_seconds=1.0))
         yield found
         await found.close()
 
@@ -68,7 +68,7 @@ class TestKafkaBus(BusConformance):
 
         monkeypatch.setattr(AsyncConfluentConsumer, "commit", postponed)
         await bus.publish(topic, "one", b"first")
-        async with bus.delivering(topic, handle):
+        async with bus.subscribe(topic, handle):
             await asyncio.wait_for(first.wait(), PATIENCE)
             await bus.publish(topic, "one", b"second")
             await asyncio.wait_for(second.wait(), PATIENCE)

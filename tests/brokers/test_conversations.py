@@ -15,14 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from contexture import Settings, wiring
-from contexture.answer.route import Route
+from contexture.answer.route import ModelRoute
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceError, UnknownAdapter
 from contexture.testing.bus import Inbox
 from contexture.testing.doubles import ScriptedChatModel
 from contexture.testing.service import service_client, small_engine
-from contexture.worker.answers import inside
-from contexture.worker.running import worker_of
+from contexture.worker import answer_in_process, create_worker
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +45,7 @@ async def engine(settings):
     """An empty engine whose model counts its answers."""
     async with small_engine(settings) as found:
         model = ScriptedChatModel([f"answer {number}" for number in range(100)])
-        found.__dict__["chat"] = replace(found.chat, route=Route({"scripted": model}))
+        found.__dict__["chat"] = replace(found.chat, route=ModelRoute({"scripted": model}))
         yield found
 
 
@@ -54,7 +53,7 @@ async def engine(settings):
 async def heard(settings, topic):
     """What is published to a topic, to a group of its own."""
     bus, inbox = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{topic.replace('.', '-')}"})), Inbox()
-    async with bus.delivering(topic, inbox.take):
+    async with bus.subscribe(topic, inbox.take):
         yield inbox
     await bus.close()
 
@@ -79,7 +78,7 @@ async def test_a_conversation_goes_through_the_broker(settings, engine, bus):
         await bus.publish(settings.bus_inbound, "s", b"\xff nonsense")
         await bus.publish(settings.bus_inbound, "t", json.dumps(refused).encode())
         places = [(await client.post("/v1/chat", json=each)).headers["Location"] for each in [*asked, asked[0]]]
-        async with worker_of(settings, bus, inside(engine)).running():
+        async with create_worker(settings, bus, answer_in_process(engine)).consume():
             told = [json.loads(body) for body in await replies.until(6)]
             letters = [json.loads(body) for body in await dead.until(2)]
         found = [(await client.get(place)).json() for place in places]
@@ -104,10 +103,10 @@ async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine
         await asyncio.Event().wait()
 
     await bus.publish(settings.bus_inbound, "s", json.dumps(body).encode())
-    async with worker_of(settings, hasty, endless).running(), asyncio.timeout(30):
+    async with create_worker(settings, hasty, endless).consume(), asyncio.timeout(30):
         await begun.wait()
     async with (
-        worker_of(settings, bus, inside(engine)).running(),
+        create_worker(settings, bus, answer_in_process(engine)).consume(),
         heard(settings, settings.bus_outbound) as replies,
     ):
         (told,) = await replies.until(1)
@@ -133,8 +132,8 @@ async def test_workers_share_the_messages_and_keep_the_order_of_sessions(setting
             await bus.publish(settings.bus_inbound, f"s-{number % 6}", hello(f"m-{number}", f"s-{number % 6}"))
 
     async with heard(settings, settings.bus_outbound) as replies:
-        async with worker_of(settings, second, echo).running():
-            async with worker_of(settings, first, echo).running():
+        async with create_worker(settings, second, echo).consume():
+            async with create_worker(settings, first, echo).consume():
                 await publish(range(12))
                 await replies.until(3)
             await publish(range(12, 24))
@@ -159,7 +158,7 @@ def test_the_commands_answer_with_a_store_of_their_own(settings, words, monkeypa
     async def ask():
         bus, replies = wiring.bus(settings), Inbox()
         await bus.publish(settings.bus_inbound, "s", hello("m-1"))
-        async with bus.delivering(settings.bus_outbound, replies.take):
+        async with bus.subscribe(settings.bus_outbound, replies.take):
             told.extend(await replies.until(1))
         await bus.close()
 
@@ -183,12 +182,12 @@ async def test_a_stream_that_somebody_made_is_used_as_it_is(settings, bus):
     topic, client = settings.bus_inbound, await nats.connect(settings.bus)
     streams = client.jetstream()
     await streams.add_stream(name=topic.replace(".", "_"), subjects=[f"{topic}.*"], max_age=60)
-    await bus.reach()
+    await bus.connect()
     kept = (await streams.stream_info(topic.replace(".", "_"))).config.max_age
     await streams.add_stream(name="thief", subjects=["stolen.*"])
     robbed = wiring.bus(settings.model_copy(update={"bus_dead": "stolen"}))
     with pytest.raises(SourceError, match="subjects overlap"):
-        await robbed.reach()
+        await robbed.connect()
     await streams.delete_stream("thief")
     await robbed.close()
     await client.close()
@@ -209,13 +208,13 @@ async def test_a_worker_outlives_its_broker(new_folder, start_nats):
             await stopped.wait()
             return json.dumps(inbound.id).encode()
 
-        working = worker_of(settings, bus, echo).running()
+        working = create_worker(settings, bus, echo).consume()
         await working.__aenter__()
         await bus.publish(settings.bus_inbound, "s", hello("m-1"))
         await answering.wait()
     stopped.set()
     with start_nats(folder, int(address.rpartition(":")[2])):
-        async with bus.delivering(settings.bus_outbound, replies.take):
+        async with bus.subscribe(settings.bus_outbound, replies.take):
             await replies.until(1)
             await bus.publish(settings.bus_inbound, "s", hello("m-2"))
             while "m-2" not in [json.loads(body)["reply"] for body in replies.bodies]:
@@ -231,8 +230,8 @@ async def test_a_broker_that_is_not_there_is_a_source_that_fails(address, monkey
     from contexture.adapters.bus import nats as jetstream
 
     for module in (kafka, jetstream):
-        monkeypatch.setattr(module, "_PATIENCE", 0.2)
-        monkeypatch.setattr(module, "_GLANCE", 0.2)
+        monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(module, "_HEALTH_TIMEOUT_SECONDS", 0.2)
     bus = wiring.bus(Settings(bus=address.replace("nats://", "nats://anna:secret@")))
     with pytest.raises(SourceError, match=r"127\.0\.0\.1:1") as failure:
         await bus.publish("conversation.inbound", "s", b"{}")
@@ -251,12 +250,12 @@ async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeyp
     """A publisher that was told of a failure publishes again: were the first one kept too, it would come twice."""
     from contexture.adapters.bus import kafka
 
-    monkeypatch.setattr(kafka, "_PATIENCE", 1.0)
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 1.0)
     own_kafka.make(*(names := ["conversation.inbound", "conversation.outbound", "conversation.dead"]))
     settings, inbox = Settings(bus=f"kafka://{own_kafka.address}", bus_redeliver_seconds=6.0), Inbox()
     bus = wiring.bus(settings)
     states = [await bus.state()]
-    await bus.reach()
+    await bus.connect()
     with own_kafka.down():
         for _ in range(2):
             with pytest.raises(SourceError):
@@ -265,7 +264,7 @@ async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeyp
         async with asyncio.timeout(60):  # to wait for messages that nobody takes would take minutes
             await bus.close()
     await bus.publish(names[1], "s", b"taken")
-    async with bus.delivering(names[1], inbox.take):
+    async with bus.subscribe(names[1], inbox.take):
         await inbox.until(1)
     await bus.close()
 

@@ -133,7 +133,7 @@ async def test_a_killed_service_loses_nothing_it_acknowledged(settings: Settings
         for load in loads.values():
             await asyncio.to_thread(load.ended)
     sent = {f"m-{number}" for number in loads.pop("messages").acknowledged}
-    async with bus.delivering(settings.bus_outbound, inbox.take):
+    async with bus.subscribe(settings.bus_outbound, inbox.take):
         with started(settings, "serve", "--worker", "--port", "0") as (process, _), client_of(home) as client:
             told = await inbox.replies(sent)
             await asyncio.to_thread(check_turns, client, {name: told[name] for name in sent})
@@ -150,7 +150,7 @@ async def test_a_killed_worker_loses_no_message_and_answers_none_twice(settings:
     """The next worker goes on behind what was answered; a service that was killed meanwhile is waited for."""
     inbox, wanted = Inbox(), {f"m-{number}" for number in range(MESSAGES)}
     bus = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{settings.bus_group}"}))
-    async with bus.delivering(settings.bus_outbound, inbox.take):
+    async with bus.subscribe(settings.bus_outbound, inbox.take):
         with started(settings, "serve", "--port", "0") as (service, said), client_of(settings.home) as client:
             for number in range(MESSAGES):
                 assert 202 == client.post("/v1/chat", json=message(number)).status_code

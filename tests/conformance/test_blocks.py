@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.blocks.sqlite import SqliteBlocks
-from contexture.blocks.links import names_in
+from contexture.blocks.links import extract_links
 from contexture.testing.blocks import BlockStoreConformance
 
 
@@ -19,6 +19,6 @@ class TestSqliteBlocks(BlockStoreConformance):
     @classmethod
     def store(cls, lasting_folder: Callable[[], Path]) -> Iterator[SqliteBlocks]:
         """One store for all checks; each has a tenant of its own."""
-        opened = SqliteBlocks(lasting_folder() / "blocks.db", names_in)
+        opened = SqliteBlocks(lasting_folder() / "blocks.db", extract_links)
         yield opened
         opened.close()

@@ -13,10 +13,9 @@ from contexture.adapters.memory.http import RemoteMemory
 from contexture.config import Settings
 from contexture.conversation import Memory
 from contexture.engine import Contexture
-from contexture.memory.guarded import Guard, GuardedMemory
+from contexture.memory.guard import GuardedMemory, MemoryGuard
 from contexture.memory.service import LocalMemory
-from contexture.resilience.breaker import Breaker
-from contexture.resilience.health import HealthMonitor
+from contexture.resilience.health import CircuitBreaker, HealthMonitor
 from contexture.service.app import create_app
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.testing.memory import TEA, MemoryConformance, asking
@@ -45,7 +44,7 @@ class TestGuardedMemory(MemoryConformance):
     @pytest.fixture
     def memory(self, local):
         """Behind a breaker."""
-        return GuardedMemory(local, Guard(health=HealthMonitor(), breaker=Breaker("memory")))
+        return GuardedMemory(local, MemoryGuard(health=HealthMonitor(), breaker=CircuitBreaker("memory")))
 
 
 class TestRemoteMemory(MemoryConformance):

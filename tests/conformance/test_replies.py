@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from contexture.adapters.replies.sqlite import SqliteReplies
+from contexture.adapters.conversation.sqlite import SqliteReplies
 from contexture.errors import InvalidRequest
 from contexture.testing.replies import COMPLETE, ReplyStoreConformance
 from contexture.types import Scope

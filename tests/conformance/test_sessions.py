@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.sessions.sqlite import SqliteSessions
+from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.testing.sessions import SessionStoreConformance
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from contexture.builders.command.routing import models_for
-from contexture.builders.command.words import Command
+from contexture.builders.command.request import select_models
+from contexture.builders.command.syntax import Command
 from contexture.cli.main import app
 from contexture.config import Settings
 from contexture.engine import open_store
 from contexture.errors import CommandError, CommandRefused, NothingFound
-from contexture.service.envelope import encoded
+from contexture.service.envelope import encode_json
 from contexture.testing.commands import article
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
@@ -259,7 +259,7 @@ def test_models_are_routed_as_documented():
         "/memory store": "gemini-2.5-pro gpt-5",
         "/memory recall": "gemini-2.5-pro gpt-5",
     }
-    routed = {command.value: models_for(command) for command in Command}
+    routed = {command.value: select_models(command) for command in Command}
 
     assert table == {name: " ".join([each.primary, *each.fallback]) for name, each in routed.items()}
 
@@ -282,9 +282,9 @@ async def _answers(settings):
         found = []
         for raw in CASES:
             try:
-                found.append(encoded((await engine.build_command(raw, now=NOON)).to_dict()))
+                found.append(encode_json((await engine.build_command(raw, now=NOON)).to_dict()))
             except CommandError as failure:
-                found.append(encoded(failure.to_dict()))
+                found.append(encode_json(failure.to_dict()))
         return found
 
 

@@ -36,12 +36,12 @@ def monitor(hand):
 def fail(monitor, times=1):
     """Report failures."""
     for _ in range(times):
-        monitor.failed()
+        monitor.record_failure()
 
 
 def test_normal_without_issues_stays_normal(monitor, hand):
     """NORMAL, no issues: NORMAL, for ever."""
-    monitor.succeeded()
+    monitor.record_success()
     hand.time += 1e9
 
     assert monitor.state() is NORMAL
@@ -60,7 +60,7 @@ def test_a_failure_degrades_for_fifteen_seconds(monitor, hand):
 def test_a_success_ends_the_degraded_window(monitor):
     """DEGRADED and a success: NORMAL at once."""
     fail(monitor)
-    monitor.succeeded()
+    monitor.record_success()
 
     assert monitor.state() is NORMAL
 
@@ -99,7 +99,7 @@ def test_nobody_has_to_look_for_time_to_pass(monitor, hand):
 def test_success_and_failure_of_older_calls_do_not_move_down(monitor, hand):
     """DOWN is left by time alone: calls that were under way neither shorten nor lengthen it."""
     fail(monitor, 6)
-    monitor.succeeded()
+    monitor.record_success()
     assert monitor.state() is DOWN
 
     hand.time += 59
@@ -111,7 +111,7 @@ def test_success_and_failure_of_older_calls_do_not_move_down(monitor, hand):
 def test_the_count_starts_again_with_each_degraded_time(monitor, hand):
     """Failures of an earlier DEGRADED time are forgotten: five more are needed."""
     fail(monitor, 5)
-    monitor.succeeded()
+    monitor.record_success()
     fail(monitor, 5)
     assert monitor.state() is DEGRADED
 

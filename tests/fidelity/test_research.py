@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.research.build import ResearchContextBuilder
-from contexture.builders.research.request import SearchMode, flags_of
-from contexture.builders.research.values import ResearchContext, SourceDocument
+from contexture.builders.research.request import SearchMode, parse_search_mode
+from contexture.builders.research.result import ResearchContext, SourceDocument
 from contexture.config import Settings
 from contexture.testing.pages import ScriptedPages, research_over, stored
 
@@ -144,7 +144,7 @@ async def test_visual_only_gives_the_pages_that_look_right():
 
 def test_search_modes():
     """`hybrid` is both collections."""
-    assert [(True, True), (True, False), (False, True)] == [flags_of(mode) for mode in SearchMode]
+    assert [(True, True), (True, False), (False, True)] == [parse_search_mode(mode) for mode in SearchMode]
 
 
 async def test_a_search_gives_the_documented_results():

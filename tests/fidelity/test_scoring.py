@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from contexture.pipeline.score import (
+from contexture.pipeline.scoring import (
     COMPOSITE_WEIGHTS,
-    composite,
+    composite_score,
     linear_decay,
     recency,
     salience,
-    structural,
+    structural_proximity,
     type_match,
 )
 
@@ -61,7 +61,7 @@ def test_linear_decay_over_thirty_days(days, expected):
 @pytest.mark.parametrize(("distance", "expected"), [(0, 1.0), (1, 0.9), (4, 0.6), (10, 0.0), (25, 0.0), (None, 0.5)])
 def test_structural_score(distance, expected):
     """Closeness loses a tenth per step in the tree; without a focus it is one half."""
-    assert structural(distance) == pytest.approx(expected)
+    assert structural_proximity(distance) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_composite_weights_are_the_documented_ones():
     assert {"semantic": 0.35, "structural": 0.25, "recency": 0.15, "type_match": 0.15, "affinity": 0.10} == dict(
         COMPOSITE_WEIGHTS
     )
-    assert composite(dict.fromkeys(COMPOSITE_WEIGHTS, 1.0)).score == pytest.approx(1.0)
+    assert composite_score(dict.fromkeys(COMPOSITE_WEIGHTS, 1.0)).score == pytest.approx(1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from contexture.adapters.memory.client import MemoryClient
 from contexture.adapters.metrics.prometheus import TurnMetrics
-from contexture.adapters.redaction.noop import NoopRedactor
+from contexture.adapters.redaction.default import NoopRedactor
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
 from contexture.testing.doubles import FixedClock

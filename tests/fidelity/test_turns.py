@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from contexture.adapters.metrics.prometheus import TurnMetrics
-from contexture.adapters.redaction.noop import NoopRedactor
+from contexture.adapters.redaction.default import NoopRedactor
 from contexture.builders.turn.build import TurnContextBuilder
-from contexture.builders.turn.history import cut, lines_of
+from contexture.builders.turn.history import drop_incomplete_calls, find_history_cut
 from contexture.builders.turn.request import TurnRecipe
-from contexture.builders.turn.summary import Summaries
+from contexture.builders.turn.summary import HistorySummarizer
 from contexture.conversation import HealthState, Recalled
 from contexture.errors import SourceUnavailable
 from contexture.pipeline.fence import DATA_NOTICE
@@ -205,7 +205,7 @@ async def test_the_summary_payload():
     """What is trimmed is stored as `role: text | role: text` with the documented type, tags and metadata."""
     sink = KeptSummaries()
     history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there!"}, *chat(1, 60)]
-    builder = bench(counter=words, summaries=Summaries(sink), recipe=TurnRecipe(history_step=0.0)).builder()
+    builder = bench(counter=words, summaries=HistorySummarizer(sink), recipe=TurnRecipe(history_step=0.0)).builder()
 
     await builder.build_for_turn({**ENVELOPE, "history": history, "persona_id": "agent_0"}, max_prompt_tokens=147)
     await builder.settle()
@@ -221,10 +221,10 @@ async def test_the_summary_payload():
 def test_history_trimming_preserves_recent(texts, room):
     """Trimmed history is always the most recent messages."""
     history = [{"role": "user", "content": text} for text in texts]
-    lines, _ = lines_of(enumerate(history))
+    lines, _ = drop_incomplete_calls(enumerate(history))
     costs = [words(text) for text in texts]
 
-    kept = lines[cut(lines, costs, room, 0) :]
+    kept = lines[find_history_cut(lines, costs, room, 0) :]
 
     assert history[len(history) - len(kept) :] == [line.message for line in kept]
     assert sum(costs[len(costs) - len(kept) :]) <= room

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from contexture.builders.workspace import collect
 from contexture.builders.workspace.build import WorkspaceContextBuilder
-from contexture.builders.workspace.collectors import activity, focus, relations
-from contexture.builders.workspace.render import NOTHING_FOUND, TITLES
+from contexture.builders.workspace.render import NOTHING_FOUND, SECTION_TITLES
 from contexture.builders.workspace.request import (
     ContextHints,
     ContextRequest,
@@ -20,7 +20,7 @@ from contexture.builders.workspace.request import (
     RequestType,
     TokenBudget,
 )
-from contexture.builders.workspace.values import (
+from contexture.builders.workspace.result import (
     ContextItem,
     ContextMetadata,
     ContextSection,
@@ -28,8 +28,8 @@ from contexture.builders.workspace.values import (
     SectionType,
 )
 from contexture.errors import BudgetTooSmall
-from contexture.pipeline.score import linear_decay, structural
-from contexture.pipeline.truncate import TruncationStrategy
+from contexture.pipeline.scoring import linear_decay, structural_proximity
+from contexture.pipeline.truncation import TruncationStrategy
 from contexture.testing.doubles import NOON
 from contexture.testing.workspaces import WorkspaceBench, workspace_bench
 from contexture.types import Scope
@@ -83,15 +83,19 @@ def test_kinds_have_their_names() -> None:
 
 def test_relevance_starts_and_falls_as_documented() -> None:
     """The numbers of the four collectors."""
-    assert (1.0, 0.9, 0.1) == (focus.WHOLE, focus.ANCESTOR, focus.ANCESTOR_STEP)
-    assert (0.8, 0.85, 0.05) == (focus.SIBLING, focus.CHILD, focus.NEAR_STEP)
-    assert (0.75, 0.7, 0.65) == (relations.RELATED, relations.LINKED, relations.BACKLINKED)
-    assert (0.6, 0.5, 0.02) == (activity.EDITED, activity.VIEWED, activity.STEP)
+    assert (1.0, 0.9, 0.1) == (collect.FOCUS_RELEVANCE, collect.ANCESTOR_RELEVANCE, collect.ANCESTOR_STEP)
+    assert (0.8, 0.85, 0.05) == (collect.SIBLING_RELEVANCE, collect.CHILD_RELEVANCE, collect.NEIGHBOUR_STEP)
+    assert (0.75, 0.7, 0.65) == (
+        collect.RELATED_RELEVANCE,
+        collect.LINKED_RELEVANCE,
+        collect.BACKLINKED_RELEVANCE,
+    )
+    assert (0.6, 0.5, 0.02) == (collect.EDITED_RELEVANCE, collect.VIEWED_RELEVANCE, collect.ACTIVITY_STEP)
 
 
 def test_structure_and_recency_are_the_documented_formulas() -> None:
     """A tenth less for each step, nothing below 0, .5 without a focus; a thirtieth less for each day."""
-    assert [1.0, 0.8, 0.0, 0.5] == pytest.approx([structural(steps) for steps in (0, 2, 12, None)])
+    assert [1.0, 0.8, 0.0, 0.5] == pytest.approx([structural_proximity(steps) for steps in (0, 2, 12, None)])
     assert [1.0, 0.5, 0.0] == pytest.approx([linear_decay(NOON - timedelta(days=days), NOON) for days in (0, 15, 45)])
 
 
@@ -99,7 +103,8 @@ async def test_the_template_is_the_documented_one(bench: WorkspaceBench) -> None
     """Its four sections in their order, the query behind a line, headers with page title and type."""
     found = await bench.builder.build({"query": "Mend what?", "focus": {"blockId": "t"}}, scope=ANNA)
     places = [
-        found.serialized.index(f"### {TITLES[name]}\n") for name in ("focus", "semantic", "relations", "activity")
+        found.serialized.index(f"### {SECTION_TITLES[name]}\n")
+        for name in ("focus", "semantic", "relations", "activity")
     ]
 
     assert sorted(places) == places

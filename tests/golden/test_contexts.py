@@ -13,13 +13,13 @@ import pytest_asyncio
 from msgspec.structs import asdict
 
 from contexture import Settings
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
 from contexture.testing.doubles import NOON
 from contexture.testing.workbench import FIELDS, HIDDEN, NAME, Parts, Workbench
 from contexture.types import PUBLIC, Collection, Equals, Not, Record, Scope
-from contexture.wiring.shared import opened
+from contexture.wiring.store import open_index
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -102,7 +102,7 @@ async def bench(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterator
     """The corpus in a store, and a builder over it."""
     parts = Parts(passage=160)
     options = EmbeddedOptions(vectors=parts.encoders.vectors, threads=1)
-    index = await opened(Settings(home=lasting_folder(), store=store), options)
+    index = await open_index(Settings(home=lasting_folder(), store=store), options)
     await index.create(ANNA, Collection(name=NAME, fields=FIELDS))
     made = Workbench(index, parts)
     await made.add(Scope(tenant="harbour", user="captain", groups=("crew",)), CORPUS)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pypdfium2
 import pytest
 
-from contexture.adapters.documents.kinds import read
+from contexture.adapters.documents.file_types import read_document
 from contexture.documents import Page, ReadDocument, ReadLimits
 
 REFERENCE = "/usr/share/debian-reference/debian-reference.en.pdf"
@@ -77,7 +77,7 @@ def document(path: str) -> ReadDocument:
     place = Path(path)
     if sha256(place.read_bytes()).hexdigest() != LOOKED_AT[path]:
         pytest.skip(f"{path} is another version than the one that was looked at")
-    return read(place, place.name, ReadLimits(draw=False), lambda *_: None)
+    return read_document(place, place.name, ReadLimits(draw=False), lambda *_: None)
 
 
 def page(path: str, number: int) -> Page:

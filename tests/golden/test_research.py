@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from contexture.service.wire.research import research_object
+from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON
 from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
 

@@ -14,12 +14,10 @@ import pytest_asyncio
 
 from contexture import Contexture, Scope, Settings
 from contexture.builders.query.request import QueryRequest
-from contexture.cli.demo import corpus, memories, news
-from contexture.cli.demo_memories import remembered
-from contexture.cli.demo_news import published
-from contexture.ingestion.load import load
-from contexture.service.shapes import built_object
-from contexture.service.wire.research import research_object
+from contexture.cli.demo import corpus_folder, memories_folder, news_folder
+from contexture.cli.demo_samples import load_sample_memories, load_sample_news
+from contexture.ingestion.loader import load_records
+from contexture.service.wire.builds import query_object, research_object
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
 from contexture.testing.visual import document
@@ -41,7 +39,7 @@ TURN = {
 async def query(engine: Contexture) -> Any:
     """A question over the corpus."""
     request = QueryRequest(query="How do I reset a gauge after a power cut?", max_tokens=400)
-    return built_object(await engine.build(request, scope=ANNA, now=NOON))
+    return query_object(await engine.build(request, scope=ANNA, now=NOON))
 
 
 async def turn(engine: Contexture) -> Any:
@@ -82,9 +80,9 @@ async def engine(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterato
     """An engine with the samples, loaded at noon."""
     settings = Settings(home=lasting_folder(), store=store, tenant="demo", user="anna", groups=("support",))
     async with small_engine(settings) as found:
-        await load(found, sorted(corpus().iterdir()), collection=settings.collection, scope=LOADER)
-        await published(found, news(), LOADER, NOON)
-        await remembered(found, memories(), LOADER, lambda name: Scope(tenant="demo", user=name), NOON)
+        await load_records(found, sorted(corpus_folder().iterdir()), collection=settings.collection, scope=LOADER)
+        await load_sample_news(found, news_folder(), LOADER, NOON)
+        await load_sample_memories(found, memories_folder(), LOADER, lambda name: Scope(tenant="demo", user=name), NOON)
         await found.pages.add(LOADER, document(), now=NOON)
         yield found
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from contexture.builders.turn.request import TurnRecipe
-from contexture.conversation import HealthState, Piece, Recalled
+from contexture.conversation import HealthState, MemoryPiece, Recalled
 from contexture.testing.doubles import NOON
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.testing.turns import HIDDEN, KnownSecrets, TurnBench, tool_exchange
-from contexture.text.sentences import sentences
+from contexture.text.segmentation import split_sentences
 
 PUMP = (
     "The bilge pump stands under the engine. It starts when the float rises. Clean its filter every month. "
@@ -29,8 +29,8 @@ RECALLS = (
         score=0.92,
         time=NOON - timedelta(days=2),
         label="handbook",
-        sentences=sentences(PUMP),
-        pieces=(Piece(103, 207, 0.9), Piece(0, 102, 0.4)),
+        sentences=split_sentences(PUMP),
+        pieces=(MemoryPiece(103, 207, 0.9), MemoryPiece(0, 102, 0.4)),
         metadata={"source": "handbook", "page": 4},
     ),
     Recalled(id="mem-2", text="Anna mends pumps on Tuesdays.", score=0.7, time=NOON - timedelta(days=40)),

@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 
 from contexture import Contexture, Scope, Settings
-from contexture.builders.workspace.values import ContextPayload
-from contexture.cli.demo_workspace import settled
+from contexture.builders.workspace.result import ContextPayload
+from contexture.cli.demo_samples import load_sample_workspace
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
-from contexture.workspace import done_of, due_of
+from contexture.workspace import is_done, task_due
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,7 +55,7 @@ async def engine(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterato
     settings = Settings(home=lasting_folder(), store=store, tenant="demo", user="demo", groups=("staff",))
     async with small_engine(settings) as found:
         member = lambda name: Scope(tenant="demo", user=name, groups=("staff",))  # noqa: E731 - one expression
-        await settled(found, SAMPLE, DEMO, member, NOON)
+        await load_sample_workspace(found, SAMPLE, DEMO, member, NOON)
         yield found
 
 
@@ -90,7 +90,7 @@ async def test_the_overdue_tasks_come_first_and_are_all_there(engine: Contexture
     built = await flow(engine, "workspace_overdue")
     section = built.section("semantic")
     dated = await engine.blocks.tasks(DEMO, open_only=False, limit=1_000)
-    late = {block.id for block in dated if not done_of(block) and (due := due_of(block)) and due < NOON}
+    late = {block.id for block in dated if not is_done(block) and (due := task_due(block)) and due < NOON}
 
     assert section is not None
     assert late == {item.block_id for item in section.items[: len(late)]}

@@ -13,7 +13,7 @@ from contexture.config import Settings
 from contexture.testing.blocks_tree import block, page
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
-from contexture.types import Prepared, Scope
+from contexture.types import PreparedRecord, Scope
 
 ANNA = Scope(tenant="acme", user="anna")
 BEFORE = [page("p", text="Plant"), block("a", "p", text="old pump"), block("s", "p", text="pump of anna")]
@@ -31,7 +31,7 @@ async def write(folder: Path, moment: str) -> None:
         await engine.workspace.put(ANNA, BEFORE, now=NOON)
         upsert = engine.index.upsert
 
-        async def deadly(scope: Scope, collection: str, records: Sequence[Prepared]) -> int:
+        async def deadly(scope: Scope, collection: str, records: Sequence[PreparedRecord]) -> int:
             if moment == "before":
                 die()
             done = await upsert(scope, collection, records)

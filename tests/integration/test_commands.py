@@ -6,8 +6,8 @@ import pytest
 
 import contexture
 from contexture import Settings
-from contexture.cli.demo import TENANT, filled, scope
-from contexture.retrieval.citations import verify
+from contexture.cli.demo import TENANT, demo_scope, load_samples
+from contexture.retrieval.citations import verify_citations
 
 pytestmark = pytest.mark.integration
 
@@ -33,19 +33,19 @@ def home(lasting_folder):
 async def engine(home):
     """An engine over the samples."""
     async with contexture.open(Settings(home=home, tenant=TENANT, user="demo")) as found:
-        await filled(found)
+        await load_samples(found)
         yield found
 
 
 async def test_every_command_answers_with_evidence_that_resolves(engine):
     """Seven commands in two languages: each statement leads back to an article or to a memory."""
     for line in LINES:
-        answer = await engine.execute.run({"raw_command": line}, scope=scope("demo"))
+        answer = await engine.execute.run({"raw_command": line}, scope=demo_scope("demo"))
         cited = [each.citation for each in answer.evidence]
 
         assert answer.statements, line
         assert all(each.evidence for each in answer.statements), line
-        assert [] == await verify(engine.index, scope("demo"), cited), line
+        assert [] == await verify_citations(engine.index, demo_scope("demo"), cited), line
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_every_command_answers_with_evidence_that_resolves(engine):
 )
 async def test_twelve_hundred_and_nine_hundred_strikers_are_a_conflict(engine, line, lang):
     """The port and the union count differently, in both languages."""
-    answer = await engine.execute.run({"raw_command": line}, scope=scope("demo"))
+    answer = await engine.execute.run({"raw_command": line}, scope=demo_scope("demo"))
     (strikers,) = [each for each in answer.details.conflicts if each.about == "people"]
 
     assert lang == answer.lang
@@ -65,10 +65,10 @@ async def test_twelve_hundred_and_nine_hundred_strikers_are_a_conflict(engine, l
 async def test_the_graph_is_there_after_a_restart(engine, home):
     """What one process has read another need not read."""
     line = '/graph query="Ilse Marrow" window=2w'
-    learnt = await engine.execute.run({"raw_command": line}, scope=scope("demo"))
+    learnt = await engine.execute.run({"raw_command": line}, scope=demo_scope("demo"))
     await engine.close()
     async with contexture.open(Settings(home=home, tenant=TENANT, user="demo")) as again:
-        kept = await again.execute.run({"raw_command": f"{line} build_policy=cached_only"}, scope=scope("demo"))
+        kept = await again.execute.run({"raw_command": f"{line} build_policy=cached_only"}, scope=demo_scope("demo"))
 
     assert "Ilse Marrow" in {each.name for each in kept.details.entities}
     assert {each.name for each in kept.details.entities} >= {"Ilse Marrow", "Tobias Quill"}

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from contexture.adapters.index import room
+from contexture.adapters.index import disk_space
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.adapters.index.record_store import SqliteRecordStore, sqlite_errors
 from contexture.adapters.index.schema import MIGRATIONS
-from contexture.adapters.index.truth import Truth, store_errors
 from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
 from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.testing.workbench import opened
@@ -161,7 +161,7 @@ async def test_a_disk_that_is_nearly_full_takes_no_writes(
     folder = new_folder()
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("a")), prepared(own("b"))])
-    monkeypatch.setattr(room, "disk_usage", lambda _: SimpleNamespace(free=room.NEEDED - 1))
+    monkeypatch.setattr(disk_space, "disk_usage", lambda _: SimpleNamespace(free=disk_space.MIN_FREE_BYTES - 1))
     async with opened(folder) as index:
         with pytest.raises(StoreUnwritable, match="64 MB left"):
             await index.upsert(LOCAL, NAME, [prepared(own("c"))])
@@ -176,7 +176,7 @@ async def test_a_disk_that_is_nearly_full_takes_no_writes(
 def test_other_failures_of_sqlite_are_not_blamed_on_the_disk(tmp_path: Path) -> None:
     """A statement that fails for another reason is a failing store."""
     database = sqlite3.connect(":memory:")
-    with pytest.raises(SourceUnavailable, match="no such table"), store_errors(tmp_path):
+    with pytest.raises(SourceUnavailable, match="no such table"), sqlite_errors(tmp_path):
         database.execute("SELECT * FROM nowhere")
     database.close()
 
@@ -236,14 +236,14 @@ async def test_a_full_disk_acknowledges_nothing(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writes that do not fit are reported, leave nothing behind, and do not keep smaller ones from working."""
-    folder, reader = new_folder(), Truth._reader
+    folder, reader = new_folder(), SqliteRecordStore._connection
 
-    def with_little_room(truth: Truth) -> sqlite3.Connection:
+    def with_little_room(truth: SqliteRecordStore) -> sqlite3.Connection:
         connection = reader(truth)
         connection.execute("PRAGMA max_page_count = 80")
         return connection
 
-    monkeypatch.setattr(Truth, "_reader", with_little_room)
+    monkeypatch.setattr(SqliteRecordStore, "_connection", with_little_room)
     large = prepared(own("large", "zebra " + "filling " * 60_000))
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("before", "zebra"))])

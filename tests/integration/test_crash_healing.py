@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index import part, shelf
+from contexture.adapters.index import collection_index, collection_indexes
+from contexture.adapters.index.collection_indexes import CollectionIndexes
+from contexture.adapters.index.edge_shard import EdgeShard, edge_errors
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.engine import Engine, engine_errors
-from contexture.adapters.index.shelf import Shelf
 from contexture.errors import SourceUnavailable
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.testing.workbench import opened
@@ -65,7 +65,7 @@ async def test_an_engine_that_lost_passages_heals(new_folder: Callable[[], Path]
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
         await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
-        index._shelf.part(NAME).engine.apply((), [1])
+        index._search_backend.collection_index(NAME).shard.apply((), [1])
 
     async with opened(folder) as index:
         assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
@@ -81,7 +81,7 @@ async def test_an_engine_that_fails_is_built_anew(
         def broken(*_: object) -> None:
             raise SourceUnavailable("the search engine failed to update")
 
-        monkeypatch.setattr(index._shelf.part(NAME).engine, "apply", broken)
+        monkeypatch.setattr(index._search_backend.collection_index(NAME).shard, "apply", broken)
         await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
 
         assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
@@ -103,7 +103,7 @@ async def test_an_interrupted_rebuild_starts_again(
         raise Interrupted
 
     with monkeypatch.context() as patched:
-        patched.setattr(Shelf, "_replay", cut_short)
+        patched.setattr(CollectionIndexes, "_replay", cut_short)
         with pytest.raises(Interrupted):
             await asyncio.to_thread(EmbeddedIndex, folder, OPTIONS)
 
@@ -128,7 +128,7 @@ async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], 
     async with opened(folder) as index:
         await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra", payload={"colour": "red"}))])
         grown = Collection(name=NAME, fields={**COLLECTION.fields, "colour": FieldType.KEYWORD})
-        index._file.declare(LOCAL.tenant, grown)
+        index._sqlite_store.declare(LOCAL.tenant, grown)
 
     async with opened(folder) as index:
         assert ["a"] == ids(await index.search(LOCAL, query("zebra", where=Equals("colour", "red"))))
@@ -136,13 +136,13 @@ async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], 
 
 async def test_writes_are_flushed_now_and_then(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """After many changes the engine is made durable, and removals it knows are forgotten."""
-    monkeypatch.setattr(shelf, "_FLUSH", 2)
+    monkeypatch.setattr(collection_indexes, "_FLUSH_AFTER_CHANGES", 2)
     async with opened(new_folder()) as index:
         await index.upsert(LOCAL, NAME, [prepared(own(name)) for name in "abc"])
         await index.delete(LOCAL, NAME, ["a", "b"])
 
-        assert str(index._truth.seq) == index._truth.meta("flushed")
-        assert [] == index._file.removed_since(0, NAME)
+        assert str(index._record_store.seq) == index._record_store.meta("flushed")
+        assert [] == index._sqlite_store.removed_since(0, NAME)
 
 
 async def test_an_engine_that_cannot_be_rebuilt_is_tried_again(
@@ -155,7 +155,7 @@ async def test_an_engine_that_cannot_be_rebuilt_is_tried_again(
 
     async with opened(new_folder()) as index:
         with monkeypatch.context() as patched:
-            patched.setattr(Engine, "apply", broken)
+            patched.setattr(EdgeShard, "apply", broken)
             with pytest.raises(SourceUnavailable):
                 await index.upsert(LOCAL, NAME, [prepared(own("a"))])
         with pytest.raises(SourceUnavailable, match="being rebuilt"):
@@ -171,9 +171,9 @@ def test_a_panic_of_the_engine_is_ours_and_a_signal_is_not() -> None:
     class PanicException(BaseException):
         """What a Rust panic looks like here."""
 
-    with pytest.raises(SourceUnavailable, match="failed to search"), engine_errors("search"):
+    with pytest.raises(SourceUnavailable, match="failed to search"), edge_errors("search"):
         raise PanicException
-    with pytest.raises(KeyboardInterrupt), engine_errors("search"):
+    with pytest.raises(KeyboardInterrupt), edge_errors("search"):
         raise KeyboardInterrupt
 
 
@@ -181,11 +181,11 @@ async def test_what_was_removed_is_swept_out_of_memory(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once more passages are gone than left, memory holds only those left, and answers do not change."""
-    monkeypatch.setattr(part, "_SPARED", 2)
+    monkeypatch.setattr(collection_index, "_MIN_REMOVED_TO_COMPACT", 2)
     async with opened(new_folder()) as index:
         await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(10)])
         await index.delete(LOCAL, NAME, [f"r{number}" for number in range(8)])
-        scanner = index._shelf.part(NAME).scanner
+        scanner = index._search_backend.collection_index(NAME).scanner
 
         assert scanner is not None
         assert (2, 0) == (len(scanner.pids), scanner.removed)
@@ -198,8 +198,8 @@ async def test_a_graph_is_left_when_exact_search_is_asked_for(new_folder: Callab
     async with opened(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0)) as index:
         await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(5)])
         await index.optimize()
-        assert index._shelf.part(NAME).scanner is None
+        assert index._search_backend.collection_index(NAME).scanner is None
         walked = ids(await index.search(LOCAL, query("zebra", vector=EAST)))
     async with opened(folder) as index:
-        assert index._shelf.part(NAME).scanner is not None
+        assert index._search_backend.collection_index(NAME).scanner is not None
         assert walked == ids(await index.search(LOCAL, query("zebra", vector=EAST)))

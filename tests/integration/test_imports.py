@@ -11,17 +11,22 @@ from pathlib import Path
 import pytest
 
 from contexture import Contexture, Settings
-from contexture.cli.demo import GROUPS, TENANT, scope, workspace
-from contexture.cli.demo_workspace import settled
+from contexture.cli.demo import GROUPS, TENANT, demo_scope, workspace_folder
+from contexture.cli.demo_samples import load_sample_workspace
 from contexture.errors import InvalidRequest
-from contexture.ingestion.blocks.detect import Source
-from contexture.ingestion.blocks.load import ImportReport, import_blocks
-from contexture.ingestion.blocks.logseq import BULLETS
-from contexture.ingestion.blocks.memory import ImportMemory
-from contexture.ingestion.blocks.run import FOLDER, WorkspaceWriter, run_import
+from contexture.ingestion.blocks.history import ImportHistory
+from contexture.ingestion.blocks.import_source import ImportSource
+from contexture.ingestion.blocks.importer import (
+    IMPORTS_FOLDER,
+    ImportReport,
+    WorkspaceWriter,
+    import_blocks,
+    run_import,
+)
+from contexture.ingestion.blocks.logseq import LIST_ITEM
 from contexture.testing.service import small_engine
 from contexture.types import Scope
-from contexture.workspace import Activity, Block, BlockType, Deed, LinkKind, Put
+from contexture.workspace import Activity, ActivityKind, Block, BlockType, LinkKind, PutResult
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LOADER = Scope(tenant=TENANT, user="loader", groups=("support", "finance"))
@@ -33,10 +38,10 @@ class Nowhere:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    async def put(self, blocks: Sequence[Block]) -> Put:
+    async def put(self, blocks: Sequence[Block]) -> PutResult:
         """Keep texts and properties."""
         self.said.extend(f"{block.text} {dict(block.properties)}" for block in blocks)
-        return Put(added=len(blocks))
+        return PutResult(added=len(blocks))
 
     async def delete(self, ids: Sequence[str]) -> int:
         """Nothing is there."""
@@ -65,8 +70,8 @@ async def engine(new_folder: Callable[[], Path]) -> AsyncIterator[Contexture]:
 async def brought(engine: Contexture, path: Path, **given: object) -> ImportReport:
     """Import a path once more."""
     writer = WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=NOW)
-    memory = ImportMemory(engine.settings.home / FOLDER)
-    return await run_import(writer, Source(path=path, now=NOW), tenant=TENANT, memory=memory, **given)  # pyright: ignore[reportArgumentType]
+    memory = ImportHistory(engine.settings.home / IMPORTS_FOLDER)
+    return await run_import(writer, ImportSource(path=path, now=NOW), tenant=TENANT, memory=memory, **given)  # pyright: ignore[reportArgumentType]
 
 
 async def page(engine: Contexture, name: str) -> Block:
@@ -141,8 +146,8 @@ async def test_two_users_import_files_of_one_name_for_themselves(
         (folder / "Salaries.md").write_text(f"- the salary of {user}\n- {text}")
         who = Scope(tenant=TENANT, user=user)
         writer = WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=who, now=NOW)
-        source = Source(path=folder, now=NOW, readers=(f"user:{user}",))
-        return await run_import(writer, source, tenant=TENANT, memory=ImportMemory(new_folder()), name="vault")
+        source = ImportSource(path=folder, now=NOW, readers=(f"user:{user}",))
+        return await run_import(writer, source, tenant=TENANT, memory=ImportHistory(new_folder()), name="vault")
 
     first = [await bring(user, "rises") for user in ("anna", "boris")]
     second = [await bring(user, "rises") for user in ("anna", "boris")]
@@ -168,13 +173,15 @@ async def test_a_refused_page_does_not_stop_the_others(engine: Contexture, new_f
 
 async def test_the_sample_workspace(engine: Contexture) -> None:
     """The sample loads whole, twice as once, and each user reads what is theirs."""
-    first = await settled(engine, workspace(), LOADER, scope, NOW)
-    second = await settled(engine, workspace(), LOADER, scope, NOW)
+    first = await load_sample_workspace(engine, workspace_folder(), LOADER, demo_scope, NOW)
+    second = await load_sample_workspace(engine, workspace_folder(), LOADER, demo_scope, NOW)
     names = ["Northquay", "Finance", "People and pay", "Anna's notes", "Boris's notes", "Notes of the demo user"]
-    seen = {user: set(await engine.workspace.find_pages(scope(user), names)) for user in GROUPS}
-    projects = await engine.blocks.children(scope("demo"), "projects", limit=20)
-    related = await engine.blocks.links(scope("demo"), [row.id for row in projects], limit=50)
-    edits = await engine.blocks.recent(scope("anna"), Deed.EDIT, since=datetime(2026, 5, 1, tzinfo=UTC), limit=50)
+    seen = {user: set(await engine.workspace.find_pages(demo_scope(user), names)) for user in GROUPS}
+    projects = await engine.blocks.children(demo_scope("demo"), "projects", limit=20)
+    related = await engine.blocks.links(demo_scope("demo"), [row.id for row in projects], limit=50)
+    edits = await engine.blocks.recent(
+        demo_scope("anna"), ActivityKind.EDIT, since=datetime(2026, 5, 1, tzinfo=UTC), limit=50
+    )
 
     assert first.pages + first.blocks >= 300
     assert (first.failed, len(first.unresolved), first.links + first.references - first.resolved) == ([], 0, 0)
@@ -191,9 +198,9 @@ async def test_the_sample_workspace(engine: Contexture) -> None:
 async def test_the_sample_has_tasks_of_every_kind(engine: Contexture) -> None:
     """There are overdue, coming and done tasks, and they are so on any day."""
     for now in (NOW, datetime(2031, 2, 3, 4, tzinfo=UTC)):
-        await settled(engine, workspace(), LOADER, scope, now)
-        overdue = await engine.blocks.tasks(scope("demo"), due_before=now, limit=100)
-        every = await engine.blocks.tasks(scope("demo"), open_only=False, limit=200)
+        await load_sample_workspace(engine, workspace_folder(), LOADER, demo_scope, now)
+        overdue = await engine.blocks.tasks(demo_scope("demo"), due_before=now, limit=100)
+        every = await engine.blocks.tasks(demo_scope("demo"), open_only=False, limit=200)
 
         assert 10 <= len(overdue) < len(every) - 20
         assert all(not block.properties.get("done") for block in overdue)
@@ -202,9 +209,9 @@ async def test_the_sample_has_tasks_of_every_kind(engine: Contexture) -> None:
 async def test_the_logseq_documentation_is_complete(eval_data: Path) -> None:
     """Every page, list item and link of the files is in the blocks, and each open link is listed."""
     folder = eval_data / "logseq-docs"
-    found = [each for each in Source(path=folder, now=NOW).read() if not hasattr(each, "warning")]
+    found = [each for each in ImportSource(path=folder, now=NOW).read() if not hasattr(each, "warning")]
     files = [path for path in folder.rglob("*") if path.suffix in {".md", ".org"}]
-    bullets = sum(len(BULLETS.findall(path.read_text())) for path in files)
+    bullets = sum(len(LIST_ITEM.findall(path.read_text())) for path in files)
     notes = Nowhere()
     report = (await import_blocks(notes, found, source="docs")).report
 

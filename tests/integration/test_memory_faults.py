@@ -15,10 +15,9 @@ from contexture.adapters.memory.http import RemoteMemory
 from contexture.config import Settings
 from contexture.conversation import HealthState
 from contexture.errors import SourceError, SourceTimeout, SourceUnavailable
-from contexture.memory.guarded import Guard, GuardedMemory
-from contexture.resilience.breaker import Breaker
-from contexture.resilience.health import HealthMonitor
-from contexture.resilience.retry import Retries
+from contexture.memory.guard import GuardedMemory, MemoryGuard
+from contexture.resilience.health import CircuitBreaker, HealthMonitor
+from contexture.resilience.retry import RetryPolicy
 from contexture.testing.memory import asking
 from contexture.testing.service import small_engine
 from contexture.types import Scope
@@ -74,8 +73,10 @@ class Conversation:
         self.remote = RemoteMemory(f"http://127.0.0.1:{port}", timeout=PATIENCE)
         clock: Callable[[], float] = lambda: self.time  # noqa: E731 - one line says it
         self.health = HealthMonitor(clock=clock)
-        retries = Retries(most=2, base_seconds=0.001, dice=random.Random(3))
-        guard = Guard(health=self.health, breaker=Breaker("memory", clock=clock), retries=retries, patience=PATIENCE)
+        retries = RetryPolicy(max_retries=2, base_seconds=0.001, rng=random.Random(3))
+        guard = MemoryGuard(
+            health=self.health, breaker=CircuitBreaker("memory", clock=clock), retries=retries, patience=PATIENCE
+        )
         self.memory = GuardedMemory(self.remote, guard, close=self.remote.close)
 
     async def turn(self) -> tuple[list[str], HealthState]:

@@ -10,17 +10,16 @@ import pytest
 import pytest_asyncio
 
 from contexture import Settings
-from contexture.adapters.documents.kinds import extension_of, read
-from contexture.answer.research.ask import AskRecipe
-from contexture.answer.research.markers import numbers_in
-from contexture.answer.research.values import ResearchQuestion
-from contexture.answer.route import Route
+from contexture.adapters.documents.file_types import file_extension, read_document
+from contexture.answer.grounding import find_cited_numbers
+from contexture.answer.research import AskRecipe, ResearchQuestion
+from contexture.answer.route import ModelRoute
 from contexture.capsule import pack_capsule
 from contexture.documents import ReadLimits
 from contexture.engine import open_store, replay
 from contexture.pages.values import Document
-from contexture.service.envelope import encoded
-from contexture.service.wire.research import ask_object, research_object
+from contexture.service.envelope import encode_json
+from contexture.service.wire.builds import research_answer_object, research_object
 from contexture.types import Equals
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -35,11 +34,11 @@ async def engine(lasting_folder):
     """An engine as it is shipped, with the sample documents that have a text of their own."""
     async with open_store(Settings(home=lasting_folder())) as engine:
         for name in FILES:
-            found = read(SAMPLES / name, name, ReadLimits(draw=False), lambda *_: None)
+            found = read_document(SAMPLES / name, name, ReadLimits(draw=False), lambda *_: None)
             document = Document(
                 doc_id=Path(name).stem,
                 filename=name,
-                extension=extension_of(name),
+                extension=file_extension(name),
                 source_path=name,
                 timestamp=NOW,
                 pages=found.pages,
@@ -74,7 +73,7 @@ async def test_every_citation_of_real_pages_holds(engine):
     for limit in (10_000, 300):
         built = await engine.build_research("What did the turbines deliver?", max_tokens=limit, now=NOW)
 
-        assert (await engine.verify(encoded(research_object(built)))).holds
+        assert (await engine.verify(encode_json(research_object(built)))).holds
         assert (await engine.verify(pack_capsule(built.capsule))).holds
         assert built.ledger == replay(pack_capsule(built.capsule))[1]
         assert built == await engine.build_research("What did the turbines deliver?", max_tokens=limit, now=NOW)
@@ -107,7 +106,7 @@ async def test_an_extract_answers_and_verifies(engine):
 
     assert "2.6 million" in answer.answer
     assert (True, (), ()) == (answer.extractive, answer.removed_markers, answer.unsupported)
-    assert (await engine.verify(encoded(ask_object(answer)))).holds
+    assert (await engine.verify(encode_json(research_answer_object(answer)))).holds
 
 
 async def test_the_local_model_answers_and_is_checked(engine):
@@ -115,7 +114,7 @@ async def test_the_local_model_answers_and_is_checked(engine):
     local = pytest.importorskip("contexture.adapters.llm.local", exc_type=ImportError)
     model = local.LocalModel()
     asker = replace(
-        engine.ask_research, route=Route({model.name: model}), recipe=AskRecipe(answer_tokens=12), alike=None
+        engine.ask_research, route=ModelRoute({model.name: model}), recipe=AskRecipe(answer_tokens=12), alike=None
     )
     asked = ResearchQuestion(query="How much did the pilot cost?", num_results=1, max_tokens=120)
     answer = await asker.run(asked, scope=engine.scope, now=NOW)
@@ -123,5 +122,5 @@ async def test_the_local_model_answers_and_is_checked(engine):
 
     assert answer.answer
     assert model.name == answer.model
-    assert set(numbers_in(answer.answer)) <= {1}
+    assert set(find_cited_numbers(answer.answer)) <= {1}
     assert not answer.extractive

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 import contexture
-from contexture.adapters.documents.kinds import extension_of, read
+from contexture.adapters.documents.file_types import file_extension, read_document
 from contexture.config import Settings
 from contexture.documents import ReadLimits
 from contexture.engine import Contexture
@@ -53,11 +53,11 @@ async def engine(request: pytest.FixtureRequest, home: Path) -> AsyncIterator[Co
 
 def document(path: Path) -> Document:
     """A sample, read without drawing its pages."""
-    found = read(path, path.name, ReadLimits(draw=False), lambda *_: None)
+    found = read_document(path, path.name, ReadLimits(draw=False), lambda *_: None)
     return Document(
         doc_id=path.stem,
         filename=path.name,
-        extension=extension_of(path.name),
+        extension=file_extension(path.name),
         source_path=str(path),
         timestamp=NOW,
         pages=found.pages,

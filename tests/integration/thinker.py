@@ -6,11 +6,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.adapters.policy.open import OpenPolicy
-from contexture.adapters.sessions.sqlite import SqliteSessions
-from contexture.answer.exchange import ChatRequest
-from contexture.answer.process import ProcessMessage
-from contexture.answer.route import Route
+from contexture.answer.chat import ProcessMessage
+from contexture.answer.chat_types import ChatRequest
+from contexture.answer.route import ModelRoute
 from contexture.testing.doubles import FixedClock, WordCounter
 from contexture.testing.turns import KeptSummaries, KnownSecrets, TurnBench
 from contexture.types import Scope
@@ -34,7 +34,7 @@ async def main(folder: Path) -> None:
         policy=OpenPolicy(),
         sessions=SqliteSessions(folder / "sessions.sqlite"),
         build=TurnBench().builder().build_for_turn,
-        route=Route({"thinker": Thinker()}),
+        route=ModelRoute({"thinker": Thinker()}),
         memories=KeptSummaries(),
         secrets=KnownSecrets({}),
         counter=WordCounter(),

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.errors import InvalidRequest
 from contexture.integrations.llamaindex import ContexturePostprocessor
-from contexture.integrations.packing import Packing, Piece
+from contexture.integrations.packing import ScoredText, TextPacker
 from contexture.ledger import State
 
 COUNTER = counter_for("gpt-4o")
 LONG = "The valve was mended in May. " + " ".join(f"Then the {n}th gauge was read and noted down." for n in range(30))
 WALL = "pump " * 300
-PACKINGS = {limit: Packing(max_tokens=limit) for limit in (1, 20, 100)}
+PACKINGS = {limit: TextPacker(max_tokens=limit) for limit in (1, 20, 100)}
 
 
 def nodes(*rows):
@@ -33,8 +33,8 @@ def nodes(*rows):
 )
 def test_what_is_packed_fits(limit, rows):
     """Joined by blank lines, the texts never cost more than the budget, and every piece has its verdict."""
-    pieces = [Piece(id=str(at), text=text, score=score) for at, (text, score) in enumerate(rows)]
-    packed = PACKINGS[limit].run("who?", pieces)
+    pieces = [ScoredText(id=str(at), text=text, score=score) for at, (text, score) in enumerate(rows)]
+    packed = PACKINGS[limit].pack("who?", pieces)
 
     assert COUNTER.count("\n\n".join(piece.text for piece in packed.pieces)) == packed.tokens <= limit
     assert {entry.id for entry in packed.ledger.entries} == {piece.id for piece in pieces}
@@ -84,6 +84,8 @@ def test_two_nodes_of_one_id_are_refused():
 
 def test_the_ledger_says_why_a_piece_is_missing():
     """A piece that does not fit is dropped, and one that does is kept."""
-    packed = PACKINGS[20].run("", [Piece(id="long", text=WALL, score=1.0), Piece(id="short", text="Yes.", score=0.1)])
+    packed = PACKINGS[20].pack(
+        "", [ScoredText(id="long", text=WALL, score=1.0), ScoredText(id="short", text="Yes.", score=0.1)]
+    )
 
     assert {"long": State.DROPPED, "short": State.KEPT} == {entry.id: entry.state for entry in packed.ledger.entries}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.prepared import VECTORS
 
 if TYPE_CHECKING:

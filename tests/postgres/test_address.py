@@ -10,8 +10,8 @@ from contexture.errors import InvalidRequest, SourceUnavailable
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from contexture.adapters.postgres.address import address_of, split_schema
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.address import parse_address, split_schema
+from contexture.adapters.postgres.pool import PostgresPool
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from contexture.adapters.postgres.pool import Pool
 )
 def test_an_address_is_read_as_psql_reads_it(url: str, told: dict[str, str], schema: str) -> None:
     """Nothing of it is changed or lost but the name of the schema, which is ours."""
-    address = address_of(url)
+    address = parse_address(url)
 
     assert told.items() <= address.options.items()
     assert schema == address.schema
@@ -45,7 +45,7 @@ def test_an_address_is_read_as_psql_reads_it(url: str, told: dict[str, str], sch
 def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
     """A password with letters that must be escaped would else stand in the error, in part or as a whole."""
     with pytest.raises(InvalidRequest, match="%40") as caught:
-        Pool(url)
+        PostgresPool(url)
 
     assert not any(word in str(caught.value) for word in ("hunter2", "secret", "anna"))
     assert None is caught.value.__cause__
@@ -54,19 +54,19 @@ def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
 def test_a_server_that_refuses_is_named_without_the_password() -> None:
     """Whether it stands before the host or among the options."""
     for url in ("postgres://anna:hunter2@127.0.0.1:1/app", "postgres://127.0.0.1:1/app?user=anna&password=hunter2"):
-        with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1/app") as caught, Pool(url).lent():
+        with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1/app") as caught, PostgresPool(url).connection():
             pass
 
         assert "hunter2" not in str(caught.value)
-        assert "hunter2" not in repr(address_of(url))
+        assert "hunter2" not in repr(parse_address(url))
 
 
 def test_what_the_address_says_of_a_session_holds(postgres: Any) -> None:
     """Options in it reach the server, beside ours."""
     url = f"{postgres.get_uri()}&options=-c%20statement_timeout%3D7s&application_name=mine&schema=s"
-    pool = Pool(url)
+    pool = PostgresPool(url)
     names = ("statement_timeout", "application_name", "search_path", "jit", "client_encoding")
-    with pool.lent() as db:
+    with pool.connection() as db:
         found = [db.execute(f"SHOW {name}".encode()).fetchone() for name in names]
     pool.close()
 

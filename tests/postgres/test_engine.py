@@ -11,11 +11,9 @@ import msgspec
 import pytest
 
 from contexture import Contexture, Record, Scope, Settings, wiring
-from contexture.cli.demo import memories, news, workspace
-from contexture.cli.demo_memories import remembered
-from contexture.cli.demo_news import published
-from contexture.cli.demo_workspace import settled
-from contexture.conversation import Event
+from contexture.cli.demo import memories_folder, news_folder, workspace_folder
+from contexture.cli.demo_samples import load_sample_memories, load_sample_news, load_sample_workspace
+from contexture.conversation import SessionEvent
 from contexture.errors import NotFound, UnknownAdapter
 from contexture.ledger import Ledger
 from contexture.testing.doubles import NOON
@@ -79,7 +77,7 @@ async def test_a_remembered_answer_does_not_outlive_anothers_write(pair: tuple[C
 async def test_everything_else_is_shared_too(pair: tuple[Contexture, Contexture]) -> None:
     """Sessions, builds, blocks and keys that one process has are those of the other."""
     one, other = pair
-    await one.sessions.append(DEMO, "s", [Event(id="a", message={"role": "user", "content": "hi"}, time=NOON)])
+    await one.sessions.append(DEMO, "s", [SessionEvent(id="a", message={"role": "user", "content": "hi"}, time=NOON)])
     await one.add([PUMP])
     built = await one.build("Who knows the pump?", now=NOON)
     await one.workspace.put(DEMO, [Block(id="p", type=BlockType.PAGE, text="Harbour")], now=NOON)
@@ -148,9 +146,9 @@ async def _load(engine: Contexture) -> None:
         return Scope(tenant="demo", user=name, groups=("staff",))
 
     await engine.add([PUMP, msgspec.structs.replace(PUMP, id="second", text="A second pump leaks too.")])
-    await published(engine, news(), DEMO, NOON)
-    await remembered(engine, memories(), DEMO, member, NOON)
-    await settled(engine, workspace(), DEMO, member, NOON)
+    await load_sample_news(engine, news_folder(), DEMO, NOON)
+    await load_sample_memories(engine, memories_folder(), DEMO, member, NOON)
+    await load_sample_workspace(engine, workspace_folder(), DEMO, member, NOON)
 
 
 async def _contexts(engine: Contexture) -> list[Any]:

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contexture.adapters.index import part
-from contexture.adapters.index.classes import Access
+from contexture.adapters.index import collection_index
+from contexture.adapters.index.access_classes import ScopeAccess
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.index.parts import Seen
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
 from contexture.types import Collection, Equals, FieldType, Query, Scope
@@ -28,10 +28,10 @@ pytest.importorskip("psycopg", reason="psycopg is not installed")
 
 from contexture.adapters.index.postgres import index as postgres_index
 from contexture.adapters.index.postgres.index import PostgresIndex
-from contexture.adapters.index.postgres.listening import Listener
+from contexture.adapters.index.postgres.listener import WriteListener
 from contexture.adapters.index.postgres.schema import MIGRATIONS
-from contexture.adapters.postgres.migrating import migrate
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.migrations import migrate
+from contexture.adapters.postgres.pool import PostgresPool
 
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
 ANNA = Scope(tenant="local", user="anna")
@@ -64,8 +64,8 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
     pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large removal wears a part out, so that it is read again, with what was written behind it."""
-    monkeypatch.setattr(postgres_index, "_AT_ONCE", 4)
-    monkeypatch.setattr(part, "_SPARED", 0)
+    monkeypatch.setattr(postgres_index, "_MAX_PASSAGES_IN_MEMORY", 4)
+    monkeypatch.setattr(collection_index, "_MIN_REMOVED_TO_COMPACT", 0)
     one, other = pair
     await one.upsert(ANNA, NAME, [prepared(own(f"r{at}"), vector=NORTH) for at in range(8)])
     await other.search(ANNA, query("zebra"))
@@ -75,7 +75,7 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
     first = ids(await other.search(ANNA, query(vector=EAST, k=1)))
     await one.delete(ANNA, NAME, ["best"])
     then = [ids(await each.search(ANNA, query(vector=EAST, k=1))) for each in (one, other)]
-    slots = len(other._shelf.part(NAME).scanner or ())
+    slots = len(other._search_backend.collection_index(NAME).scanner or ())
 
     assert ["best"] == first
     assert [["next"], ["next"]] == then
@@ -86,8 +86,8 @@ async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_tw
     pair: tuple[PostgresIndex, PostgresIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes between a write that wears the part out and following it."""
-    monkeypatch.setattr(postgres_index, "_AT_ONCE", 1)
-    monkeypatch.setattr(part, "_SPARED", 0)
+    monkeypatch.setattr(postgres_index, "_MAX_PASSAGES_IN_MEMORY", 1)
+    monkeypatch.setattr(collection_index, "_MIN_REMOVED_TO_COMPACT", 0)
     one, other = pair
     one._listener.stop()
     herd = [prepared(own(f"r{at}"), vector=NORTH) for at in range(4)]
@@ -95,14 +95,14 @@ async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_tw
         await one.upsert(ANNA, NAME, herd)
     catch_up = one._catch_up
 
-    def late(mine: postgres_index.Mine | None = None) -> None:
+    def late(mine: postgres_index.LocalWrite | None = None) -> None:
         if mine is not None:
             other._upsert(ANNA, NAME, [prepared(own("late"), vector=EAST)])
         catch_up(mine)
 
     monkeypatch.setattr(one, "_catch_up", late)
     await one.upsert(ANNA, NAME, herd)
-    slots = len(one._shelf.part(NAME).scanner or ())
+    slots = len(one._search_backend.collection_index(NAME).scanner or ())
 
     assert len(herd) + 1 == slots
 
@@ -114,16 +114,16 @@ async def test_a_search_overtaken_by_another_process_shows_and_misses_nothing(
     one, other = pair
     boris = Scope(tenant="local", user="boris")
     await one.upsert(ANNA, NAME, [prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))])
-    sight, written = one._sight, list[str]()
+    sight, written = one._open_view, list[str]()
 
-    def overtaken(asked: Query, access: Access) -> Seen:
+    def overtaken(asked: Query, access: ScopeAccess) -> ScopedSearcher:
         if not written:
             written.append("secret")
             other._upsert(boris, NAME, [prepared(own("secret", acl=("user:boris",)))])
             one._catch_up()
         return sight(asked, access)
 
-    monkeypatch.setattr(one, "_sight", overtaken)
+    monkeypatch.setattr(one, "_open_view", overtaken)
 
     assert ["mine"] == ids(await one.search(ANNA, query("zebra", k=1)))
     assert ["secret"] == written
@@ -254,7 +254,7 @@ async def test_a_process_that_was_away_too_long_builds_anew(pair: tuple[Postgres
 
     assert ["b"] == ids(await other.search(ANNA, query("zebra")))
     assert None is await other.changes(ANNA, NAME, before)
-    other._listener = Listener(other.pool, lambda: None)
+    other._listener = WriteListener(other.pool, lambda: None)
     other._listener.start()
 
 
@@ -313,7 +313,7 @@ async def test_an_id_that_is_too_long_is_refused(pair: tuple[PostgresIndex, Post
 
 def test_migrations_run_once_however_many_come(url: str) -> None:
     """Processes that open an empty database at the same time all find it made."""
-    pools = [Pool(url) for _ in range(4)]
+    pools = [PostgresPool(url) for _ in range(4)]
     threads = [threading.Thread(target=migrate, args=(pool, pool.schema, MIGRATIONS)) for pool in pools]
     for thread in threads:
         thread.start()
@@ -329,7 +329,7 @@ def test_migrations_run_once_however_many_come(url: str) -> None:
 
 def test_a_newer_schema_is_refused(url: str) -> None:
     """A package that is too old says so instead of guessing."""
-    pool = Pool(url)
+    pool = PostgresPool(url)
     migrate(pool, pool.schema, (*MIGRATIONS, "SELECT 1"))
     with pytest.raises(SourceUnavailable, match="upgrade contexture"):
         migrate(pool, pool.schema, MIGRATIONS)
@@ -348,14 +348,14 @@ async def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path
 def test_a_schema_has_a_plain_name(name: str) -> None:
     """What could be read as anything else in a statement is refused."""
     with pytest.raises(InvalidRequest, match="schema"):
-        Pool(f"postgres://localhost/app?schema={name}")
+        PostgresPool(f"postgres://localhost/app?schema={name}")
 
 
 async def test_a_snapshot_outlasts_what_a_write_may_not(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """Parts may take longer to build than a write may stand still."""
-    with pair[0].pool.connect() as connection:
+    with pair[0].pool.open_connection() as connection:
         limit = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
-    with pair[0]._reading(), pair[0]._snapshot(), pair[0].pool.lent() as connection:
+    with pair[0]._read_session(), pair[0]._caught_up_snapshot(), pair[0].pool.connection() as connection:
         inside = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
 
     assert (("1min",), ("0",)) == (limit, inside)
@@ -373,14 +373,14 @@ async def test_following_that_was_cut_short_is_made_good(
     await other.search(ANNA, query("zebra"))
     await one.upsert(ANNA, "aside", [prepared(own("b"), EAST)])
     await one.upsert(ANNA, NAME, [prepared(own("c"))])
-    read, broken = other._database.between, [NAME]
+    read, broken = other._postgres_store.passages_between, [NAME]
 
     def between(seq: int, until: int, collection: str) -> object:
         if collection in broken:
             raise SourceUnavailable("gone")
         return read(seq, until, collection)
 
-    monkeypatch.setattr(other._database, "between", between)
+    monkeypatch.setattr(other._postgres_store, "passages_between", between)
     with pytest.raises(SourceUnavailable):
         await other.search(ANNA, query("zebra"))
     broken.clear()
@@ -389,7 +389,7 @@ async def test_following_that_was_cut_short_is_made_good(
     await one.delete(ANNA, "aside", ["b"])
     nearest = dataclasses.replace(query(vector=EAST, k=1), collection="aside")
     left = [ids(await index.search(ANNA, nearest)) for index in pair]
-    other._listener = Listener(other.pool, lambda: None)
+    other._listener = WriteListener(other.pool, lambda: None)
     other._listener.start()
 
     assert [[["c"], ["a", "b"]]] * 2 == found

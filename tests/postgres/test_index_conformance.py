@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
 from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
 from contexture.testing.visual import PAGE_VECTORS, VisualConformance

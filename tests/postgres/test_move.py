@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from contexture import Contexture, Record, Scope, Settings, wiring
-from contexture.cli.demo import memories, workspace
-from contexture.cli.demo_memories import remembered
-from contexture.cli.demo_workspace import settled
+from contexture.cli.demo import memories_folder, workspace_folder
+from contexture.cli.demo_samples import load_sample_memories, load_sample_workspace
 from contexture.cli.main import app
-from contexture.conversation import Event
+from contexture.conversation import SessionEvent
 from contexture.errors import BrokenPromise, InvalidRequest, NotFound
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
@@ -26,7 +25,12 @@ from contexture.workspace import Block, BlockType
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from contexture.adapters.moving.run import Moved, compared, move, store_at
+from contexture.adapters.store_migration.migrate import (
+    MigrationResult,
+    compare_stores,
+    migrate_store,
+    open_migration_store,
+)
 
 DEMO = Scope(tenant="demo", user="demo", groups=("staff",))
 OTHER = Scope(tenant="other", user="boris")
@@ -41,9 +45,13 @@ async def filled(settings: Settings) -> None:
     async with small_engine(settings) as engine:
         await engine.add(PUMPS)
         await engine.add(PUMPS[:1], scope=OTHER, collection="more")
-        await remembered(engine, memories(), DEMO, lambda name: Scope(tenant="demo", user=name), NOON)
-        await settled(engine, workspace(), DEMO, lambda name: Scope(tenant="demo", user=name), NOON)
-        await engine.sessions.append(DEMO, "s", [Event(id="a", message={"role": "user", "content": "hi"}, time=NOON)])
+        await load_sample_memories(engine, memories_folder(), DEMO, lambda name: Scope(tenant="demo", user=name), NOON)
+        await load_sample_workspace(
+            engine, workspace_folder(), DEMO, lambda name: Scope(tenant="demo", user=name), NOON
+        )
+        await engine.sessions.append(
+            DEMO, "s", [SessionEvent(id="a", message={"role": "user", "content": "hi"}, time=NOON)]
+        )
         await engine.build("Which pump leaks?", now=NOON)
     with closing(wiring.api_keys(settings)) as keys:
         keys.add("laptop", DEMO, now=NOON)
@@ -60,14 +68,19 @@ async def seen(settings: Settings) -> list[Any]:
 
 async def grown(engine: Contexture) -> None:
     """Write a little more, as a store that is used does."""
-    await engine.sessions.append(DEMO, "t", [Event(id="b", message={"role": "user", "content": "ho"}, time=NOON)])
+    await engine.sessions.append(
+        DEMO, "t", [SessionEvent(id="b", message={"role": "user", "content": "ho"}, time=NOON)]
+    )
     await engine.workspace.put(DEMO, [Block(id="new", type=BlockType.PAGE, text="New")], now=NOON)
 
 
-def moved(source: str, target: str) -> Moved:
+def moved(source: str, target: str) -> MigrationResult:
     """Move."""
-    with closing(store_at(source, existing=True)) as first, closing(store_at(target, existing=False)) as second:
-        return move(first, second)
+    with (
+        closing(open_migration_store(source, existing=True)) as first,
+        closing(open_migration_store(target, existing=False)) as second,
+    ):
+        return migrate_store(first, second)
 
 
 def settings_of(folder: Path, url: str = "") -> Settings:
@@ -118,11 +131,11 @@ async def test_a_difference_is_found(new_url: Callable[[], str], new_folder: Cal
         async with small_engine(settings_of(new_folder(), url)) as engine:
             await engine.add([change])
         with (
-            closing(store_at(str(folder), existing=True)) as first,
-            closing(store_at(url, existing=True)) as second,
+            closing(open_migration_store(str(folder), existing=True)) as first,
+            closing(open_migration_store(url, existing=True)) as second,
             pytest.raises(BrokenPromise, match=named),
         ):
-            compared(first, second, 0, lambda *_: None)
+            compare_stores(first, second, 0, lambda *_: None)
         async with small_engine(settings_of(new_folder(), url)) as engine:
             await engine.add(PUMPS[:1])
 
@@ -132,11 +145,14 @@ async def test_a_file_that_differs_is_found(new_url: Callable[[], str], new_fold
     folder, url = new_folder(), new_url()
     await filled(settings_of(folder))
     moved(str(folder), url)
-    with closing(store_at(str(folder), existing=True)) as first, closing(store_at(url, existing=True)) as second:
+    with (
+        closing(open_migration_store(str(folder), existing=True)) as first,
+        closing(open_migration_store(url, existing=True)) as second,
+    ):
         place, name = first.files.names()[0]
         second.files.write(place, name, b"{}")
         with pytest.raises(BrokenPromise, match=name):
-            compared(first, second, 0, lambda *_: None)
+            compare_stores(first, second, 0, lambda *_: None)
 
 
 async def test_other_sessions_are_not_mixed(new_url: Callable[[], str], new_folder: Callable[[], Path]) -> None:
@@ -144,7 +160,7 @@ async def test_other_sessions_are_not_mixed(new_url: Callable[[], str], new_fold
     folder, url = new_folder(), new_url()
     for place, name in ((settings_of(folder), "a"), (settings_of(new_folder(), url), "b")):
         async with small_engine(place) as engine:
-            event = Event(id=name, message={"role": "user", "content": "hi"}, time=NOON)
+            event = SessionEvent(id=name, message={"role": "user", "content": "hi"}, time=NOON)
             await engine.sessions.append(DEMO, "s", [event])
 
     with pytest.raises(InvalidRequest, match="other sessions"):
@@ -155,7 +171,7 @@ async def test_other_sessions_are_not_mixed(new_url: Callable[[], str], new_fold
 def test_a_place_without_a_store_is_refused(where: str, error: type[Exception]) -> None:
     """The error says what is wrong with it."""
     with pytest.raises(error):
-        store_at(where, existing=True)
+        open_migration_store(where, existing=True)
 
 
 def test_a_schema_without_a_store_is_refused(new_url: Callable[[], str]) -> None:
@@ -163,4 +179,4 @@ def test_a_schema_without_a_store_is_refused(new_url: Callable[[], str]) -> None
     url = new_url()
     for _ in range(2):
         with pytest.raises(NotFound, match="no store in schema"):
-            store_at(url, existing=True)
+            open_migration_store(url, existing=True)

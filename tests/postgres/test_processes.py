@@ -90,7 +90,7 @@ async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
     bus, inbox = wiring.bus(places[0].model_copy(update={"bus_group": f"heard-{group}"})), Inbox()
     assert bus is not None
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(bus.delivering(topics["bus_outbound"], inbox.take))
+        await stack.enter_async_context(bus.subscribe(topics["bus_outbound"], inbox.take))
         words = [("serve", "--port", "0"), ("serve", "--port", "0"), ("worker",), ("worker",)]
         starting = [stack.enter_async_context(started(at, *each)) for at, each in zip(places, words, strict=True)]
         running = await asyncio.gather(*starting)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from contexture import Record, Settings, wiring
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.doubles import NOON
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
@@ -26,7 +26,7 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client import models
 
-from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
 from contexture.adapters.postgres import pool as pools
@@ -53,7 +53,9 @@ def qdrant() -> Iterator[QdrantDouble]:
 async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -> AsyncIterator[Pair]:
     """Two processes' indexes over one database and one Qdrant."""
     options = QdrantOptions(place=qdrant.place, timeout=5)
-    one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
+    one, other = [
+        await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
+    ]
     await one.create(ANNA, COLLECTION)
     yield one, other
     await one.close()
@@ -96,7 +98,7 @@ async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_o
 ) -> None:
     """A write of a field that was declared since is found by it, whoever was the first to send it."""
     one, other = pair
-    attempt, reached, let = one._remote.attempt, threading.Event(), threading.Event()
+    attempt, reached, let = one._qdrant.try_sync, threading.Event(), threading.Event()
     one._listener.stop()  # so that it hears of nothing while it is held up
 
     def held_up(names: Iterable[str]) -> None:
@@ -104,12 +106,12 @@ async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_o
         let.wait(60)
         attempt(names)
 
-    monkeypatch.setattr(one._remote, "attempt", held_up)
+    monkeypatch.setattr(one._qdrant, "try_sync", held_up)
     slow = asyncio.create_task(one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))]))
     await asyncio.to_thread(reached.wait, 60)
     await other.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
     await other.upsert(ANNA, NAME, [prepared(own("b", payload={"colour": "red"}))])
-    monkeypatch.setattr(other._remote, "attempt", lambda _: None)
+    monkeypatch.setattr(other._qdrant, "try_sync", lambda _: None)
     await other.upsert(ANNA, NAME, [prepared(own("c", payload={"colour": "red"}))])
     let.set()
     await slow
@@ -123,7 +125,7 @@ async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
     """What another process writes and sends just before the repeated search asks Qdrant stays there."""
     one, other = pair
     await one.upsert(ANNA, NAME, [prepared(own("a"))])
-    loop, turn, found = asyncio.get_running_loop(), one._remote._turn, one._found
+    loop, turn, found = asyncio.get_running_loop(), one._qdrant._send_lock, one._search_once
     written: dict[str, Future[int]] = {}
 
     def write(name: str) -> None:
@@ -144,8 +146,8 @@ async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
         return turn()
 
     one._listener.stop()
-    monkeypatch.setattr(one, "_found", overtaken)
-    monkeypatch.setattr(one._remote, "_turn", late)
+    monkeypatch.setattr(one, "_search_once", overtaken)
+    monkeypatch.setattr(one._qdrant, "_send_lock", late)
     await one.search(ANNA, ZEBRA)
     await asyncio.gather(*map(asyncio.wrap_future, written.values()))
 
@@ -174,9 +176,11 @@ async def test_who_waits_too_long_for_another_is_told_for_what(
     """A search while another process fills Qdrant gives up in time, and does not blame the database."""
     monkeypatch.setattr(pools, "_SESSION", pools._SESSION.replace("30s", "50ms"))
     options = QdrantOptions(place=qdrant.place)
-    one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
+    one, other = [
+        await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
+    ]
     await one.create(ANNA, COLLECTION)
-    with other._turn():
+    with other._send_lock():
         await one.upsert(ANNA, NAME, [prepared(own("a"))])
         with pytest.raises(SourceTimeout, match=r"Qdrant at .* another process"):
             await one.search(ANNA, ZEBRA)
@@ -207,8 +211,8 @@ async def test_a_process_that_comes_later_sends_nothing_again(
     await pair[0].upsert(ANNA, NAME, [prepared(own(name)) for name in names])
     await pair[0].optimize()
     qdrant.asked.clear()
-    server = Server(QdrantOptions(place=qdrant.place))
-    third = await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, server)
+    server = QdrantServer(QdrantOptions(place=qdrant.place))
+    third = await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, server)
     found = ids(await third.search(ANNA, ZEBRA))
     await third.close()
 
@@ -221,7 +225,9 @@ async def test_shards_that_another_process_made_are_used(
 ) -> None:
     """A tenant's shards are made once, whoever writes first, and removals reach those that others made."""
     options = QdrantOptions(place=qdrant.place, by_tenant=True)
-    one, other = [await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(options)) for _ in range(2)]
+    one, other = [
+        await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
+    ]
     boris = Scope(tenant="globex", user="boris")
     await one.create(ANNA, COLLECTION)
     await other.create(boris, COLLECTION)
@@ -247,7 +253,9 @@ async def test_a_database_that_was_put_back_is_believed(
     elsewhere = models.PointStruct(id=0, vector={}, payload={"seq": 1, "mark": "another"})
     qdrant.client.upsert(box.name, [later, elsewhere])
     qdrant.asked.clear()
-    third = await QdrantOverPostgres.opened(url, new_folder(), OPTIONS, Server(QdrantOptions(place=qdrant.place)))
+    third = await QdrantOverPostgres.open_with_server(
+        url, new_folder(), OPTIONS, QdrantServer(QdrantOptions(place=qdrant.place))
+    )
     found = ids(await third.search(ANNA, ZEBRA))
     await third.close()
 

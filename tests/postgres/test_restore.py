@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contexture import Contexture, Record, Settings
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Scope

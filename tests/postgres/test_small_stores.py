@@ -17,29 +17,34 @@ from contexture.conversation import Memory, ReplyState, StoredReply
 from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.testing.service import small_engine
-from contexture.types import Extracted, Mention, Scope
+from contexture.types import ExtractedMentions, Mention, Scope
 from contexture.workspace import Block, BlockType
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
+from contexture.adapters.conversation.outbox import Outbox, OutboxOptions
+from contexture.adapters.conversation.postgres import PostgresReplies, outbox_tables
+from contexture.adapters.conversation.sqlite import SqliteReplies
 from contexture.adapters.graph.postgres import PostgresGraphCache
 from contexture.adapters.graph.sqlite import SqliteGraphCache
-from contexture.adapters.outbox.outbox import Outbox, OutboxOptions
-from contexture.adapters.outbox.postgres import outbox_tables
-from contexture.adapters.postgres.dialect import escaped, escaped_list, lists_in, translated, unescaped
+from contexture.adapters.postgres.dialect import (
+    escape_json_list,
+    escape_nul,
+    find_json_lists,
+    translate_statement,
+    unescape_nul,
+)
 from contexture.adapters.postgres.files import PostgresBuilds, PostgresFiles
-from contexture.adapters.postgres.pool import Pool
-from contexture.adapters.replies.postgres import PostgresReplies
-from contexture.adapters.replies.sqlite import SqliteReplies
+from contexture.adapters.postgres.pool import PostgresPool
 
 ANNA = Scope(tenant="acme", user="anna", groups=("sales",))
 BORIS = Scope(tenant="acme", user="boris")
 
 
 @pytest.fixture
-def pool(new_url: Callable[[], str]) -> Iterator[Pool]:
+def pool(new_url: Callable[[], str]) -> Iterator[PostgresPool]:
     """Connections to an empty schema."""
-    made = Pool(new_url())
+    made = PostgresPool(new_url())
     yield made
     made.close()
 
@@ -58,21 +63,21 @@ class Service:
         return [memory.idempotency_key for memory in memories]
 
 
-async def test_who_waits_does_so_for_what_another_process_was_told(pool: Pool) -> None:
+async def test_who_waits_does_so_for_what_another_process_was_told(pool: PostgresPool) -> None:
     """One that has not delivered it, or never will, is not waited for: it is delivered by whoever is asked."""
     service = Service()
     one, other = [Outbox(outbox_tables(pool), service, clock=FixedClock()) for _ in range(2)]
     other.start()
-    assert await other.arrived(ANNA, 60)
+    assert await other.wait_delivered(ANNA, 60)
     await one.put(ANNA, Memory(text="tea", idempotency_key="a"))
 
-    assert await other.arrived(ANNA, 60)
+    assert await other.wait_delivered(ANNA, 60)
     assert {"a": (ANNA, "tea")} == service.kept
     await asyncio.gather(one.stop(), other.stop())
 
 
 @pytest.mark.parametrize("kind", ["file", "database"])
-async def test_replies_stand_once_they_are_complete(kind: str, pool: Pool, tmp_path: Path) -> None:
+async def test_replies_stand_once_they_are_complete(kind: str, pool: PostgresPool, tmp_path: Path) -> None:
     """A complete one is not replaced, another user's is unknown, and old ones go."""
     in_file = kind == "file"
     store = SqliteReplies(tmp_path / "r.sqlite", days=1) if in_file else PostgresReplies(pool, days=1)
@@ -88,7 +93,7 @@ async def test_replies_stand_once_they_are_complete(kind: str, pool: Pool, tmp_p
     assert [first, None, None] == found
 
 
-async def test_two_processes_share_an_outbox(pool: Pool) -> None:
+async def test_two_processes_share_an_outbox(pool: PostgresPool) -> None:
     """What one takes the other delivers; what is refused is parked, and can be tried again."""
     service, options = Service(), OutboxOptions(blames=1)
     one, other = [Outbox(outbox_tables(pool), service, clock=FixedClock(), options=options) for _ in range(2)]
@@ -104,20 +109,20 @@ async def test_two_processes_share_an_outbox(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "database"])
-async def test_names_are_kept_found_and_forgotten(kind: str, pool: Pool, tmp_path: Path) -> None:
+async def test_names_are_kept_found_and_forgotten(kind: str, pool: PostgresPool, tmp_path: Path) -> None:
     """By tenant, version and name; a record that is put again has only its new names."""
     store = SqliteGraphCache(tmp_path / "g.sqlite") if kind == "file" else PostgresGraphCache(pool)
-    anna = Extracted(
+    anna = ExtractedMentions(
         record_id="a", hash="1", mentions=(Mention(0, 4, "person", "Anna"),), bonds=(), keys=("anna", "x" * 9_000)
     )
-    other = Extracted(record_id="b", hash="2", mentions=(), bonds=(), keys=("anna",))
+    other = ExtractedMentions(record_id="b", hash="2", mentions=(), bonds=(), keys=("anna",))
     await store.put("acme", "v1", [anna, other])
     found = (
         await store.mentioning("acme", "v1", ["anna", "nobody"]),
         await store.mentioning("acme", "v1", ["x" * 9_000]),
     )
     elsewhere = await store.mentioning("other", "v1", ["anna"]), await store.get("acme", "v2", ["a"])
-    await store.put("acme", "v1", [Extracted(record_id="b", hash="3", mentions=(), bonds=(), keys=("boris",))])
+    await store.put("acme", "v1", [ExtractedMentions(record_id="b", hash="3", mentions=(), bonds=(), keys=("boris",))])
     await store.forget("acme", ["a"])
     left = await store.get("acme", "v1", ["a", "b"]), await store.mentioning("acme", "v1", ["anna"])
     store.close()
@@ -127,7 +132,7 @@ async def test_names_are_kept_found_and_forgotten(kind: str, pool: Pool, tmp_pat
     assert ({"b"}, []) == (set(left[0]), list(left[1]))
 
 
-def test_the_last_builds_are_kept(pool: Pool) -> None:
+def test_the_last_builds_are_kept(pool: PostgresPool) -> None:
     """Older ones make room, whichever process made them; none is kept where none are wanted."""
     builds, none = PostgresBuilds(PostgresFiles(pool), 2), PostgresBuilds(PostgresFiles(pool), 0)
     names = [f"ctx-{number:012x}" for number in range(4)]
@@ -141,12 +146,12 @@ def test_the_last_builds_are_kept(pool: Pool) -> None:
             builds.load(name)
 
 
-def test_files_are_written_read_and_removed(pool: Pool) -> None:
+def test_files_are_written_read_and_removed(pool: PostgresPool) -> None:
     """By place and name; the first to write a file that is made once decides what it holds."""
     files = PostgresFiles(pool)
     files.write("pages/a", "p.jpg", b"\x00one")
     files.write("pages/a", "p.jpg", b"\x00two")
-    made = files.first("salt", "s", b"mine"), files.first("salt", "s", b"yours")
+    made = files.write_if_absent("salt", "s", b"mine"), files.write_if_absent("salt", "s", b"yours")
     before = files.read("pages/a", "p.jpg"), files.read("pages/b", "p.jpg")
     files.remove("pages/a", "p.jpg")
 
@@ -154,7 +159,7 @@ def test_files_are_written_read_and_removed(pool: Pool) -> None:
     assert (b"\x00two", None, None) == (*before, files.read("pages/a", "p.jpg"))
 
 
-async def test_a_store_that_is_closed_says_so(pool: Pool) -> None:
+async def test_a_store_that_is_closed_says_so(pool: PostgresPool) -> None:
     """Whoever comes afterwards is told."""
     store = PostgresReplies(pool, days=1)
     store.close()
@@ -165,15 +170,15 @@ async def test_a_store_that_is_closed_says_so(pool: Pool) -> None:
 @given(left=st.text("\x00\x01\x02ab"), right=st.text("\x00\x01\x02ab"))
 def test_texts_with_nul_keep_their_order(left: str, right: str) -> None:
     """What PostgreSQL cannot hold is written otherwise, comes back as it was, and sorts as it did."""
-    assert (left, right) == (unescaped(escaped(left)), unescaped(escaped(right)))
-    assert "\x00" not in escaped(left)
-    assert (left < right) == (escaped(left) < escaped(right))
+    assert (left, right) == (unescape_nul(escape_nul(left)), unescape_nul(escape_nul(right)))
+    assert "\x00" not in escape_nul(left)
+    assert (left < right) == (escape_nul(left) < escape_nul(right))
 
 
 @given(items=st.lists(st.text('\x00\x01\x02\\"u0a')))
 def test_the_items_of_a_list_are_written_like_any_text(items: list[str]) -> None:
     """So that they equal what they are compared with, whatever the list is written in."""
-    assert [escaped(item) for item in items] == json.loads(escaped_list(json.dumps(items)))
+    assert [escape_nul(item) for item in items] == json.loads(escape_json_list(json.dumps(items)))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +191,7 @@ def test_the_items_of_a_list_are_written_like_any_text(items: list[str]) -> None
 )
 def test_lists_are_told_from_texts(said: str, lists: set[str | int]) -> None:
     """By the statement that reads them, for a text may look like a list."""
-    assert lists == lists_in(said)
+    assert lists == find_json_lists(said)
 
 
 @pytest.mark.parametrize("odd", ["a\x01b", "a\x01\x02b", "\\u0000", "\\u0001"])
@@ -219,4 +224,4 @@ async def test_blocks_are_found_by_any_id_and_read_by_any_group(
 )
 def test_statements_are_read_as_postgresql_reads_them(said: str, read: str) -> None:
     """What the two databases spell differently is spelt the other way."""
-    assert read.encode() == translated(said)
+    assert read.encode() == translate_statement(said)

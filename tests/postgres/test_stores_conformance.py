@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from contexture.blocks.links import names_in
+from contexture.blocks.links import extract_links
 from contexture.testing.blocks import BlockStoreConformance
 from contexture.testing.sessions import SessionStoreConformance
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
 from contexture.adapters.blocks.postgres import PostgresBlocks
-from contexture.adapters.postgres.pool import Pool
-from contexture.adapters.sessions.postgres import PostgresSessions
+from contexture.adapters.conversation.postgres import PostgresSessions
+from contexture.adapters.postgres.pool import PostgresPool
 
 
 @pytest.fixture(scope="module")
-def pool(new_url: Callable[[], str]) -> Iterator[Pool]:
+def pool(new_url: Callable[[], str]) -> Iterator[PostgresPool]:
     """Connections to a schema that all of them share; each check has a tenant of its own."""
-    made = Pool(new_url())
+    made = PostgresPool(new_url())
     yield made
     made.close()
 
@@ -29,7 +29,7 @@ class TestPostgresSessions(SessionStoreConformance):
     """Sessions in PostgreSQL keep the contract."""
 
     @pytest.fixture
-    def store(self, pool: Pool) -> PostgresSessions:
+    def store(self, pool: PostgresPool) -> PostgresSessions:
         """The sessions."""
         return PostgresSessions(pool)
 
@@ -39,6 +39,6 @@ class TestPostgresBlocks(BlockStoreConformance):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def store(cls, pool: Pool) -> PostgresBlocks:
+    def store(cls, pool: PostgresPool) -> PostgresBlocks:
         """The blocks."""
-        return PostgresBlocks(pool, names_in)
+        return PostgresBlocks(pool, extract_links)

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.postgres.index import PostgresIndex
-from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.adapters.moving.run import move, store_at
+from contexture.adapters.store_migration.migrate import migrate_store, open_migration_store
 from contexture.errors import InvalidRequest, UnknownCollection
 from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
 from contexture.types import Collection, Equals, FieldType, Range, Scope
@@ -84,8 +84,11 @@ async def test_a_move_carries_what_each_tenant_declared(url: str, new_folder: Ca
     await index.upsert(BORIS, NAME, [prepared(own("boris", payload={"grade": 5}))])
     await index.close()
     for source, target in ((str(here), url), (url, str(back))):
-        with closing(store_at(source, existing=True)) as first, closing(store_at(target, existing=False)) as second:
-            move(first, second)
+        with (
+            closing(open_migration_store(source, existing=True)) as first,
+            closing(open_migration_store(target, existing=False)) as second,
+        ):
+            migrate_store(first, second)
             declared = [store.records.declared() for store in (first, second)]
 
         assert declared[0] == declared[1]

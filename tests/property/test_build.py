@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContext
-from contexture.builders.query.explain import explain, recompose
 from contexture.builders.query.render import NOTHING_FOUND
 from contexture.builders.query.request import Packer, QueryRecipe, QueryRequest
-from contexture.capsule import pack_capsule, sealed, unpack_capsule
+from contexture.builders.replay import explain_query, recompose_query
+from contexture.capsule import pack_capsule, seal_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, State, Trace
 from contexture.pipeline.fence import is_fenced, unfence
 from contexture.ports import Index
-from contexture.retrieval.citations import resolve, verify
+from contexture.retrieval.citations import resolve_citation, verify_citations
 from contexture.testing.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Record, Scope
 
@@ -188,7 +188,7 @@ async def test_a_capsule_rebuilds_the_same_bytes(world: World, store: Index) -> 
     capsule, ledger = replay(data)
 
     assert (built.context.messages, built.ledger) == (capsule.messages, ledger)
-    assert data == pack_capsule(unpack_capsule(data)) == pack_capsule(sealed(capsule))
+    assert data == pack_capsule(unpack_capsule(data)) == pack_capsule(seal_capsule(capsule))
 
 
 @settings(max_examples=30, suppress_health_check=LAX)
@@ -220,9 +220,9 @@ async def test_every_citation_resolves(world: World, store: Index) -> None:
     bench, scope, built = await built_in(store, world)
     shown = unfence(material(built))
 
-    assert [] == await verify(bench.index, scope, built.context.citations)
+    assert [] == await verify_citations(bench.index, scope, built.context.citations)
     for citation in built.context.citations:
-        stored = await resolve(bench.index, scope, citation)
+        stored = await resolve_citation(bench.index, scope, citation)
         assert stored is not None
         assert redacted(stored) in redacted(shown)
 
@@ -241,7 +241,7 @@ async def test_what_explain_says_would_admit_does_admit(world: World, store: Ind
     bench, scope, built = await built_in(store, world)
     over = [entry for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET]
     for entry in over[:1] + over[-1:]:
-        found = explain(built.capsule, entry.id, COUNTER)
+        found = explain_query(built.capsule, entry.id, COUNTER)
         assert found.more_tokens is not None
         for more, admitted in ((found.more_tokens, True), (found.more_tokens - 1, False)):
             raised = await bench.builder.build(world.request(more), scope=scope)
@@ -254,10 +254,10 @@ async def test_the_score_that_explain_names_does_admit(world: World, store: Inde
     """With that score instead of its own, and all else equal, the candidate is in."""
     _, _, built = await built_in(store, world)
     for entry in [entry for entry in built.ledger.entries if entry.state is State.DROPPED][:2]:
-        needed = explain(built.capsule, entry.id, COUNTER).score_needed
+        needed = explain_query(built.capsule, entry.id, COUNTER).score_needed
         if needed is not None:
             better = [changed(each, score=needed) if each.id == entry.id else each for each in built.capsule.candidates]
-            _, ledger = recompose(replace(built.capsule, candidates=tuple(better)), COUNTER)
+            _, ledger = recompose_query(replace(built.capsule, candidates=tuple(better)), COUNTER)
             again = ledger.find(entry.id)
             assert needed > entry.score
             assert again is not None

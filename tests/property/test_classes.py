@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.index.classes import Access, AccessClass, Classes
+from contexture.adapters.index.access_classes import AccessClass, AccessClasses, ScopeAccess
 from contexture.types import Scope
 
 TENANTS = st.sampled_from(["a", "b"])
@@ -23,13 +23,13 @@ SCOPES = st.builds(
 )
 
 
-def looked_at_one_by_one(scope: Scope, known: Mapping[int, AccessClass]) -> Access:
+def looked_at_one_by_one(scope: Scope, known: Mapping[int, AccessClass]) -> ScopeAccess:
     """The same, said plainly."""
     mine = {number for number, one in known.items() if one.tenant == scope.tenant}
     allowed = frozenset(number for number in mine if set(known[number].readers) & set(scope.principals))
     readable = frozenset(number for number in allowed if known[number].passages)
     hidden = frozenset(number for number, one in known.items() if one.passages) - readable
-    return Access(
+    return ScopeAccess(
         allowed=allowed,
         readable=readable,
         hidden=hidden if len(hidden) <= len(readable) else None,
@@ -48,7 +48,7 @@ def test_classes_that_follow_writes_say_what_looking_at_all_of_them_says(
     known: dict[int, AccessClass], counts: list[tuple[int, int]], later: dict[int, AccessClass], scope: Scope
 ) -> None:
     """Read at once or learnt write by write: the same are allowed, readable and hidden, with as many passages."""
-    classes, now = Classes(known), dict(known)
+    classes, now = AccessClasses(known), dict(known)
     for number, passages in counts:
         if number in now:
             now[number] = now[number]._replace(passages=passages)
@@ -57,6 +57,6 @@ def test_classes_that_follow_writes_say_what_looking_at_all_of_them_says(
     now |= later
     access = looked_at_one_by_one(scope, now)
 
-    assert access == classes.access(scope)
+    assert access == classes.access_of_scope(scope)
     assert [one.readers for one in now.values()] == [classes.readers(number) for number in now]
-    assert classes.within(scope, sum(len(one.readers) for one in now.values()))
+    assert classes.has_at_most(scope, sum(len(one.readers) for one in now.values()))

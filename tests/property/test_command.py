@@ -11,21 +11,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from contexture.builders.command.experiments import Arm, assigned
-from contexture.builders.command.grammar import parse
-from contexture.builders.command.ladder import LADDER
-from contexture.builders.command.parsed import ParsedCommand
-from contexture.builders.command.request import AbTest
-from contexture.builders.command.snippets import LONGEST, snippet
-from contexture.builders.command.values import names_of
-from contexture.builders.command.windows import Window
-from contexture.builders.command.words import ALIASES, CLOSED, MODES, Command
+from contexture.builders.command.collect import RECOVERY_RULES
+from contexture.builders.command.parser import parse_command, split_sources
+from contexture.builders.command.render import MAX_SNIPPET_CHARS, make_snippet
+from contexture.builders.command.request import AbTest, ExperimentArm, assign_arm
+from contexture.builders.command.syntax import ALIASES, CLOSED_VALUES, MODES, Command, ParsedCommand, Window
 from contexture.config import Settings
 from contexture.errors import CommandError, InvalidRequest
 from contexture.testing.commands import CommandBench, article
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
-from contexture.text.sentences import sentences
+from contexture.text.segmentation import split_sentences
 from contexture.types import Scope
 
 FORESEEN = {"NO_DATA", "VALIDATION_FAILED"}
@@ -34,7 +30,7 @@ NONE = dict.fromkeys(["auto_expand_window", "relax_filters_on_empty", "fallback_
 QUOTES = ['"', "'", "«", "»", "“", "”", "„", "\\", "=", ":", ",", "--", "@", "/"]
 WORDS = [
     *ALIASES,
-    *(value for values in CLOSED.values() for value in values),
+    *(value for values in CLOSED_VALUES.values() for value in values),
     "rerank",
     "no-rerank",
     "k",
@@ -51,7 +47,9 @@ piece = st.one_of(
 lines = st.lists(piece, max_size=14).map("".join)
 typed = st.sampled_from([*MODES, "/memory store", "/memory suggest", "/graph query", "/events link"])
 texts = st.text(min_size=1, max_size=40).filter(str.strip)
-names = st.text(alphabet="abc.-ж /:w", min_size=1, max_size=12).map(names_of).filter(bool).map(lambda found: found[0])
+names = (
+    st.text(alphabet="abc.-ж /:w", min_size=1, max_size=12).map(split_sources).filter(bool).map(lambda found: found[0])
+)
 commands = st.builds(
     ParsedCommand,
     command=st.sampled_from(Command),
@@ -77,17 +75,17 @@ commands = st.builds(
 def test_parsing_printing_and_parsing_again_is_the_identity(command, args):
     """A line that is understood at all is understood the same way once it is printed."""
     try:
-        once = parse(command, args)
+        once = parse_command(command, args)
     except InvalidRequest:
         return
 
-    assert once == parse(once.printed())
+    assert once == parse_command(once.to_command_line())
 
 
 @given(commands)
 def test_every_command_can_be_written_down(command):
     """Any command there is parses from its printed form."""
-    assert command == parse(command.printed())
+    assert command == parse_command(command.to_command_line())
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +186,9 @@ def test_hostile_strings_are_answered_as_documented(eval_data, runner, engine):
 @given(st.text(max_size=600), st.text(max_size=30))
 def test_snippets_are_short_lines_of_their_text(text, query):
     """A snippet is one line of at most 240 characters, and but for the mark at its end all of it is in the text."""
-    shown = snippet(text, sentences(text), query)
+    shown = make_snippet(text, split_sentences(text), query)
 
-    assert len(shown) <= LONGEST
+    assert len(shown) <= MAX_SNIPPET_CHARS
     assert "\n" not in shown
     assert shown.removesuffix("…").strip() in " ".join(text.split())
 
@@ -199,7 +197,7 @@ def test_snippets_are_short_lines_of_their_text(text, query):
 def test_snippets_end_after_a_word(lengths):
     """A cut falls between two words wherever words are short enough."""
     words = [f"{'w' * min(length, 30)}" for length in lengths]
-    shown = snippet(" ".join(words), (), "")
+    shown = make_snippet(" ".join(words), (), "")
 
     assert shown.removesuffix("…").split() == words[: len(shown.removesuffix("…").split())]
 
@@ -207,26 +205,26 @@ def test_snippets_end_after_a_word(lengths):
 @given(st.text(max_size=10), st.text(min_size=1, max_size=10))
 def test_an_arm_is_assigned_once_and_for_all(experiment, user):
     """The same user is in the same arm of an experiment every time, and it is one of its arms."""
-    arms = {"a": Arm(), "b": Arm(k_final=9)}
+    arms = {"a": ExperimentArm(), "b": ExperimentArm(k_final=9)}
     scope, asked = Scope(tenant="t", user=user), AbTest(experiment=experiment or "e")
-    first, arm = assigned(asked, {experiment or "e": arms}, scope)
+    first, arm = assign_arm(asked, {experiment or "e": arms}, scope)
 
-    assert (first, arm) == assigned(asked, {experiment or "e": arms}, scope)
+    assert (first, arm) == assign_arm(asked, {experiment or "e": arms}, scope)
     assert arms[first.arm] == arm
 
 
 def test_arms_are_shared_evenly():
     """Over many users no arm is starved."""
-    arms = {"a": Arm(), "b": Arm()}
+    arms = {"a": ExperimentArm(), "b": ExperimentArm()}
     scopes = [Scope(tenant="t", user=f"u{at}") for at in range(1_000)]
-    chosen = [assigned(AbTest(experiment="e"), {"e": arms}, scope)[0].arm for scope in scopes]
+    chosen = [assign_arm(AbTest(experiment="e"), {"e": arms}, scope)[0].arm for scope in scopes]
 
     assert 400 < chosen.count("a") < 600
 
 
 def test_the_ladder_gives_up_freshness_before_precision():
     """An empty answer first widens the window, then drops filters, then reranking; at most five windows are tried."""
-    assert [("window", 5), ("filters", 1), ("rerank", 1)] == [(rung.name, rung.most) for rung in LADDER]
+    assert [("window", 5), ("filters", 1), ("rerank", 1)] == [(rung.name, rung.most) for rung in RECOVERY_RULES]
 
 
 @pytest.mark.parametrize("args", ["' " * 2_000, "'a " * 1_300, "« " * 2_000, "k=" * 2_000, "-" * 4_000, "\\" * 4_000])

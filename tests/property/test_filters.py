@@ -6,7 +6,7 @@ import json
 
 from hypothesis import given
 
-from contexture.adapters.index.filters import check, compile_filter, field_types, holds
+from contexture.adapters.index.filters import check_filter, compile_filter, field_types, record_matches
 from contexture.filters import filter_from_json, filter_to_json
 from contexture.testing.prepared import COLLECTION
 from contexture.testing.strategies import filters, records
@@ -24,7 +24,7 @@ def test_a_filter_survives_json(where: Filter) -> None:
 @given(where=filters())
 def test_generated_filters_are_accepted_and_compiled(where: Filter) -> None:
     """A filter over known fields passes the check and has a form for the engine."""
-    check(where, FIELDS)
+    check_filter(where, FIELDS)
 
     assert compile_filter(where) is not None
 
@@ -34,7 +34,7 @@ def test_filters_follow_logic(one: Filter, other: Filter, record: Record) -> Non
     """Not of and is or of nots, double negation is nothing, and the empty cases are those of `all` and `any`."""
     both, neither = And((one, other)), Or((Not(one), Not(other)))
 
-    assert holds(Not(both), record, FIELDS) == holds(neither, record, FIELDS)
-    assert holds(Not(Not(one)), record, FIELDS) == holds(one, record, FIELDS)
-    assert holds(And(()), record, FIELDS)
-    assert not holds(Or(()), record, FIELDS)
+    assert record_matches(Not(both), record, FIELDS) == record_matches(neither, record, FIELDS)
+    assert record_matches(Not(Not(one)), record, FIELDS) == record_matches(one, record, FIELDS)
+    assert record_matches(And(()), record, FIELDS)
+    assert not record_matches(Or(()), record, FIELDS)

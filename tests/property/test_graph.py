@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.adapters.graph.sqlite import SqliteGraphCache
-from contexture.graph.assemble import assemble
-from contexture.graph.extract import extracted
-from contexture.graph.names import key_of, same_names
-from contexture.graph.paths import ranked_paths
-from contexture.graph.store import GraphStore
+from contexture.graph.assembly import assemble_graph, rank_paths
+from contexture.graph.entities import merge_names, name_key
+from contexture.graph.store import GraphStore, extract_relations
 from contexture.ledger import Trace
 from contexture.testing.doubles import WordRedactor
 from contexture.testing.workbench import NAME, workbench
@@ -34,7 +32,7 @@ libraries = st.lists(st.tuples(texts, st.booleans()), min_size=1, max_size=6)
 
 def said(name: str, text: str):
     """What phrases find in a text."""
-    return extracted(name, content_hash(text), text, CapitalisedPhrases().find(text, "en"))
+    return extract_relations(name, content_hash(text), text, CapitalisedPhrases().find(text, "en"))
 
 
 def records(library, *, hidden: bool) -> list[Record]:
@@ -58,15 +56,15 @@ async def seen_by_boris(library, *, hidden: bool):
                 redactor=WordRedactor(()),
                 collection=NAME,
             )
-            await bench.made.by(ANNA)
+            await bench.made.ensure(ANNA)
             if found := records(library, hidden=hidden):
                 await bench.add(ANNA, found)
             ids = [f"r{at}" for at in range(len(library))]
             await store.extract(ANNA, ids, trace=Trace())
-            graph = assemble(await store.extract(BORIS, ids, trace=Trace(), learn=False))
-            named = await store.mentioning(BORIS, NAMES, most=2, trace=Trace())
+            graph = assemble_graph(await store.extract(BORIS, ids, trace=Trace(), learn=False))
+            named = await store.ids_mentioning(BORIS, NAMES, most=2, trace=Trace())
             ends = [entity.key for entity in graph.entities][:2]
-            return graph, list(named), ranked_paths(graph, ends, hops=3)
+            return graph, list(named), rank_paths(graph, ends, hops=3)
 
 
 @settings(max_examples=20)
@@ -83,14 +81,14 @@ def test_the_order_of_records_changes_nothing(library, order):
     shuffled = list(found)
     order.shuffle(shuffled)
 
-    assert assemble(found) == assemble(shuffled)
+    assert assemble_graph(found) == assemble_graph(shuffled)
 
 
 @given(library=libraries, hops=st.integers(1, 3))
 def test_paths_are_simple_short_and_made_of_relations(library, hops):
     """Each step of a path is a relation of the graph, and no entity is visited twice."""
-    graph = assemble([said(f"r{at}", text) for at, (text, _) in enumerate(library)])
-    for path in ranked_paths(graph, [entity.key for entity in graph.entities][:3], hops=hops):
+    graph = assemble_graph([said(f"r{at}", text) for at, (text, _) in enumerate(library)])
+    for path in rank_paths(graph, [entity.key for entity in graph.entities][:3], hops=hops):
         assert 1 <= len(path.relations) <= hops
         assert len(set(path.entities)) == len(path.entities) == len(path.relations) + 1
         assert set(path.relations) <= set(graph.relations)
@@ -100,9 +98,9 @@ def test_paths_are_simple_short_and_made_of_relations(library, hops):
 def test_every_relation_is_supported_by_text_that_names_both(library):
     """Between the offsets of a support stand both entities, under one of their names."""
     by_id = {f"r{at}": text for at, (text, _) in enumerate(library)}
-    graph = assemble([said(name, text) for name, text in by_id.items()])
+    graph = assemble_graph([said(name, text) for name, text in by_id.items()])
     for relation in graph.relations:
-        ends = [graph.by_key[key] for key in (relation.head, relation.tail)]
+        ends = [graph.entities_by_key[key] for key in (relation.head, relation.tail)]
         for support in relation.support:
             piece = by_id[support.record_id][support.start : support.end]
             assert all(any(name in piece for name in (end.name, *end.aliases)) for end in ends)
@@ -114,12 +112,12 @@ def test_any_text_can_be_read(text):
     found = CapitalisedPhrases().find(text, "")
 
     assert all(text[each.start : each.end] == each.name for each in found)
-    assert all(isinstance(key_of(each.name), str) for each in found)
+    assert all(isinstance(name_key(each.name), str) for each in found)
 
 
 @given(names=st.lists(st.sampled_from(NAMES), unique=True))
 def test_what_stands_for_a_name_stands_for_itself(names):
     """Aliases lead to a name that leads nowhere else."""
-    stands = same_names({key_of(name): ("person", [name]) for name in names})
+    stands = merge_names({name_key(name): ("person", [name]) for name in names})
 
     assert all(stands[end] == end for end in stands.values())

@@ -48,14 +48,14 @@ class HealthMachine(RuleBasedStateMachine):
     @rule()
     def call_succeeds(self):
         """A call is answered."""
-        self.monitor.succeeded()
+        self.monitor.record_success()
         self.events.append((self.now, True))
 
     @rule(times=st.integers(1, 6))
     def calls_fail(self, times):
         """Calls fail, one after the other."""
         for _ in range(times):
-            self.monitor.failed()
+            self.monitor.record_failure()
             self.events.append((self.now, False))
 
     @invariant()

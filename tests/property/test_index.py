@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from contexture.adapters.index.classes import Access
+from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.codec import (
-    facts_of,
+    extract_facts,
     pack_facts,
     pack_spans,
     pack_vectors,
@@ -27,15 +27,15 @@ from contexture.adapters.index.codec import (
     unpack_spans,
     unpack_vectors,
 )
+from contexture.adapters.index.edge_shard import EdgeShard, EdgeShardOptions, PreparedPoints, compile_access_filter
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.engine import Draft, Engine, EngineOptions, engine_filter
-from contexture.adapters.index.hits import pooled
-from contexture.adapters.index.parts import Seen
-from contexture.adapters.index.scoring import idf_weights, impacts
-from contexture.adapters.index.truth import Change
+from contexture.adapters.index.hits import fuse_channels
+from contexture.adapters.index.record_store import StoreChange
+from contexture.adapters.index.scoring import idf_weights, to_impacts
+from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
-from contexture.text.terms import document_weights, terms
-from contexture.types import Equals, Prepared, Query, Record, Scope, Span
+from contexture.text.terms import bm25_weights, extract_terms
+from contexture.types import Equals, PreparedRecord, Query, Record, Scope, Span
 
 LAX = [HealthCheck.function_scoped_fixture]
 EXAMPLES = count()
@@ -102,11 +102,11 @@ def by_hand(model: dict[str, str], asked: Sequence[str]) -> list[tuple[float, st
     Weights and inverse document frequencies count in 256ths, so that sums are exact.
     """
     passages = [
-        (name, ordinal, document_weights(line))
+        (name, ordinal, bm25_weights(line))
         for name, text in model.items()
         for ordinal, line in enumerate(line for line in text.split("\n") if line.strip())
     ]
-    wanted = set(terms(" ".join(asked)))
+    wanted = set(extract_terms(" ".join(asked)))
     idf = {}
     for term in wanted:
         holders = sum(term in weights for *_, weights in passages)
@@ -181,7 +181,7 @@ async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> 
     asked = [query(vectors={"rare": EAST}, k=2), query(vectors={"rare": EAST}, k=2, where=Equals("rating", 3))]
     large = query(vectors={**dict.fromkeys(VECTORS, spread(7)), "rare": EAST}, k=1)
     before = [ids(await index.search(anna, each)) for each in (*asked, large)]
-    walked = index._shelf.part(NAME)._walked
+    walked = index._search_backend.collection_index(NAME)._graph_spaces
     await index.close()
     again = await EmbeddedIndex.open(folder, options)
     after = [ids(await again.search(anna, each)) for each in (*asked, large)]
@@ -191,7 +191,7 @@ async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> 
     assert [["later", "r6"], ["later", "r3"], ["later", "p7"]] == before == after
 
 
-def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> Prepared:
+def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> PreparedRecord:
     """A record whose vector belongs to another space."""
     item = prepared(own(record_id, "zebra", payload=payload), None)
     return dataclasses.replace(
@@ -225,10 +225,10 @@ def test_the_engine_adds_whole_numbers_exactly(data: st.DataObject, size: int, n
     rows = st.dictionaries(st.integers(0, size), st.floats(0.01, 2.2), min_size=1)
     passages = data.draw(st.lists(rows, min_size=1, max_size=4))
     weights = idf_weights(range(size + 1), dict.fromkeys(range(size + 1), 1), data.draw(st.integers(1, 1 << 40)))
-    engine = Engine(new_folder() / "engine", EngineOptions(vectors=VECTORS, threads=1), {})
+    engine = EdgeShard(new_folder() / "engine", EdgeShardOptions(vectors=VECTORS, threads=1), {})
     for pid, terms_of in enumerate(passages, start=1):
         engine._shard.update(sparse_point(pid, terms_of))
-    proposed = engine.lexical(weights.terms, None, 10)
+    proposed = engine.search_lexical(weights.terms, None, 10)
     engine.close()
 
     assert proposed == {
@@ -244,7 +244,7 @@ def sparse_point(pid: int, weights: dict[int, float]) -> object:
     import qdrant_edge as qe
 
     vector = qe.SparseVector(
-        indices=list(weights), values=impacts(np.array(list(weights.values()), np.float32)).tolist()
+        indices=list(weights), values=to_impacts(np.array(list(weights.values()), np.float32)).tolist()
     )
     return qe.UpdateOperation.upsert_points([qe.Point(pid, {"lexical": vector}, {})])
 
@@ -268,9 +268,9 @@ def test_no_condition_where_nothing_is_hidden() -> None:
     everything = frozenset({1, 2})
 
     for hidden in (frozenset[int](), frozenset({3}), None):
-        access = Access(allowed=everything, readable=everything, hidden=hidden)
+        access = ScopeAccess(allowed=everything, readable=everything, hidden=hidden)
 
-        assert (hidden == frozenset()) == (engine_filter(access, None) is None)
+        assert (hidden == frozenset()) == (compile_access_filter(access, None) is None)
 
 
 @given(
@@ -280,7 +280,7 @@ def test_no_condition_where_nothing_is_hidden() -> None:
 def test_bytes_keep_what_they_were_given(spans: list[Span], text: str) -> None:
     """Spans, facts and vectors come out as they went in, vectors to half precision."""
     (passage, *_) = prepared(Record(id="r", text=f"zebra {text}", acl=())).passages
-    facts = unpack_facts(pack_facts(facts_of(passage)))
+    facts = unpack_facts(pack_facts(extract_facts(passage)))
 
     assert tuple(spans) == unpack_spans(pack_spans(tuple(spans)))
     assert (passage.start, passage.end, passage.simhash) == (facts.start, facts.end, facts.simhash)
@@ -295,7 +295,7 @@ def test_a_term_nobody_may_see_has_no_weight() -> None:
     assert weights[1] > weights[2] > 0
 
 
-async def anna_with_a_zebra(index: EmbeddedIndex) -> tuple[Scope, Prepared]:
+async def anna_with_a_zebra(index: EmbeddedIndex) -> tuple[Scope, PreparedRecord]:
     """Somebody in a tenant of her own, and the one record that she alone may read."""
     anna = Scope(tenant=f"t{next(EXAMPLES)}", user="anna")
     mine = prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))
@@ -312,15 +312,15 @@ async def test_what_is_written_while_a_search_is_under_way_is_not_shown_to_those
     anna, _ = await anna_with_a_zebra(index)
     other = Scope(tenant=anna.tenant if newcomer == "here" else f"{anna.tenant} of others", user="boris")
     await index.create(other, COLLECTION)
-    sight, written = index._sight, list[str]()
+    sight, written = index._open_view, list[str]()
 
-    def overtaken(asked: Query, access: Access) -> Seen:
+    def overtaken(asked: Query, access: ScopeAccess) -> ScopedSearcher:
         if not written:
             written.append("secret")
             index._upsert(other, NAME, [prepared(own("secret", text="zebra", acl=("user:boris",)))])
         return sight(asked, access)
 
-    monkeypatch.setattr(index, "_sight", overtaken)
+    monkeypatch.setattr(index, "_open_view", overtaken)
 
     assert ["mine"] == ids(await index.search(anna, query("zebra", k=1)))
     assert ["secret"] == written
@@ -336,13 +336,18 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
     boris = Scope(tenant=anna.tenant, user="boris")
     await index.upsert(boris, NAME, [prepared(own("his", acl=("user:boris",)))])
     await index.search(anna, query("zebra"))  # what may be read is known from now on
-    follow, still, waiting, found = index._shelf.follow, index._still, threading.Event(), list[list[str]]()
+    follow, still, waiting, found = (
+        index._search_backend.apply_change,
+        index._with_writes_paused,
+        threading.Event(),
+        list[list[str]](),
+    )
 
     def search() -> None:
         found.append(ids(index._search(anna, query("zebra", k=1))))
         waiting.set()
 
-    def late(name: str, done: Change, draft: Draft | None = None) -> bool:
+    def late(name: str, done: StoreChange, draft: PreparedPoints | None = None) -> bool:
         searching.start()
         assert waiting.wait(60)
         return follow(name, done, draft)
@@ -352,8 +357,8 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
         return still()
 
     searching = threading.Thread(target=search)
-    monkeypatch.setattr(index._shelf, "follow", late)
-    monkeypatch.setattr(index, "_still", noted)
+    monkeypatch.setattr(index._search_backend, "apply_change", late)
+    monkeypatch.setattr(index, "_with_writes_paused", noted)
     await (index.delete(boris, NAME, ["his"]) if change.startswith("hidden") else index.upsert(anna, NAME, [mine]))
     searching.join(60)
 
@@ -362,4 +367,4 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
 
 def test_passages_that_nobody_can_place_any_more_are_ranked_all_the_same() -> None:
     """One that was removed while it was found ties with others at the edge of the pool."""
-    assert 1 == len(pooled({"words": {1: 1.0}, "meaning": {2: 1.0}}, 5, 1, lambda _: {}))
+    assert 1 == len(fuse_channels({"words": {1: 1.0}, "meaning": {2: 1.0}}, 5, 1, lambda _: {}))

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contexture.pipeline.mask import Mask, StreamMask, expand, mask, placeholder
+from contexture.pipeline.masking import (
+    SecretMask,
+    StreamingSecretMask,
+    expand_secrets,
+    mask_secrets,
+    secret_placeholder,
+)
 
 VALUES = st.text(alphabet="abX", max_size=5)
 KNOWN = st.dictionaries(st.sampled_from(["K1", "K2", "K3", "K4"]), VALUES, max_size=4)
@@ -22,19 +28,19 @@ def cut(text: str, data: st.DataObject) -> list[str]:
 @given(KNOWN, TEXTS, st.data())
 def test_any_cutting_gives_the_masked_whole(known, text, data) -> None:
     """However a stream is cut, its joined output is the text masked at once."""
-    stream = StreamMask(known)
+    stream = StreamingSecretMask(known)
     shown = "".join([*map(stream.feed, cut(text, data)), stream.flush()])
 
-    assert mask(text, known) == shown
+    assert mask_secrets(text, known) == shown
 
 
 @given(KNOWN, TEXTS)
 @example({"K1": "ab", "K2": "abX"}, "aabXab")
 def test_no_known_value_remains(known, text) -> None:
     """Outside placeholders the output holds no known value."""
-    shown = mask(text, known)
+    shown = mask_secrets(text, known)
     for key in known:
-        shown = shown.replace(placeholder(key), "\0")
+        shown = shown.replace(secret_placeholder(key), "\0")
 
     assert not [value for value in known.values() if value and value in shown]
 
@@ -42,18 +48,18 @@ def test_no_known_value_remains(known, text) -> None:
 @given(KNOWN, TEXTS)
 def test_masking_twice_changes_nothing(known, text) -> None:
     """Placeholders of known keys are left alone."""
-    once = mask(text, known)
+    once = mask_secrets(text, known)
 
-    assert once == mask(once, known)
+    assert once == mask_secrets(once, known)
 
 
 @given(KNOWN, TEXTS, st.data())
 def test_nothing_is_held_back_without_need(known, text, data) -> None:
     """What a stream holds back is always the beginning of something known, and shorter than it."""
-    forms = [*filter(None, known.values()), *map(placeholder, known)]
+    forms = [*filter(None, known.values()), *map(secret_placeholder, known)]
     rest = ""
     for piece in cut(text, data):
-        _, rest = Mask(known).split(rest + piece)
+        _, rest = SecretMask(known).mask_settled_part(rest + piece)
         assert not rest or any(form.startswith(rest) and form != rest for form in forms)
 
 
@@ -72,12 +78,12 @@ def test_nothing_is_held_back_without_need(known, text, data) -> None:
 )
 def test_values_are_shown_as_their_keys(known: dict[str, str], text: str, shown: str) -> None:
     """The longest value wins, letter for letter, and a made-up placeholder hides nothing."""
-    assert shown == mask(text, known)
+    assert shown == mask_secrets(text, known)
 
 
 def test_a_stream_shows_what_is_safe_at_once() -> None:
     """Only an end that may begin a value waits; a value cut in two is still masked."""
-    stream = StreamMask({"DB": "hunter2"})
+    stream = StreamingSecretMask({"DB": "hunter2"})
 
     assert ["say hello ", "", "§§secret(DB)!", ""] == [
         stream.feed("say hello hun"),
@@ -89,7 +95,7 @@ def test_a_stream_shows_what_is_safe_at_once() -> None:
 
 def test_a_flushed_stream_starts_afresh() -> None:
     """What was held back is shown by `flush`, and does not leak into the next text."""
-    stream = StreamMask({"DB": "hunter2"})
+    stream = StreamingSecretMask({"DB": "hunter2"})
     stream.feed("hunt")
 
     assert "hunt" == stream.flush()
@@ -98,11 +104,11 @@ def test_a_flushed_stream_starts_afresh() -> None:
 
 def test_masking_never_expands_a_placeholder() -> None:
     """A placeholder in a text stays a placeholder."""
-    assert "§§secret(DB)" == mask("§§secret(DB)", {"DB": "hunter2"})
+    assert "§§secret(DB)" == mask_secrets("§§secret(DB)", {"DB": "hunter2"})
 
 
 def test_only_expand_puts_values_in() -> None:
     """Known keys are expanded once; unknown ones stay."""
     known = {"DB": "§§secret(OTHER)", "OTHER": "value"}
 
-    assert "§§secret(OTHER) value §§secret(NO)" == expand("§§secret(DB) §§secret(OTHER) §§secret(NO)", known)
+    assert "§§secret(OTHER) value §§secret(NO)" == expand_secrets("§§secret(DB) §§secret(OTHER) §§secret(NO)", known)

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contexture.adapters.feeds.parser import FeedparserParser
-from contexture.ingestion.article_rows import article_from, row_of
-from contexture.ingestion.markup import plain
+from contexture.ingestion.articles import article_to_row, row_to_article
+from contexture.ingestion.html_text import html_to_text
 from contexture.ledger import Trace
-from contexture.news.articles import NewsQuestion
-from contexture.news.copies import copies, print_of, stored_print
-from contexture.news.domains import domain_of
+from contexture.news.articles import NewsQuestion, normalize_domain
+from contexture.news.fingerprint import is_copy, make_fingerprint, read_fingerprint
 from contexture.testing.doubles import NOON
 from contexture.testing.news import STRIKE, article, news_over
 from contexture.testing.workbench import Parts, workbench
@@ -139,16 +138,18 @@ def test_every_article_is_shown_or_listed_at_most_once(new_folder, given_article
 def test_a_number_of_its_own_keeps_a_story_apart(text, number):
     """Two texts that each have a number which the other lacks are never copies; the relation has no direction."""
     base = text + " The dockers of the port said on that day that they would wait until "
-    one, other = (stored_print({"print": print_of(base + f"{number + shift} o'clock.")}) for shift in (0, 1_000))
+    one, other = (
+        read_fingerprint({"print": make_fingerprint(base + f"{number + shift} o'clock.")}) for shift in (0, 1_000)
+    )
 
-    assert not copies(one, other) or str(number) in text or str(number + 1_000) in text
-    assert copies(one, other) == copies(other, one)
+    assert not is_copy(one, other) or str(number) in text or str(number + 1_000) in text
+    assert is_copy(one, other) == is_copy(other, one)
 
 
 @given(text=st.text(max_size=200))
 def test_a_domain_is_its_own_domain(text):
     """Normalising twice is normalising once."""
-    assert domain_of(domain_of(text)) == domain_of(text)
+    assert normalize_domain(normalize_domain(text)) == normalize_domain(text)
 
 
 @given(
@@ -161,7 +162,7 @@ def test_a_domain_is_its_own_domain(text):
 )
 def test_no_markup_breaks_the_reader(parts):
     """Whatever the tags look like, a hidden script stays hidden and the words before it are there."""
-    text = plain("before " + "<script>secret()</script>" + "".join(parts))
+    text = html_to_text("before " + "<script>secret()</script>" + "".join(parts))
 
     assert text.startswith("before")
     assert "secret" not in text
@@ -180,5 +181,5 @@ def test_no_bytes_break_the_feed_parser(at, cut, piece):
 def test_rows_say_all_there_is(given_articles):
     """An article sent as a row is the same article, but for an empty list of readers."""
     for each in given_articles:
-        row = msgspec.json.decode(msgspec.json.encode(row_of(each)))
-        assert article_from(row, readers=(PUBLIC,), now=NOON) == (each, ())
+        row = msgspec.json.decode(msgspec.json.encode(article_to_row(each)))
+        assert row_to_article(row, readers=(PUBLIC,), now=NOON) == (each, ())

@@ -108,7 +108,7 @@ async def carry_out(bench: Workbench, changes: Sequence[Write], example: int) ->
     """Write as someone who may see everything, one change at a time, in tenants of this example."""
     for change in changes:
         root = Scope(tenant=f"{change.tenant}-{example}", user="root")
-        await bench.made.by(root)
+        await bench.made.ensure(root)
         if change.record is None:
             await bench.index.delete(root, NAME, [change.id])
         else:
@@ -119,7 +119,7 @@ async def answers(index: Index, changes: Sequence[Write], asking: Asking, exampl
     """Everything anna gets out of a store that saw these changes."""
     bench = Workbench(index, asking.parts)
     anna = replace(ANNA, tenant=f"{ANNA.tenant}-{example}")
-    await bench.made.by(anna)
+    await bench.made.ensure(anna)
     await carry_out(bench, changes, example)
     found = await bench.search.search(anna, NAME, asking.question, where=asking.where, trace=Trace())
     request = QueryRequest(query=asking.question, where=asking.where, max_tokens=asking.budget)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contexture.pipeline.fence import fence, is_fenced, label, unfence
+from contexture.pipeline.fence import fence, is_fenced, safe_label, unfence
 
 BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 LEADING = re.compile(r"[\s\x00-\x1f\x7f-\x9f\"'>|«»“”*_+-]*")
@@ -104,7 +104,7 @@ def test_every_marker_is_escaped_after_any_break(lead, line, glue):
 @given(text=documents() | st.text(), limit=st.integers(0, 60))
 def test_a_label_cannot_leave_its_brackets(text, limit):
     """A label is one bounded line without brackets, and its parentheses pair up."""
-    safe = label(text, limit)
+    safe = safe_label(text, limit)
     depth = 0
 
     assert len(safe) <= limit

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.pipeline.budget import allocate, pour
-from contexture.pipeline.core_search import CoreSearch
-from contexture.pipeline.every_capacity import solve
-from contexture.pipeline.greedy import pack_greedy
-from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Item, Option
-from contexture.pipeline.relaxation import relax, tabulate, upper_bound
-from contexture.pipeline.sections import pack_sections
+from contexture.pipeline.knapsack import (
+    CoreSearch,
+    pack_greedy,
+    pack_optimal,
+    solve_every_capacity,
+    solve_relaxation,
+    tabulate_options,
+    upper_bound,
+)
+from contexture.pipeline.packing import PackingItem, PackingOption
+from contexture.pipeline.sections import allocate_tokens, pack_sections, water_fill
 from contexture.testing.strategies import item_lists, section_lists
 from contexture.types import Budget
 
@@ -29,7 +32,7 @@ def best_value(items, capacity):
     """The highest value of any choice that fits, by trying them all."""
     if capacity < 0:
         return 0.0
-    choices = product(*((Option(0, 0.0), *item.options) for item in items))
+    choices = product(*((PackingOption(0, 0.0), *item.options) for item in items))
     return max(
         sum(option.value for option in choice)
         for choice in choices
@@ -90,24 +93,24 @@ def test_the_relaxation_bounds_every_choice(items, capacity):
 
 
 @given(items=item_lists(max_size=6), capacity=st.integers(0, 80))
-def test_both_ways_to_the_best_packing_agree(items: list[Item], capacity: int) -> None:
+def test_both_ways_to_the_best_packing_agree(items: list[PackingItem], capacity: int) -> None:
     """Solving for every capacity and searching around the relaxation reach the same value."""
-    table = tabulate(items, capacity)
-    relaxed = relax(table)
+    table = tabulate_options(items, capacity)
+    relaxed = solve_relaxation(table)
     search = CoreSearch(table, relaxed, relaxed.fitting)
     search.run()
     rows = np.arange(len(items))
-    values = [float(table.values[rows, columns].sum()) for columns in (solve(table), search.columns())]
+    values = [float(table.values[rows, columns].sum()) for columns in (solve_every_capacity(table), search.columns())]
 
     assert values[0] == pytest.approx(values[1])
-    assert int(table.tokens[rows, solve(table)].sum()) <= capacity
+    assert int(table.tokens[rows, solve_every_capacity(table)].sum()) <= capacity
 
 
 @given(items=item_lists(max_size=6), capacity=st.integers(0, 80), states=st.integers(1, 4), work=st.integers(0, 20))
 def test_a_search_cut_short_still_bounds_the_best(items, capacity, states, work):
     """With hardly any states allowed, the result fits and its bound is still true."""
-    table = tabulate(items, capacity)
-    relaxed = relax(table)
+    table = tabulate_options(items, capacity)
+    relaxed = solve_relaxation(table)
     search = CoreSearch(table, relaxed, relaxed.fitting, states=states, work=work)
     search.run()
     columns = search.columns()
@@ -137,7 +140,7 @@ def test_of_equal_items_the_better_ranked_is_packed(items, capacity):
 )
 def test_allocation_keeps_every_rule(total, sections, demand):
     """Shares respect switches, caps and demand, honour floors that fit, and waste nothing."""
-    shares = allocate(total, sections, demand)
+    shares = allocate_tokens(total, sections, demand)
     ceilings = {s.name: min(demand[s.name], demand[s.name] if s.cap is None else s.cap) * s.enabled for s in sections}
     claims = {s.name: min(s.floor, ceilings[s.name]) for s in sections}
 
@@ -156,7 +159,7 @@ def test_allocation_keeps_every_rule(total, sections, demand):
 def test_pouring_is_proportional_until_full(room, vessels):
     """A share that is not full has, within one token, at least its weight's part of any other."""
     ceilings, weights = zip(*vessels, strict=True)
-    given_out = pour(room, ceilings, weights)
+    given_out = water_fill(room, ceilings, weights)
 
     assert sum(given_out) == min(room, sum(ceilings))
     for got, (ceiling, weight) in zip(given_out, vessels, strict=True):

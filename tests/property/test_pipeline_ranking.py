@@ -9,12 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.ledger import Reason, State, Trace
-from contexture.pipeline.dedupe import by_key, jaccard, near_duplicates, reach
-from contexture.pipeline.fuse import blend, fuse_scores, minmax, rrf
-from contexture.pipeline.rank import above, ranked, top_k
-from contexture.pipeline.score import composite, linear_decay, recency, structural
+from contexture.pipeline.candidates import (
+    drop_duplicate_keys,
+    drop_near_duplicates,
+    jaccard,
+    keep_above_floor,
+    keep_top_k,
+    max_hash_distance,
+    rank_candidates,
+)
+from contexture.pipeline.scoring import (
+    composite_score,
+    fuse_scores,
+    linear_decay,
+    min_max_scale,
+    recency,
+    reciprocal_rank_fusion,
+    structural_proximity,
+    weighted_mean,
+)
 from contexture.testing.strategies import candidate_lists, scores, times
-from contexture.text.simhash import distance, shingles, shingles_of, simhash, surely_shared
+from contexture.text.simhash import hamming_distance, make_shingles, min_similarity, shingles, simhash
 
 NAMES = st.sampled_from("abcdefgh")
 RANKINGS = st.lists(st.lists(NAMES, unique=True), max_size=4)
@@ -26,13 +41,13 @@ def test_fusion_does_not_depend_on_the_order_of_rankings(rankings, seed):
     """The same rankings in another order fuse to the same scores in the same order."""
     shuffled = seed.sample(rankings, len(rankings))
 
-    assert list(rrf(rankings).items()) == list(rrf(shuffled).items())
+    assert list(reciprocal_rank_fusion(rankings).items()) == list(reciprocal_rank_fusion(shuffled).items())
 
 
 @given(rankings=RANKINGS)
 def test_fused_order_is_by_score_then_id(rankings):
     """A fused result is sorted by falling score, and equal scores by id."""
-    fused = rrf(rankings)
+    fused = reciprocal_rank_fusion(rankings)
 
     assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
     assert {name for ranking in rankings for name in ranking} == set(fused)
@@ -41,7 +56,7 @@ def test_fused_order_is_by_score_then_id(rankings):
 @given(values=st.lists(st.floats(-1e9, 1e9), min_size=1))
 def test_minmax_keeps_order_and_range(values):
     """Scaled values lie between 0 and 1 and are ordered like the originals."""
-    scaled = minmax(values)
+    scaled = min_max_scale(values)
 
     assert all(0 <= value <= 1 for value in scaled)
     assert all((a <= b) <= (x <= y) for (a, x), (b, y) in combinations(zip(values, scaled, strict=True), 2))
@@ -50,7 +65,7 @@ def test_minmax_keeps_order_and_range(values):
 @given(signals=SIGNALS, weights=st.dictionaries(NAMES, st.floats(0.01, 1)))
 def test_a_blend_lies_within_its_signals(signals, weights):
     """A weighted mean never leaves the range of the signals it blends."""
-    blended = blend(signals, weights)
+    blended = weighted_mean(signals, weights)
     named = [signals.get(name, 0.0) for name in weights] or [0.0]
 
     assert min(named) - 1e-9 <= blended <= max(named) + 1e-9
@@ -86,13 +101,13 @@ def test_a_time_without_zone_is_utc(time):
 @given(distance=st.integers(0, 100))
 def test_structural_distance_stays_in_range(distance):
     """Structural closeness is 1 at the focus, falls with distance and stops at 0."""
-    assert 0 <= structural(distance + 1) <= structural(distance) <= structural(0) == 1
+    assert 0 <= structural_proximity(distance + 1) <= structural_proximity(distance) <= structural_proximity(0) == 1
 
 
 @given(signals=SIGNALS, weights=SIGNALS)
 def test_parts_add_up_to_the_score(signals, weights):
     """The parts that a ledger shows sum to the composite score, one per weight."""
-    scored = composite(signals, weights)
+    scored = composite_score(signals, weights)
 
     assert abs(sum(scored.parts.values()) - scored.score) < 1e-9
     assert set(weights) == set(scored.parts)
@@ -100,12 +115,12 @@ def test_parts_add_up_to_the_score(signals, weights):
 
 @given(candidates=candidate_lists(), k=st.integers(-1, 15))
 def test_top_k_judges_exactly_the_rest(candidates, k):
-    """What `top_k` keeps and what it drops add up, and nothing dropped outranks what is kept."""
+    """What `keep_top_k` keeps and what it drops add up, and nothing dropped outranks what is kept."""
     trace = Trace()
-    kept = top_k(candidates, k, trace)
+    kept = keep_top_k(candidates, k, trace)
     ledger = trace.finish(())
 
-    assert ranked(candidates)[: max(0, k)] == kept
+    assert rank_candidates(candidates)[: max(0, k)] == kept
     assert {c.id for c in candidates} == {c.id for c in kept} | {entry.id for entry in ledger.entries}
     assert len(candidates) == len(kept) + ledger.count(State.DROPPED)
 
@@ -114,9 +129,9 @@ def test_top_k_judges_exactly_the_rest(candidates, k):
 def test_the_floor_itself_passes(candidates, floor):
     """Exactly the candidates that score less than the floor are dropped, with that reason."""
     trace = Trace()
-    kept = above(candidates, floor, trace)
+    kept = keep_above_floor(candidates, floor, trace)
 
-    assert [c for c in ranked(candidates) if c.score >= floor] == kept
+    assert [c for c in rank_candidates(candidates) if c.score >= floor] == kept
     assert {c.id for c in candidates if c.score < floor} == {e.id for e in trace.finish(()).entries}
 
 
@@ -124,11 +139,11 @@ def test_the_floor_itself_passes(candidates, floor):
 def test_one_candidate_stays_per_key(candidates):
     """Each key keeps its best candidate, ties by id, and every loser names its winner."""
     trace = Trace()
-    kept = by_key(candidates, trace)
+    kept = drop_duplicate_keys(candidates, trace)
     winners = {candidate.key: candidate for candidate in kept}
 
     assert {candidate.key for candidate in candidates} == set(winners)
-    assert all(ranked(c for c in candidates if c.key == key)[0] is best for key, best in winners.items())
+    assert all(rank_candidates(c for c in candidates if c.key == key)[0] is best for key, best in winners.items())
     losers = {entry.id: entry.of for entry in trace.finish(()).entries}
     assert {c.id: winners[c.key].id for c in candidates if c not in kept} == losers
 
@@ -136,10 +151,10 @@ def test_one_candidate_stays_per_key(candidates):
 @given(candidates=candidate_lists(), threshold=st.sampled_from((0.5, 0.85, 1.0)))
 def test_no_two_kept_texts_nearly_coincide(candidates, threshold):
     """No kept pair passes both the hash filter and the Jaccard threshold, and no text is kept twice."""
-    kept = near_duplicates(candidates, Trace(), threshold=threshold)
+    kept = drop_near_duplicates(candidates, Trace(), threshold=threshold)
 
     for left, right in combinations(kept, 2):
-        close = distance(simhash(left.text), simhash(right.text)) <= reach(threshold)
+        close = hamming_distance(simhash(left.text), simhash(right.text)) <= max_hash_distance(threshold)
         assert left.text != right.text
         assert not (close and jaccard(shingles(left.text), shingles(right.text)) >= threshold)
 
@@ -148,8 +163,8 @@ def test_no_two_kept_texts_nearly_coincide(candidates, threshold):
 def test_a_dropped_text_repeats_a_better_kept_one(candidates, threshold):
     """Each near duplicate names a kept candidate that outranks it and that it really resembles."""
     trace = Trace()
-    kept = {candidate.id: candidate for candidate in near_duplicates(candidates, trace, threshold=threshold)}
-    order = [candidate.id for candidate in ranked(candidates)]
+    kept = {candidate.id: candidate for candidate in drop_near_duplicates(candidates, trace, threshold=threshold)}
+    order = [candidate.id for candidate in rank_candidates(candidates)]
     given_by_id = {candidate.id: candidate for candidate in candidates}
 
     for entry in trace.finish(c for c in candidates if c.id not in kept).entries:
@@ -169,13 +184,13 @@ def test_a_dropped_text_repeats_a_better_kept_one(candidates, threshold):
 def test_what_two_texts_surely_share_is_no_more_than_they_do(words, at, change, gone, gaps):
     """The bound told by how texts begin and end alike never exceeds the similarity of their shingles."""
     changed = [*words[:at], *change, *words[at + gone :]]
-    surely = surely_shared(gaps[0].join(words), gaps[1].join(changed))
+    surely = min_similarity(gaps[0].join(words), gaps[1].join(changed))
 
-    assert surely <= jaccard(shingles_of(words), shingles_of(changed))
+    assert surely <= jaccard(make_shingles(words), make_shingles(changed))
 
 
 def test_texts_with_one_change_surely_share_the_rest():
     """A long text and its copy with one word changed are told alike by their ends."""
     words = [f"word{number}" for number in range(100)]
 
-    assert surely_shared(" ".join(words), " ".join([*words[:50], "changed", *words[51:]])) > 0.9
+    assert min_similarity(" ".join(words), " ".join([*words[:50], "changed", *words[51:]])) > 0.9

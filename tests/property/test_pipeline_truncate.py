@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.ledger import Trace
-from contexture.pipeline.extract import ELLIPSIS
-from contexture.pipeline.summarize import summarize
-from contexture.pipeline.truncate import TruncationStrategy, truncate
+from contexture.pipeline.truncation import ELLIPSIS, TruncationStrategy, summarize, truncate
 
 CUTS = (TruncationStrategy.KEEP_START, TruncationStrategy.KEEP_END, TruncationStrategy.EXTRACTIVE)
 WORDS = st.sampled_from(("river", "stone", "budget", "token.", "река", "end!", "What?", "a", "\n\n"))

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from contexture.adapters.redaction.default import default_redactor
 from contexture.errors import RedactionFailed
 from contexture.ledger import Reason, State, Trace
-from contexture.pipeline.operators import Hashed, Masked, Placeholders
-from contexture.pipeline.redact import apply, redact, redact_text
+from contexture.pipeline.redaction import Hashed, Masked, Placeholders, apply_redactions, redact_candidates, redact_text
 from contexture.types import Candidate, Citation, Span
 
 REDACTOR = default_redactor()
@@ -67,18 +66,18 @@ def candidate(text: str, name: str = "a", **fields) -> Candidate:
 
 @given(marked_texts())
 def test_restoring_gives_back_the_original(marked) -> None:
-    """`restore` undoes `apply`, also where the text held something like a placeholder."""
+    """`restore` undoes `apply_redactions`, also where the text held something like a placeholder."""
     text, spans = marked
     placeholders = Placeholders()
 
-    assert text == placeholders.restore(apply(text, spans, placeholders).text)
+    assert text == placeholders.restore(apply_redactions(text, spans, placeholders).text)
 
 
 @given(marked_texts(), st.sampled_from([Placeholders(), Masked(), Hashed(salt=b"pepper")]))
 def test_no_value_remains(marked, operator) -> None:
     """Whatever was covered by a span is not in the output, under any operator."""
     text, spans = marked
-    shown = apply(text, spans, operator).text
+    shown = apply_redactions(text, spans, operator).text
 
     assert not [span for span in spans if text[span.start : span.end] in shown]
 
@@ -87,22 +86,22 @@ def test_no_value_remains(marked, operator) -> None:
 def test_untouched_characters_map_to_themselves(marked) -> None:
     """Every character outside the edits is found at its mapped position, and mapping back returns."""
     text, spans = marked
-    done = apply(text, spans, Placeholders())
+    done = apply_redactions(text, spans, Placeholders())
     covered = {position for edit in done.edits for position in range(edit.start, edit.end)}
     for position in set(range(len(text))) - covered:
-        assert text[position] == done.text[done.moved(position)]
-        assert position == done.origin(done.moved(position))
-    assert len(done.text) == done.moved(len(text))
-    assert len(text) == done.origin(len(done.text))
+        assert text[position] == done.text[done.to_redacted_position(position)]
+        assert position == done.to_original_position(done.to_redacted_position(position))
+    assert len(done.text) == done.to_redacted_position(len(text))
+    assert len(text) == done.to_original_position(len(done.text))
 
 
 def test_a_position_inside_a_replaced_stretch_maps_to_its_end() -> None:
     """In both directions, and positions at its edges map to its edges."""
-    done = apply("to anna!", (Span(3, 7, "PERSON"),), Placeholders())
+    done = apply_redactions("to anna!", (Span(3, 7, "PERSON"),), Placeholders())
 
     assert "to <PERSON_1>!" == done.text
-    assert [0, 2, 3, 13, 13, 14] == [done.moved(at) for at in (0, 2, 3, 5, 7, 8)]
-    assert [0, 2, 3, 7, 7, 8] == [done.origin(at) for at in (0, 2, 3, 5, 13, 14)]
+    assert [0, 2, 3, 13, 13, 14] == [done.to_redacted_position(at) for at in (0, 2, 3, 5, 7, 8)]
+    assert [0, 2, 3, 7, 7, 8] == [done.to_original_position(at) for at in (0, 2, 3, 5, 13, 14)]
 
 
 @given(marked_texts(), st.data())
@@ -112,7 +111,9 @@ def test_sentences_stay_sorted_apart_and_inside(marked, data) -> None:
     cuts = sorted({0, len(text), *data.draw(st.lists(st.integers(0, len(text)), max_size=4))})
     sentences = tuple(pairwise(cuts))
     placeholders = Placeholders()
-    [done] = redact([candidate(text, sentences=sentences, redactions=spans)], REDACTOR, placeholders, Trace())
+    [done] = redact_candidates(
+        [candidate(text, sentences=sentences, redactions=spans)], REDACTOR, placeholders, Trace()
+    )
     edges = [edge for sentence in done.sentences for edge in sentence]
 
     assert edges == sorted(edges)
@@ -125,7 +126,7 @@ def test_a_raising_redactor_drops_exactly_its_items(poisoned: list[bool]) -> Non
     """Every other candidate is kept, and the ledger's counts add up."""
     trace = Trace()
     items = [candidate("poison 4111" if bad else "fine", str(n)) for n, bad in enumerate(poisoned)]
-    kept = redact(items, Raising(), Placeholders(), trace)
+    kept = redact_candidates(items, Raising(), Placeholders(), trace)
     for item in kept:
         trace.keep(item, tokens=1)
     ledger = trace.finish(items)
@@ -140,7 +141,7 @@ def test_the_ledger_does_not_quote_the_text() -> None:
     """An error whose message holds the text is recorded by its type alone."""
     trace = Trace()
     item = candidate("poison 4111")
-    redact([item], Raising(), Placeholders(), trace)
+    redact_candidates([item], Raising(), Placeholders(), trace)
     ledger = trace.finish([item])
 
     assert Reason.REDACTION_FAILED is ledger.entries[0].reason
@@ -176,7 +177,7 @@ def test_malformed_spans_drop_the_item(spans) -> None:
     """A redactor that breaks its promise is treated like one that raised."""
     trace = Trace()
 
-    assert [] == redact([candidate("abcde")], Returning(spans), Placeholders(), trace)
+    assert [] == redact_candidates([candidate("abcde")], Returning(spans), Placeholders(), trace)
     assert Reason.REDACTION_FAILED is trace.finish([]).entries[0].reason
 
 
@@ -184,7 +185,7 @@ def test_malformed_stored_spans_drop_the_item() -> None:
     """Stored spans that do not fit the text are not applied halfway."""
     trace = Trace()
 
-    assert [] == redact([candidate("abc", redactions=(Span(0, 9, "A"),))], REDACTOR, Placeholders(), trace)
+    assert [] == redact_candidates([candidate("abc", redactions=(Span(0, 9, "A"),))], REDACTOR, Placeholders(), trace)
     assert trace.finish([]).degradations
 
 
@@ -198,7 +199,7 @@ def test_every_shown_field_is_redacted() -> None:
         tokens={"o200k_base": 5},
         citation=Citation(collection="c", record_id="r", title=f"From {mail}", start=0, end=3, hash="h"),
     )
-    [done] = redact([item], REDACTOR, Placeholders(), Trace())
+    [done] = redact_candidates([item], REDACTOR, Placeholders(), Trace())
 
     assert ("ask <EMAIL_1>", "From <EMAIL_1>", "<EMAIL_1>") == (done.text, done.title, done.label)
     assert done.citation is not None
@@ -209,7 +210,7 @@ def test_every_shown_field_is_redacted() -> None:
 
 def test_an_unchanged_text_keeps_its_counts() -> None:
     """Stored token counts survive when nothing was replaced."""
-    [done] = redact([candidate("nothing here", tokens={"o200k_base": 2})], REDACTOR, Placeholders(), Trace())
+    [done] = redact_candidates([candidate("nothing here", tokens={"o200k_base": 2})], REDACTOR, Placeholders(), Trace())
 
     assert {"o200k_base": 2} == done.tokens
 
@@ -217,7 +218,7 @@ def test_an_unchanged_text_keeps_its_counts() -> None:
 def test_stored_spans_are_applied_instead_of_a_scan() -> None:
     """A text with stored spans is not scanned again."""
     item = candidate("poison anna", redactions=(Span(7, 11, "PERSON"),))
-    [done] = redact([item], Raising(), Placeholders(), Trace())
+    [done] = redact_candidates([item], Raising(), Placeholders(), Trace())
 
     assert "poison <PERSON_1>" == done.text
 
@@ -226,9 +227,9 @@ def test_stored_spans_are_applied_instead_of_a_scan() -> None:
 def test_redacting_twice_changes_nothing(values: list[str]) -> None:
     """Redacted candidates pass through as they are."""
     placeholders = Placeholders()
-    once = redact([candidate(f"see {' and '.join(values)}")], REDACTOR, placeholders, Trace())
+    once = redact_candidates([candidate(f"see {' and '.join(values)}")], REDACTOR, placeholders, Trace())
 
-    assert once == redact(once, REDACTOR, placeholders, Trace())
+    assert once == redact_candidates(once, REDACTOR, placeholders, Trace())
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4))

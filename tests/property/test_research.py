@@ -9,23 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contexture.adapters.tokens.models import counter_for
-from contexture.answer.cited import claims_of
-from contexture.answer.research.markers import before_stops, cleaned, numbers_in
-from contexture.builders.research.estimate import estimate
-from contexture.builders.research.explain import rebuild
-from contexture.builders.research.render import block
-from contexture.builders.research.results import deduplicate
-from contexture.builders.research.variants import pieces_of
+from contexture.adapters.token_counters import counter_for
+from contexture.answer.citation_check import parse_claims
+from contexture.answer.grounding import find_cited_numbers, move_markers_before_stops, remove_unknown_markers
+from contexture.builders.replay import rebuild_research
+from contexture.builders.research.render import render_block, split_sentences
+from contexture.builders.research.result import deduplicate_results
+from contexture.builders.tokens import estimate_tokens
 from contexture.errors import InvalidRequest
 from contexture.ledger import State
 from contexture.pages.values import StoredPage
 from contexture.pipeline.fence import fence, is_fenced
-from contexture.pipeline.known import NOTHING
-from contexture.pipeline.operators import Placeholders
-from contexture.retrieval.quotes import QuoteCheck
-from contexture.service.envelope import encoded
-from contexture.service.wire.research import research_object
+from contexture.pipeline.masking import EMPTY_MASK
+from contexture.pipeline.redaction import Placeholders
+from contexture.retrieval.citations import QuoteChecker
+from contexture.service.envelope import encode_json
+from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON, WordRedactor
 from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
 from contexture.types import Collection, Form, Record, Scope
@@ -86,7 +85,7 @@ def test_pages_that_may_not_be_read_change_nothing(shelf, limit):
 def test_a_capsule_rebuilds_the_same_context(shelf, limit):
     """Messages and verdicts are those of the build."""
     built = build(over(shelf), limit)
-    again = rebuild(built.capsule, COUNTER)
+    again = rebuild_research(built.capsule, COUNTER)
 
     assert built.messages == again.messages
     assert built.ledger == again.ledger
@@ -138,11 +137,13 @@ def test_every_citation_of_every_context_holds(shelf, limit):
     built = build(pages, limit)
     if not built.citations:
         return
-    claims = claims_of(encoded(research_object(built)))
-    check = QuoteCheck(stored=Shelf(pages), redactor=WordRedactor((HIDDEN,)), operator=Placeholders(), mask=NOTHING)
+    claims = parse_claims(encode_json(research_object(built)))
+    check = QuoteChecker(
+        stored=Shelf(pages), redactor=WordRedactor((HIDDEN,)), operator=Placeholders(), mask=EMPTY_MASK
+    )
 
     assert () == claims.faults
-    assert [] == asyncio.run(check.problems(SCOPE, claims.quotes))
+    assert [] == asyncio.run(check.find_problems(SCOPE, claims.quotes))
 
 
 @settings(max_examples=40)
@@ -164,21 +165,21 @@ def test_a_page_is_left_out_only_when_it_cannot_be_shortened_to_fit(shelf, limit
 def test_results_are_one_per_page_and_sorted(rows):
     """The best of each page stays, with all that it carries."""
     results = [{"doc_id": doc, "page": page, "score": score, "row": at} for at, (doc, page, score) in enumerate(rows)]
-    kept = deduplicate(results)
+    kept = deduplicate_results(results)
     scores = [each["score"] for each in kept if each["score"] == each["score"]]
 
     assert {(each["doc_id"], each["page"]) for each in results} == {(each["doc_id"], each["page"]) for each in kept}
     assert len(kept) == len({(each["doc_id"], each["page"]) for each in kept})
     assert scores == sorted(scores, reverse=True)
     assert all(each is results[each["row"]] for each in kept)
-    assert kept == deduplicate(kept)
+    assert kept == deduplicate_results(kept)
 
 
 @given(st.text(max_size=300))
 def test_an_estimate_is_never_negative_and_zero_only_for_nothing(text):
     """Any text has at least one token."""
-    assert (estimate(text) == 0) == (text == "")
-    assert estimate(text) >= 0
+    assert (estimate_tokens(text) == 0) == (text == "")
+    assert estimate_tokens(text) >= 0
 
 
 markers = st.sampled_from(["[1]", "[9]", "[1, 9]", "[Document 2]", "[Document 7: x.pdf, Page 3]", "[1-3]", "[x]", "."])
@@ -187,18 +188,18 @@ markers = st.sampled_from(["[1]", "[9]", "[1, 9]", "[Document 2]", "[Document 7:
 @given(st.lists(markers | st.text(max_size=10), max_size=12).map(" ".join))
 def test_after_cleaning_every_marker_points_somewhere(text):
     """Cleaning leaves only known numbers, and cleaning twice changes nothing."""
-    done = cleaned(text, {1, 2})
+    done = remove_unknown_markers(text, {1, 2})
 
-    assert set(numbers_in(done.text)) <= {1, 2}
-    assert done.text == cleaned(done.text, {1, 2}).text
-    assert sorted(text) == sorted(before_stops(text))
+    assert set(find_cited_numbers(done.text)) <= {1, 2}
+    assert done.text == remove_unknown_markers(done.text, {1, 2}).text
+    assert sorted(text) == sorted(move_markers_before_stops(text))
 
 
 def known(page: StoredPage) -> StoredPage:
     """The page with what a store computes when it is written."""
     return replace(
         page,
-        sentences=pieces_of(page.text),
+        sentences=split_sentences(page.text),
         redactions=tuple(WordRedactor((HIDDEN,)).scan(page.text, "")),
         rules=WordRedactor((HIDDEN,)).rules,
         tokens={COUNTER.encoding: COUNTER.count(fence(page.text))},
@@ -226,4 +227,4 @@ def test_a_page_counts_below_its_header_as_it_counts_alone(text, encoding):
     counter, content = counter_for(encoding), text.strip()
     apart = counter.count("[Document 1: a.pdf, Page 1]\n") + counter.count(fence(content))
 
-    assert content[:1] in {"", "/"} or counter.count(block(1, "a.pdf", 1, content)) == apart
+    assert content[:1] in {"", "/"} or counter.count(render_block(1, "a.pdf", 1, content)) == apart

@@ -9,12 +9,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.retrieval.prepare import clipped, mended, valid
-from contexture.text.language import detect
-from contexture.text.passages import passages
-from contexture.text.sentences import sentences
-from contexture.text.simhash import distance, simhash
-from contexture.text.terms import terms, words
+from contexture.retrieval.prepare import clip_spans, is_valid_unicode, repair_text
+from contexture.text.language import detect_language
+from contexture.text.segmentation import split_passages, split_sentences
+from contexture.text.simhash import hamming_distance, simhash
+from contexture.text.terms import extract_terms, split_words
 from contexture.types import Span
 
 PROSE = st.text("ab. !?\n\r\t-1)#:дЯ。🙂\u2028\x1c\x85", max_size=200)
@@ -29,7 +28,7 @@ def visible(text: str) -> str:
 @given(text=ANY)
 def test_sentences_cover_everything_once(text: str) -> None:
     """In order, trimmed, apart, and together every character that is not white space."""
-    found = sentences(text)
+    found = split_sentences(text)
 
     assert all(first[1] <= second[0] for first, second in pairwise(found))
     assert all(text[start:end] == text[start:end].strip() != "" for start, end in found)
@@ -39,7 +38,7 @@ def test_sentences_cover_everything_once(text: str) -> None:
 @given(text=ANY, target=st.integers(1, 60))
 def test_passages_cover_everything_once(text: str, target: int) -> None:
     """Passages are in order, apart, bounded, and cover what is visible; their sentences lie inside them."""
-    found = passages(text, target=target)
+    found = split_passages(text, target=target)
 
     assert all(first[0][1] <= second[0][0] for first, second in pairwise(found))
     assert visible(text) == visible("".join(text[start:end] for (start, end), _ in found))
@@ -53,23 +52,23 @@ def test_passages_cover_everything_once(text: str, target: int) -> None:
 def test_any_text_has_words_terms_a_hash_and_a_language(text: str) -> None:
     """No text is too odd; hashes have 64 bits, terms 32, and case does not matter to either."""
     assert 0 <= simhash(text) < 2**64
-    assert all(0 <= term < 2**32 for term in terms(text))
-    assert len(terms(text)) <= len(words(text))
-    assert detect(text)
-    assert 0 == distance(simhash(text), simhash(text))
+    assert all(0 <= term < 2**32 for term in extract_terms(text))
+    assert len(extract_terms(text)) <= len(split_words(text))
+    assert detect_language(text)
+    assert 0 == hamming_distance(simhash(text), simhash(text))
 
 
 @given(text=st.lists(st.sampled_from(("pump", "насос", "river", "stone")), max_size=20))
 def test_terms_count_words(text: list[str]) -> None:
     """A text's terms are those of its words, as often as they occur."""
-    assert Counter(terms(" ".join(text))) == sum((Counter(terms(word)) for word in text), Counter())
+    assert Counter(extract_terms(" ".join(text))) == sum((Counter(extract_terms(word)) for word in text), Counter())
 
 
 @given(text=st.text(st.characters(codec=None), max_size=60))
 def test_mended_texts_are_valid(text: str) -> None:
     """Any string becomes one that UTF-8 can carry; valid ones stay as they are."""
-    assert valid(mended(text))
-    assert not valid(text) or mended(text) == text
+    assert is_valid_unicode(repair_text(text))
+    assert not is_valid_unicode(text) or repair_text(text) == text
 
 
 @given(
@@ -82,7 +81,7 @@ def test_clipped_spans_cover_the_same_characters(marks: list[int], cuts: list[in
     inside = {
         start + at
         for start, end in pairwise(cuts)
-        for span in clipped(spans, start, end)
+        for span in clip_spans(spans, start, end)
         for at in range(span.start, span.end)
     }
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public
 
-from contexture.adapters.tokens.bpe import paragraphs
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for, split_paragraphs
 
 NAMES = ["cl100k_base", "o200k_base", "estimate-claude", "estimate-any"]
 
@@ -51,7 +50,7 @@ def test_exact_counts_equal_the_reference(name: str, text: str) -> None:
 def test_paragraphs_count_alone_what_they_count_together(name: str, parts: list[str]) -> None:
     """Wherever a long text is divided, no token of the reference implementation lies across."""
     text = "\n\n".join(parts)
-    counted = [len(oracle(name).encode_ordinary(part)) for part in paragraphs(text)]
+    counted = [len(oracle(name).encode_ordinary(part)) for part in split_paragraphs(text)]
 
     assert len(oracle(name).encode_ordinary(text)) == sum(counted)
 

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from contexture.builders.turn.history import cut, lines_of
+from contexture.builders.turn.history import drop_incomplete_calls, find_history_cut
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule
 from contexture.conversation import HealthState, Recalled
@@ -17,7 +17,7 @@ from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest
 from contexture.ledger import State
 from contexture.pipeline.fence import is_fenced
-from contexture.pipeline.packers import Packer
+from contexture.pipeline.knapsack import Packer
 from contexture.testing.doubles import WordCounter
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.testing.strategies import prose, scores, times
@@ -110,7 +110,7 @@ def test_messages_come_in_the_one_order(bench, history, limit):
 def test_history_is_a_newest_end_and_tools_are_never_parted(bench, history, limit):
     """What is kept of the history is its end without broken tool calls, and every call has its results."""
     found = built(bench, history, limit)
-    whole, _ = lines_of(enumerate(history))
+    whole, _ = drop_incomplete_calls(enumerate(history))
     kept = whole[len(whole) - len(found.history) :]
     calls = [call["id"] for message in found.history for call in message.get("tool_calls", ())]
     results = [message["tool_call_id"] for message in found.history if message["role"] == "tool"]
@@ -169,8 +169,8 @@ def test_between_two_trims_a_turn_begins_with_the_bytes_of_the_turn_before(sizes
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(0, 500), st.integers(0, 200))
 def test_a_cut_fits_and_wastes_at_most_half(costs, room, step):
     """What is kept fits in the room, and with room for one more, at least half is used or nothing more fits."""
-    lines, _ = lines_of((at, {"role": "user", "content": ""}) for at in range(len(costs)))
-    start = cut(lines, costs, room, step)
+    lines, _ = drop_incomplete_calls((at, {"role": "user", "content": ""}) for at in range(len(costs)))
+    start = find_history_cut(lines, costs, room, step)
     kept = sum(costs[start:])
 
     assert kept <= room

@@ -14,20 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contexture.builders.workspace.build import WorkspaceContextBuilder
-from contexture.builders.workspace.values import ContextPayload
+from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import pack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, NotFound
 from contexture.ledger import Trace
 from contexture.pipeline.fence import is_fenced
-from contexture.retrieval.cache import ResultCache
-from contexture.retrieval.citations import verify
-from contexture.retrieval.search import HybridSearch, SearchOptions
+from contexture.retrieval.citations import verify_citations
+from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
 from contexture.testing.doubles import NOON
 from contexture.testing.workbench import NAME, Parts, workbench
 from contexture.testing.workspaces import WorkspaceParts, workspace_bench
 from contexture.types import Record, Scope
-from contexture.workspace import Activity, Block, BlockType, Deed, Link, LinkKind
+from contexture.workspace import Activity, ActivityKind, Block, BlockLink, BlockType, LinkKind
 
 ROOT = Scope(tenant="local", user="root")
 ANNA = Scope(tenant="local", user="anna", groups=("sales",))
@@ -40,7 +39,7 @@ TYPES = (
 )
 SLOW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
-Made = tuple[list[Block], list[Link], list[Activity]]
+Made = tuple[list[Block], list[BlockLink], list[Activity]]
 
 
 @st.composite
@@ -49,12 +48,12 @@ def workspaces(draw: st.DrawFn) -> Made:
     count = draw(st.integers(3, 14))
     blocks = [draw(blocks_at(at)) for at in range(count)]
     names = st.sampled_from([block.id for block in blocks])
-    link = st.builds(Link, source=names, target=names, kind=st.sampled_from(list(LinkKind)))
+    link = st.builds(BlockLink, source=names, target=names, kind=st.sampled_from(list(LinkKind)))
     deed = st.builds(
         Activity,
         block_id=names,
         user=st.sampled_from(("anna", "boris")),
-        deed=st.sampled_from(list(Deed)),
+        deed=st.sampled_from(list(ActivityKind)),
         time=st.integers(1, 100).map(lambda hours: NOON - timedelta(hours=hours)),
     )
     return blocks, draw(st.lists(link, max_size=10)), draw(st.lists(deed, max_size=8))
@@ -179,7 +178,7 @@ def test_a_context_keeps_its_promises(made: Made, asked: dict[str, Any], new_fol
             capsule, ledger = replay(pack_capsule(found.capsule))
             assert (capsule.messages, ledger) == (found.messages, found.ledger)
             assert hidden(made).isdisjoint(citation.record_id for citation in found.citations)
-            assert await verify(bench.index, ANNA, found.citations) == []
+            assert await verify_citations(bench.index, ANNA, found.citations) == []
 
     asyncio.run(check())
 
@@ -266,15 +265,15 @@ async def test_a_link_to_something_hidden_does_not_name_it(new_folder: Callable[
         ),
     ]
     links = [
-        Link(source="row", target="x", kind=LinkKind.RELATION, name="Deal"),
-        Link(source="lone", target="x", kind=LinkKind.RELATION, name="Deal"),
+        BlockLink(source="row", target="x", kind=LinkKind.RELATION, name="Deal"),
+        BlockLink(source="lone", target="x", kind=LinkKind.RELATION, name="Deal"),
     ]
     async with workspace_bench(new_folder()) as bench:
         builder = await bench.load(blocks, links)
         for name in ("row", "lone"):
             found = await builder.build({"query": "takeover deal", "focus": {"blockId": name}}, scope=ANNA)
 
-            assert await verify(bench.index, ANNA, found.citations) == []
+            assert await verify_citations(bench.index, ANNA, found.citations) == []
             assert b"Hostile" not in bytes_of(found)
             assert b"Vault" not in bytes_of(found)
     assert ("City: Oslo" in found.serialized) is False

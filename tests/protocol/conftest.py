@@ -10,8 +10,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from contexture import Contexture, Settings
-from contexture.mcp.link import inside
 from contexture.mcp.server import create_server
+from contexture.mcp.service_client import connect_in_process
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
 from contexture.testing.service import small_engine
@@ -58,5 +58,5 @@ class Calls:
 async def client(engine: Contexture) -> AsyncIterator[Calls]:
     """An MCP client that acts as anna."""
     app = create_app(engine, keys=None, settings=engine.settings, clock=FixedClock())
-    async with inside(app, ANNA) as link:
+    async with connect_in_process(app, ANNA) as link:
         yield Calls(create_server(link, keyless={}))

@@ -15,11 +15,10 @@ from starlette.testclient import TestClient
 
 from contexture.adapters.keys import ApiKeys
 from contexture.errors import SourceTimeout, SourceUnavailable
-from contexture.mcp.link import Link, Place, inside, outside
-from contexture.mcp.running import http_app
-from contexture.mcp.server import create_server
+from contexture.mcp.server import create_http_app, create_server
+from contexture.mcp.service_client import ServiceAddress, ServiceClient, connect_in_process, connect_over_http
 from contexture.service.app import create_app
-from contexture.service.callers import Callers
+from contexture.service.auth import Authenticator
 from contexture.testing.doubles import FixedClock
 from contexture.types import Scope
 
@@ -41,10 +40,10 @@ def keys(engine):
 async def speaking(engine, keys, *, gated=True, mode="auto", **headers):
     """A client of the server over HTTP, and the application it speaks to."""
     service = create_app(engine, keys=keys, settings=engine.settings, clock=FixedClock(), token=OWN)
-    callers = Callers(keys=keys, settings=engine.settings, clock=FixedClock()) if gated else None
-    async with inside(service, {"Authorization": f"Bearer {OWN}"}) as link:
+    callers = Authenticator(keys=keys, settings=engine.settings, clock=FixedClock()) if gated else None
+    async with connect_in_process(service, {"Authorization": f"Bearer {OWN}"}) as link:
         server = create_server(link, keyless=ANNA)
-        app = http_app(server, settings=engine.settings, callers=callers)
+        app = create_http_app(server, settings=engine.settings, callers=callers)
         transport = httpx2.ASGITransport(app)
         async with (
             server.session_manager.run(),
@@ -92,9 +91,9 @@ async def test_behind_no_gate_the_service_decides(engine, keys):
 async def test_a_caller_without_a_key_gets_no_answer_at_all(engine, keys):
     """Once there are keys, not even the list of tools is given away."""
     keys.add("boris", BORIS, now=FixedClock().now())
-    callers = Callers(keys=keys, settings=engine.settings, clock=FixedClock())
-    async with outside(lambda: None) as link:
-        app = http_app(create_server(link, keyless={}), settings=engine.settings, callers=callers)
+    callers = Authenticator(keys=keys, settings=engine.settings, clock=FixedClock())
+    async with connect_over_http(lambda: None) as link:
+        app = create_http_app(create_server(link, keyless={}), settings=engine.settings, callers=callers)
         answer = TestClient(app).post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
@@ -102,8 +101,8 @@ async def test_a_caller_without_a_key_gets_no_answer_at_all(engine, keys):
 
 async def test_pages_under_other_names_are_refused(engine):
     """A web page cannot reach a server on this machine through a name of its own, nor from its own origin."""
-    async with outside(lambda: None) as link:
-        app = http_app(create_server(link, keyless={}), settings=engine.settings, callers=None)
+    async with connect_over_http(lambda: None) as link:
+        app = create_http_app(create_server(link, keyless={}), settings=engine.settings, callers=None)
         with TestClient(app, base_url="http://127.0.0.1:8421") as http:
             asked = {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}
             named = http.post("/mcp", headers={"Host": "evil.example"}, **asked)
@@ -118,7 +117,7 @@ async def test_a_service_that_is_gone_is_the_result_of_the_tool():
     def gone():
         raise SourceUnavailable("the service is gone; start it: contexture serve")
 
-    async with outside(gone) as link, Client(create_server(link, keyless={})) as client:
+    async with connect_over_http(gone) as link, Client(create_server(link, keyless={})) as client:
         assert await found(client) == "UNAVAILABLE: the service is gone; start it: contexture serve"
         assert len((await client.list_tools()).tools) == 9
 
@@ -129,7 +128,7 @@ async def test_a_resource_of_a_service_that_is_gone_cannot_be_read():
     def gone():
         raise SourceUnavailable("the service is gone")
 
-    async with outside(gone) as link, Client(create_server(link, keyless={})) as client:
+    async with connect_over_http(gone) as link, Client(create_server(link, keyless={})) as client:
         with pytest.raises(MCPError, match="the service is gone") as refused:
             await client.read_resource("contexture://records/documents/pump")
 
@@ -155,15 +154,18 @@ async def test_other_services_and_dead_ones_are_told_apart(answer, told):
         return answer
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answered)) as client:
-        link = Link(client, lambda: Place(url="http://127.0.0.1:1", headers={}))
+        link = ServiceClient(client, lambda: ServiceAddress(url="http://127.0.0.1:1", headers={}))
         with pytest.raises(told[0], match=told[1]):
-            await link.ask("GET", "/health")
+            await link.request("GET", "/health")
 
 
 async def test_older_clients_are_answered_over_streams(engine):
     """A client that shakes hands first gets tools and resources alike."""
     service = create_app(engine, keys=None, settings=engine.settings, clock=FixedClock())
-    async with inside(service, ANNA) as link, Client(create_server(link, keyless={}), mode="legacy") as client:
+    async with (
+        connect_in_process(service, ANNA) as link,
+        Client(create_server(link, keyless={}), mode="legacy") as client,
+    ):
         record = await client.read_resource("contexture://records/documents/pump")
 
         assert await found(client) == {"pump#00000", "a/valve?#00000"}

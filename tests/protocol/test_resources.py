@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from contexture.documents import Page
 from contexture.errors import NotFound
 from contexture.mcp import server
-from contexture.mcp.resources import call_of, document_uri, page_uri
+from contexture.mcp.server import document_uri, page_uri, resource_call
 from contexture.pages.values import Document
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,7 +80,7 @@ async def _hidden(engine):
 
 async def test_long_lists_come_in_pieces(client, engine, monkeypatch):
     """A cursor leads to the documents behind the last one."""
-    monkeypatch.setattr(server, "PER_PAGE", 2)
+    monkeypatch.setattr(server, "PAGE_SIZE", 2)
     for name in ("a", "b", "c"):
         await stored(engine, name)
     first = await client.list_resources()
@@ -126,13 +126,13 @@ async def test_the_forms_of_addresses_are_told(client):
 
 def test_a_page_is_a_record_of_its_document():
     """The address of a page names the record under which it is stored."""
-    assert call_of("contexture://documents/a%2Fb/pages/07").path == "/v1/records/pages/a%2Fb%3A7"
+    assert resource_call("contexture://documents/a%2Fb/pages/07").path == "/v1/records/pages/a%2Fb%3A7"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers(0, 10**9 - 1))
 def test_every_id_has_an_address_that_leads_back_to_it(doc_id, page):
     """Whatever characters an id has, its address asks for it and nothing else."""
-    whole, single = call_of(document_uri(doc_id)).path, call_of(page_uri(doc_id, page)).path
+    whole, single = resource_call(document_uri(doc_id)).path, resource_call(page_uri(doc_id, page)).path
 
     assert [doc_id, f"{doc_id}:{page}"] == [unquote(path.rpartition("/")[2]) for path in (whole, single)]
 
@@ -140,4 +140,4 @@ def test_every_id_has_an_address_that_leads_back_to_it(doc_id, page):
 def test_an_address_of_no_known_form_names_those_that_are():
     """The refusal says how addresses look."""
     with pytest.raises(NotFound, match="addresses look like contexture://documents/"):
-        call_of("https://example.org")
+        resource_call("https://example.org")

@@ -111,10 +111,10 @@ async def test_an_unknown_tool_is_refused(client):
 
 def test_arguments_left_out_are_not_sent():
     """The service fills in what a caller does not say."""
-    assert TOOLS["search"].request({"query": "x", "where": None}).body == {"query": "x"}
+    assert TOOLS["search"].build_call({"query": "x", "where": None}).body == {"query": "x"}
 
 
 def test_nested_arguments_are_checked():
     """A focus with an unknown field is refused with its path."""
     with pytest.raises(InvalidRequest, match=r"unknown argument 'focus\.block'"):
-        TOOLS["build_workspace_context"].request({"focus": {"block": "x"}})
+        TOOLS["build_workspace_context"].build_call({"focus": {"block": "x"}})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.prepared import COLLECTION, VECTORS
 from contexture.types import Scope
 
@@ -34,7 +34,7 @@ def qdrant() -> Iterator[QdrantDouble]:
 @pytest.fixture
 async def reopen(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> AsyncIterator[Callable[..., object]]:
     """Opens the one store over that Qdrant, closed first where it is open; arguments are those of its options."""
-    from contexture.adapters.index.qdrant.client import Server
+    from contexture.adapters.index.qdrant.client import QdrantServer
     from contexture.adapters.index.qdrant.options import QdrantOptions
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
@@ -43,9 +43,9 @@ async def reopen(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> AsyncI
 
         async def give(exact_limit: int = 200_000, **chosen: object) -> QdrantOverSqlite:
             await stack.aclose()
-            server = Server(QdrantOptions(place=qdrant.place, timeout=5, **chosen))
+            server = QdrantServer(QdrantOptions(place=qdrant.place, timeout=5, **chosen))
             options = EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=exact_limit)
-            index = await QdrantOverSqlite.opened(folder, options, server)
+            index = await QdrantOverSqlite.open_with_server(folder, options, server)
             stack.push_async_callback(index.close)
             for tenant in TENANTS:
                 await index.create(Scope(tenant=tenant, user="anna"), COLLECTION)

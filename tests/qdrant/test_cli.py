@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.cli.demo import settings_of
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
+from contexture.cli.demo import demo_settings
 from contexture.cli.main import app
 from contexture.config import Settings
 from contexture.types import Collection, Scope
-from contexture.wiring.qdrant import in_qdrant
+from contexture.wiring.store import open_qdrant_index
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -78,11 +78,11 @@ def test_the_doctor_knows_which_versions_do(told: str, qdrant: QdrantDouble) -> 
 def test_the_demonstration_has_a_store_of_its_own(tmp_path: Path) -> None:
     """It shares the Qdrant, and neither the folder nor the schema."""
     chosen = Settings(home=tmp_path, store="qdrant://db", truth="postgres://db/app?schema=mine")
-    demo = settings_of(chosen)
+    demo = demo_settings(chosen)
 
     assert (tmp_path / "demo", "qdrant://db") == (demo.home, demo.store)
     assert demo.truth.endswith("schema=mine_demo")
-    assert "" == settings_of(chosen.model_copy(update={"truth": ""})).truth
+    assert "" == demo_settings(chosen.model_copy(update={"truth": ""})).truth
 
 
 def test_a_backup_is_that_of_the_truth(told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +105,9 @@ def test_the_truth_is_what_moves(told: str, tmp_path: Path) -> None:
 async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -> None:
     """A process compares a million vectors in the time in which Qdrant compares far fewer."""
     settings = Settings(store=told, home=tmp_path / "home", exact_limit=7, qdrant_exact_limit=3)
-    index = await in_qdrant(settings, EmbeddedOptions(vectors={"v": 4}, exact_limit=7))
+    index = await open_qdrant_index(settings, EmbeddedOptions(vectors={"v": 4}, exact_limit=7))
     await index.create(Scope.local(), Collection(name="notes"))
-    part, spaces = index._shelf.part("notes"), await index.spaces(Scope.local(), "notes")
+    part, spaces = index._search_backend.collection_index("notes"), await index.spaces(Scope.local(), "notes")
     await index.close()
 
     assert 3 == part.exact_limit

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
 from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
 from contexture.testing.visual import PAGE_VECTORS, VisualConformance
@@ -17,7 +17,7 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client import QdrantClient
 
-from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
@@ -27,8 +27,8 @@ OPTIONS = EmbeddedOptions(vectors={**VECTORS, **PAGE_VECTORS, **DOCUMENT_VECTORS
 @pytest.fixture(scope="module")
 def local(lasting_folder: Callable[[], Path]) -> Iterator[QdrantOverSqlite]:
     """A store whose Qdrant is the client's local mode; each check has a tenant of its own."""
-    server = Server(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
-    index = asyncio.run(QdrantOverSqlite.opened(lasting_folder(), OPTIONS, server))
+    server = QdrantServer(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
+    index = asyncio.run(QdrantOverSqlite.open_with_server(lasting_folder(), OPTIONS, server))
     yield index
     asyncio.run(index.close())
 

@@ -12,19 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.index.shelf import EmbeddedOptions
 from contexture.ports import Index
 from contexture.testing.prepared import COLLECTION, NAME, VECTOR, prepared
 from contexture.testing.strategies import filters, record_lists
-from contexture.text.terms import terms
+from contexture.text.terms import extract_terms
 from contexture.types import PUBLIC, Filter, Query, Record, Scope, Vector
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client import QdrantClient
 
-from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
@@ -37,9 +37,9 @@ READERS = ((PUBLIC,), ("user:anna",), ("user:boris",), ("group:sales", "user:bor
 @pytest.fixture
 async def pair(new_folder: Callable[[], Path]) -> AsyncIterator[tuple[EmbeddedIndex, QdrantOverSqlite]]:
     """The oracle, and an index in Qdrant."""
-    server = Server(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
+    server = QdrantServer(QdrantOptions(place="qdrant://local"), QdrantClient(":memory:"))
     oracle = await EmbeddedIndex.open(new_folder(), OPTIONS)
-    index = await QdrantOverSqlite.opened(new_folder(), OPTIONS, server)
+    index = await QdrantOverSqlite.open_with_server(new_folder(), OPTIONS, server)
     yield oracle, index
     await oracle.close()
     await index.close()
@@ -87,7 +87,7 @@ async def test_answers_are_those_of_the_embedded_index(
     ]
     asked = Query(
         collection=NAME,
-        terms=tuple(terms("zebra lynx " + records[0].text if records else "zebra")),
+        terms=tuple(extract_terms("zebra lynx " + records[0].text if records else "zebra")),
         vectors={VECTOR: vector(seeds[-1])},
         where=where,
         k=k,

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contexture import Record, Settings
-from contexture.adapters.backup.restore import restore
-from contexture.adapters.backup.write import back_up
-from contexture.adapters.index.truth import Truth
+from contexture.adapters.index.record_store import SqliteRecordStore
+from contexture.adapters.store_backup import back_up, restore
 from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
@@ -76,7 +75,7 @@ async def test_a_write_that_was_cut_short_is_made_good_by_the_next_opening(
     index = await reopen()
     await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
     await index.close()
-    truth = Truth(index._folder / "truth.sqlite")
+    truth = SqliteRecordStore(index._folder / "truth.sqlite")
     truth.upsert(ANNA, NAME, [prepared(own("c"))])  # as a process does that is killed behind its commit
     truth.delete(ANNA, NAME, ["a"])
     truth.close()
@@ -137,7 +136,7 @@ async def test_a_line_of_searches_waits_for_one_failure(
         with lock:
             yield
 
-    monkeypatch.setattr(index._shelf, "_turn", turn)
+    monkeypatch.setattr(index._search_backend, "_send_lock", turn)
     line = [index.search(ANNA, ZEBRA) for _ in range(4)]
     told = await asyncio.gather(*line, return_exceptions=True)
     qdrant.failing = 0

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
 from contexture.testing.visual import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
-from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
@@ -32,7 +32,9 @@ OPTIONS = EmbeddedOptions(vectors={**VECTORS, **PAGE_VECTORS}, threads=1)
 @pytest.fixture(scope="module")
 def remote(lasting_folder: Callable[[], Path]) -> Iterator[QdrantOverSqlite]:
     """A store whose Qdrant is that server; each check has a tenant of its own."""
-    index = asyncio.run(QdrantOverSqlite.opened(lasting_folder(), OPTIONS, Server(QdrantOptions(place=URL))))
+    index = asyncio.run(
+        QdrantOverSqlite.open_with_server(lasting_folder(), OPTIONS, QdrantServer(QdrantOptions(place=URL)))
+    )
     yield index
     asyncio.run(index.close())
 

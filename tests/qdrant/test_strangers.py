@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
 from contexture.types import Equals, Scope
@@ -18,8 +18,8 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client import models
 
-from contexture.adapters.index.qdrant import box as boxes
-from contexture.adapters.index.qdrant.client import Server
+from contexture.adapters.index.qdrant import collection as boxes
+from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
@@ -183,7 +183,7 @@ async def test_requests_stay_small_however_large_titles_are(
     qdrant: QdrantDouble, reopen: Reopen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server takes only so much at once: points go in as many requests as they need, the mark with the last."""
-    monkeypatch.setattr(boxes, "_ROOM", 10_000)
+    monkeypatch.setattr(boxes, "_BATCH_BYTES", 10_000)
     index = await reopen()
     large = [msgspec.structs.replace(own(name), title="x" * 2_000) for name in "abc"]
     await index.upsert(ANNA, NAME, [prepared(each) for each in [*large, own("d")]])
@@ -210,7 +210,7 @@ async def test_an_opening_that_fails_gives_the_store_back(
 ) -> None:
     """Another may open it at once."""
     folder, options = new_folder(), EmbeddedOptions(vectors=VECTORS, threads=1)
-    server = Server(QdrantOptions(place=qdrant.place))
+    server = QdrantServer(QdrantOptions(place=qdrant.place))
 
     async def broken(index: QdrantOverSqlite) -> None:
         raise SourceUnavailable(f"the store in {str(index._folder)!r} is damaged")
@@ -218,6 +218,6 @@ async def test_an_opening_that_fails_gives_the_store_back(
     with monkeypatch.context() as patch:
         patch.setattr(QdrantOverSqlite, "warm", broken)
         with pytest.raises(SourceUnavailable, match="damaged"):
-            await QdrantOverSqlite.opened(folder, options, server)
-    index = await QdrantOverSqlite.opened(folder, options, Server(QdrantOptions(place=qdrant.place)))
+            await QdrantOverSqlite.open_with_server(folder, options, server)
+    index = await QdrantOverSqlite.open_with_server(folder, options, QdrantServer(QdrantOptions(place=qdrant.place)))
     await index.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from contexture.adapters.index.classes import Access
+from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
 from contexture.types import AnyOf, Collection, Equals, FieldType, Scope
@@ -17,10 +17,10 @@ pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from contexture.adapters.index.qdrant.client import Server, qdrant_errors
+from contexture.adapters.index.qdrant.client import QdrantServer, qdrant_errors
+from contexture.adapters.index.qdrant.filters import compile_server_filter
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.points import tenant_key
-from contexture.adapters.index.qdrant.where import server_filter
 
 if TYPE_CHECKING:
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
@@ -177,7 +177,7 @@ def test_addresses_are_those_of_http(place: str, url: str) -> None:
 def test_other_addresses_are_refused(place: str) -> None:
     """The error says how one is written, and repeats no key."""
     with pytest.raises(UnknownAdapter, match=r"qdrant://HOST:PORT") as caught:
-        Server(QdrantOptions(place=place))
+        QdrantServer(QdrantOptions(place=place))
 
     assert "hunter2" not in str(caught.value)
 
@@ -211,7 +211,9 @@ def test_any_tenant_has_a_plain_name_in_qdrant(tenant: str) -> None:
 def test_many_values_are_one_condition(count: int, conditions: int) -> None:
     """A field that may have any of many values is asked for once, and every value is named."""
     values = tuple(f"v{at}" for at in range(count))
-    told = server_filter(Access(allowed=frozenset({1}), readable=frozenset({1}), hidden=None), AnyOf("tags", values))
+    told = compile_server_filter(
+        ScopeAccess(allowed=frozenset({1}), readable=frozenset({1}), hidden=None), AnyOf("tags", values)
+    )
     (each,) = told.model_dump(exclude_none=True)["must"][1:]
     named = [value for one in each["should"] for value in one["match"].get("any", [one["match"].get("value")])]
 
@@ -223,9 +225,9 @@ def test_many_values_are_one_condition(count: int, conditions: int) -> None:
 def test_however_many_classes_may_be_read_they_are_named(count: int) -> None:
     """Few are said one by one, many as a list; a class that holds nothing is not said at all."""
     readable = frozenset(range(1, count + 1))
-    where = server_filter(Access(allowed=readable | {99}, readable=readable, hidden=frozenset({50})), None).model_dump(
-        exclude_none=True
-    )
+    where = compile_server_filter(
+        ScopeAccess(allowed=readable | {99}, readable=readable, hidden=frozenset({50})), None
+    ).model_dump(exclude_none=True)
     (classes,) = where["must"]
     named = [number for each in classes["should"] for number in each["match"].get("any", [each["match"].get("value")])]
 

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from contexture.adapters.keys import ApiKeys
-from contexture.cli.logs import to_stderr
+from contexture.cli.output import log_to_stderr
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client, small_engine
 from contexture.types import Record, Scope
@@ -99,7 +99,7 @@ async def guarded(settings, keys, bearer):
 @pytest.fixture
 def json_log(capsys):
     """Logs as `serve` does, and gives what was logged."""
-    to_stderr()
+    log_to_stderr()
     yield lambda: capsys.readouterr().err
     structlog.reset_defaults()
 

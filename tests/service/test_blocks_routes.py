@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.service.wire.blocks import BlockBody, block_row
+from contexture.service.wire.ingest import BlockBody, block_object
 from contexture.testing.blocks_tree import PRIVATE, block
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
@@ -52,7 +52,7 @@ async def test_a_block_goes_over_the_wire_and_back():
     """What one side sends the other reads as the same block."""
     given = block("a", "p", text="x", kind=BlockType.TODO, order=1.5, readers=PRIVATE, properties={"due": "2026-01-01"})
 
-    assert given == BlockBody.model_validate(block_row(given)).block()
+    assert given == BlockBody.model_validate(block_object(given)).to_block()
 
 
 async def test_a_hidden_block_is_answered_as_an_unknown_one(client):

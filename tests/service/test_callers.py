@@ -9,7 +9,7 @@ import pytest
 
 from contexture import Settings
 from contexture.adapters.keys import ApiKeys
-from contexture.service.callers import is_loopback
+from contexture.service.auth import is_loopback
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client, small_engine
 from contexture.types import Scope

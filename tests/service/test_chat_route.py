@@ -12,7 +12,7 @@ import pytest
 
 from contexture import Contexture
 from contexture.adapters.keys import ApiKeys
-from contexture.answer.route import Route
+from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
@@ -25,9 +25,9 @@ def use(engine: Contexture, **parts) -> None:
     engine.__dict__["chat"] = replace(engine.chat, **parts)
 
 
-def scripted(*answers: str | Exception) -> Route:
+def scripted(*answers: str | Exception) -> ModelRoute:
     """A model that gives these answers."""
-    return Route({"scripted": ScriptedChatModel(answers)})
+    return ModelRoute({"scripted": ScriptedChatModel(answers)})
 
 
 def parsed(text: str) -> list[tuple[str, dict]]:
@@ -180,7 +180,7 @@ class Endless:
 async def test_a_client_that_leaves_stops_the_answer(engine: Contexture, client: httpx.AsyncClient) -> None:
     """The model is stopped and what was said is kept as aborted."""
     model = Endless()
-    use(engine, route=Route({"endless": model}))
+    use(engine, route=ModelRoute({"endless": model}))
     asking = asyncio.create_task(
         client.post("/v1/chat", json={"message": "Tell me", "session_id": "s", "stream": True})
     )
@@ -188,7 +188,7 @@ async def test_a_client_that_leaves_stops_the_answer(engine: Contexture, client:
     asking.cancel()
     await asyncio.wait([asking])
     await model.stopped.wait()
-    async with engine.chat.ordering.of(("acme", "anna", "s")):
+    async with engine.chat.session_locks.hold(("acme", "anna", "s")):
         found = await engine.sessions.list_events(engine.scope, "s")
 
     assert ["user", "assistant"] == [each.message["role"] for each in found]

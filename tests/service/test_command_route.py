@@ -11,10 +11,10 @@ import pytest
 from contexture import Contexture, Settings, replay
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.cli.remote import error_of
+from contexture.cli.client import parse_error
 from contexture.errors import CommandRefused, NothingFound
 from contexture.pipeline.fence import is_fenced
-from contexture.service.envelope import encoded
+from contexture.service.envelope import encode_json
 from contexture.testing.commands import article
 from contexture.testing.doubles import NOON, FixedClock, HashEmbedder
 from contexture.testing.service import service_client, small_engine
@@ -58,7 +58,7 @@ async def test_the_route_answers_what_the_library_gives(client: httpx.AsyncClien
     built = await engine.build_command(raw, scope=engine.scope)
 
     assert 200 == answer.status_code
-    assert encoded(built.to_dict()) == answer.content
+    assert encode_json(built.to_dict()) == answer.content
     assert "retrieve;dur=" in answer.headers["Server-Timing"]
 
 
@@ -81,12 +81,12 @@ async def test_errors_have_the_status_of_their_code(client: httpx.AsyncClient, r
 async def test_an_error_echoes_the_version_of_the_surroundings(client: httpx.AsyncClient):
     """`meta` has the caller's version and the error's own id, and the command line reads it as the same error."""
     answer = await client.post(ROUTE, json={"raw_command": "/ask zeppelin", "env": {"version": "v7"}})
-    told = error_of(answer.content)
+    told = parse_error(answer.content)
 
     assert "v7" == answer.json()["meta"]["version"]
     assert isinstance(told, NothingFound)
     assert answer.json() == told.to_dict()
-    assert isinstance(error_of((await client.post(ROUTE, json={"raw_command": "/x"})).content), CommandRefused)
+    assert isinstance(parse_error((await client.post(ROUTE, json={"raw_command": "/x"})).content), CommandRefused)
 
 
 async def test_the_id_of_an_error_is_in_the_header_too(client: httpx.AsyncClient):
@@ -121,7 +121,7 @@ async def test_a_kept_command_explains_and_replays(client: httpx.AsyncClient, en
 
     assert shown["ledger"] == kept["ledger"]
     assert why.score_needed is not None
-    assert replay(encoded(kept["capsule"]))[0].digest == shown["digest"]
+    assert replay(encode_json(kept["capsule"]))[0].digest == shown["digest"]
 
 
 async def test_a_question_is_embedded_once_however_often_it_is_asked(new_folder):

@@ -10,8 +10,8 @@ import pytest
 
 from contexture import Contexture
 from contexture.adapters.keys import ApiKeys
-from contexture.answer.completions import turn_from
-from contexture.answer.route import Route
+from contexture.answer.completions import turn_from_messages
+from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
@@ -60,7 +60,7 @@ def chunks(text):
 async def test_what_is_remembered_is_added_to_the_callers_messages(engine, client, remembered):
     """The model sees their messages in order, and the memory between them; the build says what was added."""
     model = Listening("At nine [1].")
-    use(engine, route=Route({"scripted": model}))
+    use(engine, route=ModelRoute({"scripted": model}))
     answer = await client.post(PATH, json={"model": "contexture", "messages": ASKED, "max_tokens": 50})
     told = answer.json()
     ((shown, most),) = model.shown
@@ -84,7 +84,7 @@ async def test_what_is_remembered_is_added_to_the_callers_messages(engine, clien
 
 async def test_nothing_of_it_is_kept(engine, client):
     """No session begins and nothing is remembered: the conversation is the caller's."""
-    use(engine, route=Route({"scripted": ScriptedChatModel(["At nine."])}))
+    use(engine, route=ModelRoute({"scripted": ScriptedChatModel(["At nine."])}))
     await client.post(PATH, json={"messages": ASKED})
     found = await client.post("/recall", json={"query": "When does the ferry to Arran leave?", "threshold": 0})
 
@@ -94,7 +94,7 @@ async def test_nothing_of_it_is_kept(engine, client):
 @pytest.mark.parametrize("counted", [True, False])
 async def test_a_stream_has_the_shape_that_clients_know(engine, client, counted):
     """A role, pieces, a reason to finish, what it cost for those who ask, and the end."""
-    use(engine, route=Route({"scripted": ScriptedChatModel(["One two three."])}))
+    use(engine, route=ModelRoute({"scripted": ScriptedChatModel(["One two three."])}))
     body = {"messages": ASKED, "stream": True, "stream_options": {"include_usage": counted}}
     found, end = chunks((await client.post(PATH, json=body)).text)
     choices = [each["choices"][0] for each in found if each["choices"]]
@@ -111,7 +111,7 @@ async def test_a_secret_is_masked_in_every_form(engine, client, monkeypatch):
     """Also when a model gives it in pieces."""
     secrets = {"DB": "hunter2hunter2"}
     known = type("Known", (), {"known": lambda _: secrets})()
-    use(engine, route=Route({"s": ScriptedChatModel(["It is hunter2hunter2."] * 2)}), secrets=known)
+    use(engine, route=ModelRoute({"s": ScriptedChatModel(["It is hunter2hunter2."] * 2)}), secrets=known)
     whole = await client.post(PATH, json={"messages": ASKED})
     streamed = await client.post(PATH, json={"messages": ASKED, "stream": True})
 
@@ -122,7 +122,7 @@ async def test_a_secret_is_masked_in_every_form(engine, client, monkeypatch):
 async def test_a_model_that_fails_is_passed_over(engine, client):
     """The answer names who gave it, and what was lost."""
     models = {"bad": ScriptedChatModel([SourceUnavailable("down")]), "good": ScriptedChatModel(["Here."], name="good")}
-    use(engine, route=Route(models))
+    use(engine, route=ModelRoute(models))
     told = (await client.post(PATH, json={"messages": ASKED})).json()
 
     assert "good" == told["model"]
@@ -160,7 +160,7 @@ async def test_what_only_steers_a_model_is_accepted(client):
 
 async def test_the_models_can_be_listed(engine, client):
     """With the name that stands for the usual one."""
-    use(engine, route=Route({"litellm:gpt-5": ScriptedChatModel([]), "extractive": ScriptedChatModel([])}))
+    use(engine, route=ModelRoute({"litellm:gpt-5": ScriptedChatModel([]), "extractive": ScriptedChatModel([])}))
     told = (await client.get("/v1/models")).json()
 
     assert ["contexture", "litellm:gpt-5", "extractive"] == [each["id"] for each in told["data"]]
@@ -203,8 +203,10 @@ async def test_a_key_answers_for_its_owner_alone(engine: Contexture, settings):
 def test_instructions_in_the_middle_stay_where_they_are():
     """Only those before all others are the system prompt."""
     middle = {"role": "system", "content": "Now in verse."}
-    turn = turn_from([{"role": "developer", "content": "A"}, {"role": "system", "content": "B"}, middle, *ASKED[1:]])
-    later = turn_from([*ASKED[1:3], middle, ASKED[3]])
+    turn = turn_from_messages(
+        [{"role": "developer", "content": "A"}, {"role": "system", "content": "B"}, middle, *ASKED[1:]]
+    )
+    later = turn_from_messages([*ASKED[1:3], middle, ASKED[3]])
 
     assert "A\n\nB\n\nNow in verse." == turn.system_prompt
     assert middle in later.history
@@ -213,4 +215,4 @@ def test_instructions_in_the_middle_stay_where_they_are():
 def test_messages_of_instructions_alone_are_no_question():
     """There is nothing to look for."""
     with pytest.raises(InvalidRequest, match="must be the user's"):
-        turn_from(ASKED[:1])
+        turn_from_messages(ASKED[:1])

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from contexture.adapters.keys import ApiKeys
-from contexture.service.crowd import lane_of
+from contexture.service.admission import lane_name
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client
 from contexture.types import Scope
@@ -134,7 +134,7 @@ async def test_one_kind_does_not_keep_the_others_waiting(engine, held):
 )
 def test_every_path_has_a_lane(path, lane):
     """What waits for a model, what loads, and all the rest."""
-    assert lane == lane_of(path)
+    assert lane == lane_name(path)
 
 
 async def test_a_caller_with_too_many_under_way_is_told_so_and_others_are_served(engine, held, settings):

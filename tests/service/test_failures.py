@@ -8,9 +8,9 @@ import logging
 import pytest
 from structlog.testing import capture_logs
 
-from contexture.service import serving
+from contexture.service import server as serving
 from contexture.service.app import create_app
-from contexture.service.failures import ServerLog, hear_bus, hear_server, places_of
+from contexture.service.error_log import LibraryLogHandler, capture_bus_log, capture_server_log, traceback_locations
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def server_log():
     """The server's logger as `serve` leaves it, put back afterwards."""
     logger = logging.getLogger("uvicorn.error")
     before = logger.handlers[:], logger.propagate
-    hear_server()
-    hear_server()
+    capture_server_log()
+    capture_server_log()
     yield logger
     logger.handlers, logger.propagate = before
 
@@ -33,7 +33,7 @@ def test_a_place_is_a_file_a_line_and_a_function():
     """Neither the message nor a value is in it."""
     with pytest.raises(ValueError, match="hunter2") as told:
         failing()
-    places = places_of(told.value)
+    places = traceback_locations(told.value)
 
     assert places[-1].endswith(" failing")
     assert not any("hunter2" in place for place in places)
@@ -53,12 +53,12 @@ def test_the_servers_log_is_part_of_ours(server_log):
         (each["event"], each.get("said")) for each in logged
     ]
     assert "hunter2" not in str(logged)
-    assert 1 == sum(isinstance(each, ServerLog) for each in server_log.handlers)
+    assert 1 == sum(isinstance(each, LibraryLogHandler) for each in server_log.handlers)
 
 
 def test_what_a_bus_says_again_and_again_is_told_once_a_minute():
     """Whatever numbers are in it; other lines, and failures of other kinds, are told at once."""
-    log = ServerLog(logging.WARNING, "bus", quiet=60.0)
+    log = LibraryLogHandler(logging.WARNING, "bus", quiet=60.0)
 
     def say(second, said, failure=None):
         record = logging.LogRecord("nats", logging.ERROR, "", 0, said, None, (type(failure), failure, None))
@@ -90,9 +90,9 @@ async def test_a_request_under_way_is_finished_when_the_service_is_told_to_stop(
         return await search(*words, **named)
 
     monkeypatch.setattr(engine, "search", slow)
-    bound = serving.listening("127.0.0.1", 0)
+    bound = serving.bind_socket("127.0.0.1", 0)
     app = create_app(engine, keys=None, settings=settings)
-    server = serving._Server(serving._config(app, 30))
+    server = serving._UvicornServer(serving._uvicorn_config(app, 30))
     running = asyncio.create_task(server.serve(sockets=[bound]))
     body = b'{"query": "pump"}'
     head = (
@@ -120,7 +120,7 @@ def test_what_the_libraries_of_a_bus_log_is_part_of_our_log():
     logger = logging.getLogger("contexture.bus")
     before = list(logger.handlers)
     with capture_logs() as lines:
-        hear_bus()
+        capture_bus_log()
         logger.warning("connection lost")
         logger.error("a handler failed", exc_info=ValueError("what a caller sent"))
     logger.handlers[:], logger.propagate = before, True

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from contexture import Settings
 from contexture.errors import BudgetTooSmall, ContextError, SourceUnavailable, TooManyRequests
-from contexture.service.problems import STATUS, problem
+from contexture.service.error_responses import STATUS_BY_CODE, error_response
 from contexture.testing.service import service_client, small_engine
 
 JSON = {"Content-Type": "application/json"}
@@ -241,18 +241,18 @@ async def test_what_nobody_foresaw_is_answered_without_its_message(engine, monke
     assert "hunter2" not in answer.text
 
 
-@pytest.mark.parametrize("code", STATUS)
+@pytest.mark.parametrize("code", STATUS_BY_CODE)
 def test_every_code_has_its_status(code):
     """The table of codes is the one that callers were promised."""
     error = type("Made", (ContextError,), {"code": code})("x")
     promised = dict(VALIDATION_FAILED=422, NO_DATA=404, FORBIDDEN=403, UNAUTHORIZED=401, LIMITED=429, UNAVAILABLE=503)  # noqa: C408 - reads as a table
 
-    assert promised.get(code, 500) == problem(error, {"type": "http"}).status_code
+    assert promised.get(code, 500) == error_response(error, {"type": "http"}).status_code
 
 
 def test_limits_say_when_to_try_again():
     """`Retry-After` is whole seconds, at least one."""
-    answers = [problem(TooManyRequests("x", after=after), {"type": "http"}) for after in (0.2, 2.6)]
+    answers = [error_response(TooManyRequests("x", after=after), {"type": "http"}) for after in (0.2, 2.6)]
 
     assert ["1", "3"] == [answer.headers["retry-after"] for answer in answers]
 
@@ -260,7 +260,8 @@ def test_limits_say_when_to_try_again():
 def test_retryable_is_what_the_error_says():
     """A source that is down may be asked again; a budget that is too small may not."""
     bodies = [
-        json.loads(problem(error, {"type": "http"}).body) for error in (SourceUnavailable("x"), BudgetTooSmall(2, 1))
+        json.loads(error_response(error, {"type": "http"}).body)
+        for error in (SourceUnavailable("x"), BudgetTooSmall(2, 1))
     ]
 
     assert [True, False] == [body["error"]["retryable"] for body in bodies]

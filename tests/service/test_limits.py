@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.service.limits import is_deeper
+from contexture.service.middleware import is_nested_deeper
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('ab"\\[]{}\n'), max_size=6),
@@ -26,7 +26,7 @@ def depth(value):
 @given(value=VALUES, most=st.integers(0, 6))
 def test_depth_is_what_a_parser_would_find(value, most):
     """Brackets and quotes inside of texts count for nothing."""
-    assert (depth(value) > most) is is_deeper(json.dumps(value).encode(), most)
+    assert (depth(value) > most) is is_nested_deeper(json.dumps(value).encode(), most)
 
 
 @pytest.mark.parametrize(("levels", "status"), [(64, 200), (65, 422)])

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 import pytest
 
 from contexture.adapters.keys import ApiKeys
-from contexture.builders.workspace.values import SectionType
+from contexture.builders.workspace.result import SectionType
 from contexture.conversation import HealthState
 from contexture.documents import Page, Region, RegionKind
 from contexture.engine import replay
 from contexture.ledger import Reason, State
 from contexture.pages.values import Document
-from contexture.service.problems import STATUS
-from contexture.service.routes.playground import FOLDER, KINDS, PAGE
+from contexture.service.error_responses import STATUS_BY_CODE
+from contexture.service.routes.playground import INDEX_FILE, MEDIA_TYPES, STATIC_FOLDER
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client
 from contexture.types import Scope
@@ -57,7 +57,16 @@ async def test_files_are_kept_by_browsers_under_a_hash_and_the_page_is_confirmed
 async def test_nothing_outside_the_folder_is_served(client):
     """Paths that climb, absolute ones and the page itself under a file's address lead nowhere."""
     mark = ASSETS.findall((await client.get("/")).text)[0].split("/")[2]
-    for name in ("../app.py", "%2e%2e/app.py", "..%2fapp.py", "/etc/passwd", "tabs/../../app.py", PAGE, "tabs", ""):
+    for name in (
+        "../app.py",
+        "%2e%2e/app.py",
+        "..%2fapp.py",
+        "/etc/passwd",
+        "tabs/../../app.py",
+        INDEX_FILE,
+        "tabs",
+        "",
+    ):
         answer = await client.get(f"/playground/{mark}/{name}", follow_redirects=True)
         assert 404 == answer.status_code, name
         assert "error" in answer.json()
@@ -65,9 +74,9 @@ async def test_nothing_outside_the_folder_is_served(client):
 
 def test_the_files_ask_nothing_of_other_hosts_and_parse_no_html():
     """No address with a host is in them, none sets HTML, runs text or styles inline, and each import is a file."""
-    for path in FOLDER.rglob("*.*"):
+    for path in STATIC_FOLDER.rglob("*.*"):
         text = path.read_text("utf-8")
-        assert path.suffix in KINDS
+        assert path.suffix in MEDIA_TYPES
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text), path
         assert not re.search(r"\sstyle=|\son\w+=|<script>|javascript:", text), path
@@ -77,13 +86,15 @@ def test_the_files_ask_nothing_of_other_hosts_and_parse_no_html():
 
 def words(name):
     """The keys of one dictionary."""
-    return set(re.findall(r'^  "?([\w.]+)"?:', (FOLDER / "words" / f"{name}.js").read_text("utf-8"), re.MULTILINE))
+    return set(
+        re.findall(r'^  "?([\w.]+)"?:', (STATIC_FOLDER / "words" / f"{name}.js").read_text("utf-8"), re.MULTILINE)
+    )
 
 
 def test_both_languages_say_the_same_things():
     """Every key of one dictionary is in the other, and every key that the page names is in both."""
     pattern = r'(?:\bt\(|word: |label: )"([\w.]+)"'
-    used = {key for path in FOLDER.rglob("*.js") for key in re.findall(pattern, path.read_text("utf-8"))}
+    used = {key for path in STATIC_FOLDER.rglob("*.js") for key in re.findall(pattern, path.read_text("utf-8"))}
 
     assert words("en") == words("ru")
     assert used <= words("en")
@@ -95,7 +106,7 @@ def test_everything_the_service_may_answer_has_a_word():
     told += [f"reason.{each}{more}" for each in Reason for more in ("", ".long")]
     told += [f"section.{each}" for each in SectionType]
     told += [f"health.{each}" for each in HealthState]
-    told += [f"error.{each}" for each in STATUS]
+    told += [f"error.{each}" for each in STATUS_BY_CODE]
 
     assert set() == set(told) - words("en")
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from contexture.adapters.keys import ApiKeys
-from contexture.service.serving import listening, serve, url_of
+from contexture.service.server import bind_socket, serve, socket_url
 from contexture.testing.doubles import NOON
 
 SEARCH = b'{"query": "pump"}'
@@ -47,13 +47,13 @@ async def served(engine):
     """A service in this process; gives its port, a header that opens it, and the task that ends when it has stopped."""
     keys = ApiKeys(engine.settings.home / "keys.sqlite")
     key = f"Authorization: Bearer {keys.add('x', engine.scope, now=NOON)[1]}\r\n".encode()
-    bound, up = listening("127.0.0.1", 0), asyncio.Event()
+    bound, up = bind_socket("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(
         serve(engine, settings=engine.settings, keys=keys, bound=bound, started=lambda _: up.set())
     )
     await up.wait()
     try:
-        yield int(url_of(bound).rpartition(":")[2]), key, running
+        yield int(socket_url(bound).rpartition(":")[2]), key, running
     finally:
         if not running.done():
             os.kill(os.getpid(), signal.SIGTERM)
@@ -151,13 +151,13 @@ async def test_a_request_under_way_is_finished_before_the_end(engine, monkeypatc
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_addresses_can_be_typed(host):
     """The address that is shown leads to the socket."""
-    with listening(host, 0) as bound:
+    with bind_socket(host, 0) as bound:
         port = bound.getsockname()[1]
 
-        assert url_of(bound) in {f"http://127.0.0.1:{port}", f"http://[::1]:{port}"}
+        assert socket_url(bound) in {f"http://127.0.0.1:{port}", f"http://[::1]:{port}"}
 
 
 def test_a_socket_on_every_interface_is_shown_as_loopback():
     """Nobody can type 0.0.0.0 into a browser with any hope."""
-    with listening("0.0.0.0", 0) as bound:  # noqa: S104 - the case
-        assert f"http://127.0.0.1:{bound.getsockname()[1]}" == url_of(bound)
+    with bind_socket("0.0.0.0", 0) as bound:  # noqa: S104 - the case
+        assert f"http://127.0.0.1:{bound.getsockname()[1]}" == socket_url(bound)

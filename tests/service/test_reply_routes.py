@@ -9,16 +9,15 @@ from dataclasses import replace
 import pytest
 
 from contexture.adapters.keys import ApiKeys
-from contexture.answer.route import Route
+from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import SourceUnavailable
-from contexture.service.wire.answers import HandedOverShape, ReplyShape
+from contexture.service.wire.schemas import EnqueuedResponse, ReplyResponse
 from contexture.testing.bus import LocalBus
 from contexture.testing.doubles import NOON, ScriptedChatModel
 from contexture.testing.service import service_client
 from contexture.types import Scope
-from contexture.worker.answers import inside
-from contexture.worker.running import worker_of
+from contexture.worker import answer_in_process, create_worker
 
 ASKED = {"message": "When does the ferry leave?", "session_id": "s", "background": True}
 INBOUND, OUTBOUND, DEAD = "conversation.inbound", "conversation.outbound", "conversation.dead"
@@ -26,7 +25,7 @@ INBOUND, OUTBOUND, DEAD = "conversation.inbound", "conversation.outbound", "conv
 
 def use(engine, *answers, **parts):
     """Let the engine's chat work with these answers, and with other parts."""
-    route = Route({"scripted": ScriptedChatModel(answers)})
+    route = ModelRoute({"scripted": ScriptedChatModel(answers)})
     engine.__dict__["chat"] = replace(engine.chat, route=route, **parts)
 
 
@@ -49,7 +48,7 @@ async def test_a_message_is_handed_over_and_its_reply_read_where_the_answer_says
     taken = await client.post("/v1/chat", json=ASKED)
     place = taken.headers["Location"]
     waiting = await client.get(place)
-    async with worker_of(engine.settings, bus, inside(engine)).running():
+    async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
         (told,) = await bus.until(OUTBOUND, 1)
     found = await client.get(place)
 
@@ -62,9 +61,9 @@ async def test_a_message_is_handed_over_and_its_reply_read_where_the_answer_says
     )  # fmt: skip
     assert json.loads(told)["reply"] == found.json()["reply"]
     assert json.loads(bus.published[INBOUND][0])["user_id"] == "anna"
-    HandedOverShape.model_validate(taken.json())
-    ReplyShape.model_validate(waiting.json())
-    ReplyShape.model_validate(found.json())
+    EnqueuedResponse.model_validate(taken.json())
+    ReplyResponse.model_validate(waiting.json())
+    ReplyResponse.model_validate(found.json())
 
 
 async def test_the_same_message_twice_is_one_turn(engine, client, bus):
@@ -73,7 +72,7 @@ async def test_the_same_message_twice_is_one_turn(engine, client, bus):
     asked = {**ASKED, "message_id": "m/1 ж"}
     for _ in range(2):
         assert 202 == (await client.post("/v1/chat", json=asked)).status_code
-    async with worker_of(engine.settings, bus, inside(engine)).running():
+    async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
         told = await bus.until(OUTBOUND, 2)
     late = await client.post("/v1/chat", json=asked)
     direct = await client.post("/v1/chat", json={**asked, "background": False})
@@ -90,7 +89,7 @@ async def test_an_id_that_another_message_has_is_refused(engine, client, bus):
     use(engine, "At nine.")
     first, other = {**ASKED, "message_id": "m-1"}, {**ASKED, "message_id": "m-1", "message": "And back?"}
     taken = [(await client.post("/v1/chat", json=asked)).status_code for asked in (first, other)]
-    async with worker_of(engine.settings, bus, inside(engine)).running():
+    async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
         told = [json.loads(body)["status"] for body in await bus.until(OUTBOUND, 2)]
     late = [
         (await client.post("/v1/chat", json={**first, **changed})).status_code
@@ -114,10 +113,10 @@ async def test_a_message_that_fails_says_why_where_its_reply_would_be(engine, cl
 
     use(engine, "At nine.", policy=Changing())
     place = (await client.post("/v1/chat", json=ASKED)).headers["Location"]
-    async with worker_of(engine.settings, bus, inside(engine)).running():
+    async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
         await bus.until(OUTBOUND, 1)
     found = await client.get(place)
-    ReplyShape.model_validate(found.json())
+    ReplyResponse.model_validate(found.json())
 
     assert (200, "failed") == (found.status_code, found.json()["status"])
     assert {"code": "FORBIDDEN", "message": "closed by now", "retryable": False} == found.json()["error"]
@@ -202,7 +201,7 @@ async def test_many_sessions_at_once_end_in_one_turn_for_each_message(engine, cl
     sent = [{**ASKED, "message": f"n {n}", "session_id": f"s-{n % 8}", "message_id": f"m-{n}"} for n in range(40)]
     for asked in [*sent, *sent]:
         await client.post("/v1/chat", json=asked)
-    async with worker_of(engine.settings, bus, inside(engine)).running():
+    async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
         await bus.until(OUTBOUND, 80)
     found = await asyncio.gather(*(engine.sessions.list_events(engine.scope, f"s-{n}", limit=100) for n in range(8)))
 

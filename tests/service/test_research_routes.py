@@ -11,8 +11,8 @@ from contexture import Contexture, Settings
 from contexture.documents import Page
 from contexture.engine import replay
 from contexture.pages.values import Document
-from contexture.service.envelope import encoded
-from contexture.service.wire.research import research_object
+from contexture.service.envelope import encode_json
+from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client, small_engine
 from contexture.types import Scope
@@ -76,7 +76,7 @@ async def test_the_route_answers_what_the_library_gives(client: httpx.AsyncClien
     answer = await client.post(BUILD, json=QUESTION)
     built = await engine.build_research(QUESTION["query"])
 
-    assert encoded(research_object(built)) == answer.content
+    assert encode_json(research_object(built)) == answer.content
     assert "collect;dur=" in answer.headers["Server-Timing"]
     told = answer.json()
     assert "[Document 1: sun.pdf, Page 1]" == told["formatted_text"].split("\n")[0]

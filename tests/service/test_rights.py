@@ -6,7 +6,7 @@ import pytest
 
 from contexture.adapters.keys import ApiKeys, Right
 from contexture.service.app import create_app
-from contexture.service.rights import ASKS, READS, needed
+from contexture.service.auth import MODEL_ROUTES, READ_ROUTES, required_right
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client
 from contexture.types import Scope
@@ -64,7 +64,7 @@ def test_the_lists_name_routes_that_exist(engine, settings):
     app = create_app(engine, keys=None, settings=settings)
     posts = {path for path, method in _routes(app) if method == "POST"}
 
-    assert posts >= ASKS | READS
+    assert posts >= MODEL_ROUTES | READ_ROUTES
 
 
 def test_whatever_is_not_listed_takes_more_than_reading(engine, settings):
@@ -72,7 +72,7 @@ def test_whatever_is_not_listed_takes_more_than_reading(engine, settings):
     app = create_app(engine, keys=None, settings=settings, members={})
     changing = {(path, method) for path, method in _routes(app) if method not in {"GET", "HEAD"}}
 
-    assert not {path for path, method in changing if needed(method, path) is Right.READ} - READS
+    assert not {path for path, method in changing if required_right(method, path) is Right.READ} - READ_ROUTES
 
 
 def _routes(app):

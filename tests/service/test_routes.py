@@ -7,8 +7,8 @@ import json
 from contexture import QueryRequest
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.engine import replay
-from contexture.service.envelope import encoded
-from contexture.service.shapes import built_object
+from contexture.service.envelope import encode_json
+from contexture.service.wire.builds import query_object
 from contexture.testing.doubles import NOON
 
 ANNA = {"X-Contexture-User": "anna"}
@@ -49,7 +49,7 @@ async def test_a_build_has_the_bytes_that_the_library_gives(client, engine):
     request = QueryRequest(query="who mends the pump?", max_tokens=300)
     built = await engine.build(request, now=NOON.replace(year=2020, month=1, day=1, hour=0))
 
-    assert encoded(built_object(built)) == answer.content
+    assert encode_json(query_object(built)) == answer.content
     assert "collect;dur=" in answer.headers["server-timing"]
     assert "timings" not in answer.json()
 
@@ -71,8 +71,8 @@ async def test_a_kept_build_explains_and_replays(client):
     capsule, ledger = replay(pack_capsule(unpack_capsule(packed)))
     one = await client.get(f"/v1/builds/{built['build_id']}/explain/pump%2300000")
 
-    assert built["ledger"] == kept["ledger"] == json.loads(encoded(ledger.entries))
-    assert built["messages"] == json.loads(encoded(capsule.messages))
+    assert built["ledger"] == kept["ledger"] == json.loads(encode_json(ledger.entries))
+    assert built["messages"] == json.loads(encode_json(capsule.messages))
     assert "kept" == one.json()["candidate"]["state"]
 
 

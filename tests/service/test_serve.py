@@ -246,9 +246,9 @@ def test_a_network_is_not_let_in_without_keys(tmp_path):
 
 def test_a_port_that_is_taken_is_one_line(tmp_path):
     """The address is named, and no store is made for nothing."""
-    from contexture.service.serving import listening
+    from contexture.service.server import bind_socket
 
-    with listening("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         found = run("serve", "--port", port, "--home", tmp_path)
 

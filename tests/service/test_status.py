@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from contexture import Settings
-from contexture.adapters.index import room
+from contexture.adapters.index import disk_space
 from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable
 from contexture.service.app import create_app
@@ -47,7 +47,7 @@ async def test_readiness_comes_with_the_warm_up(engine):
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         before = await client.get("/ready")
         async with app.router.lifespan_context(app):
-            while not app.state.readiness.done:  # noqa: ASYNC110 - as those do who watch over a service
+            while not app.state.readiness.is_ready:  # noqa: ASYNC110 - as those do who watch over a service
                 await asyncio.sleep(0)
             after = await client.get("/ready")
 
@@ -63,7 +63,7 @@ async def test_a_part_that_cannot_be_warmed_is_named(engine, monkeypatch):
 
     monkeypatch.setattr(engine, "warm_embedders", broken)
     app = create_app(engine, keys=None, settings=engine.settings)
-    await app.state.readiness.warm()
+    await app.state.readiness.warm_up()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         ready, health = await client.get("/ready"), await client.get("/health")
 
@@ -77,7 +77,7 @@ async def test_a_part_that_cannot_be_warmed_is_named(engine, monkeypatch):
 
 async def test_health_names_every_component(client, engine):
     """Each has a state of the same three; the worst is the whole's."""
-    engine.health.failed()
+    engine.health.record_failure()
     found = (await client.get("/health")).json()
 
     assert {"store", "memory", "outbox", "embedders", "policy"} == found["components"].keys()
@@ -87,7 +87,7 @@ async def test_health_names_every_component(client, engine):
 
 async def test_a_full_disk_shows(client, monkeypatch):
     """Everything can still be read, so the service is not down."""
-    monkeypatch.setattr(room, "disk_usage", lambda _: SimpleNamespace(free=100))
+    monkeypatch.setattr(disk_space, "disk_usage", lambda _: SimpleNamespace(free=100))
     found = await client.get("/health")
     store = found.json()["components"]["store"]
 

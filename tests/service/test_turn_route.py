@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from contexture import Settings
 from contexture import open as open_store
 from contexture.adapters.keys import ApiKeys, Right
-from contexture.builders.turn.summary import TYPE
+from contexture.builders.turn.summary import SUMMARY_TYPE
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.cli.main import app
 from contexture.conversation import Memory, Recall
@@ -174,7 +174,7 @@ async def summaries(engine):
     await engine.turns.settle()
     await engine.outbox.drain()
     found = await engine.memory.recall(ANNA, Recall(query="What is my boat called?", now=NOON, threshold=0))
-    return [each.text for each in found if TYPE == each.type]
+    return [each.text for each in found if SUMMARY_TYPE == each.type]
 
 
 @pytest.mark.parametrize(("rights", "stored"), [([Right.READ], 0), ([Right.READ, Right.WRITE], 1), ([Right.ADMIN], 1)])

@@ -11,8 +11,9 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
-from contexture.adapters.announcement import Announcement
-from contexture.answer.route import Route
+from contexture import worker
+from contexture.adapters.announcement import ServiceAnnouncement
+from contexture.answer.route import ModelRoute
 from contexture.cli.main import app as commands
 from contexture.conversation import Decision
 from contexture.errors import (
@@ -25,15 +26,14 @@ from contexture.errors import (
     StoreUnwritable,
     TooManyRequests,
 )
-from contexture.resilience.retry import Retries
+from contexture.resilience.retry import RetryPolicy
+from contexture.service.admission import Slots
 from contexture.service.app import create_app
-from contexture.service.crowd import Places
-from contexture.service.serving import listening, url_of
-from contexture.service.wire.handover import inbound_of
+from contexture.service.server import bind_socket, socket_url
+from contexture.service.wire.chat import parse_inbound
 from contexture.testing.doubles import ScriptedChatModel
 from contexture.types import Scope
-from contexture.worker import answers
-from contexture.worker.answers import inside, through
+from contexture.worker import answer_in_process, answer_via_service
 
 BORIS = Scope(tenant="acme", user="boris", groups=("sales", "a,b"))
 
@@ -41,22 +41,22 @@ BORIS = Scope(tenant="acme", user="boris", groups=("sales", "a,b"))
 def message(**more):
     """A message of Boris's."""
     said = {"id": "m-1", "tenant_id": "acme", "user_id": "boris", "groups": ["sales", "a,b"], "message": "Hello"}
-    return inbound_of(json.dumps({**said, "session_id": "s", **more}).encode())
+    return parse_inbound(json.dumps({**said, "session_id": "s", **more}).encode())
 
 
 def use(engine, *said, **parts):
     """Let the engine's chat work with these answers, and with other parts."""
-    engine.__dict__["chat"] = replace(engine.chat, route=Route({"scripted": ScriptedChatModel(said)}), **parts)
+    engine.__dict__["chat"] = replace(engine.chat, route=ModelRoute({"scripted": ScriptedChatModel(said)}), **parts)
 
 
 @pytest.fixture
 async def place(engine):
     """A running service over the engine, as it announces itself."""
-    bound = listening("127.0.0.1", 0)
+    bound = bind_socket("127.0.0.1", 0)
     application = create_app(engine, keys=None, settings=engine.settings, token="secret")  # noqa: S106 - made up
     server = uvicorn.Server(uvicorn.Config(application, log_config=None, lifespan="off"))
     running = asyncio.create_task(server.serve(sockets=[bound]))
-    yield Announcement(pid=os.getpid(), url=url_of(bound), token="secret")  # noqa: S106 - made up
+    yield ServiceAnnouncement(pid=os.getpid(), url=socket_url(bound), token="secret")  # noqa: S106 - made up
     server.should_exit = True
     await running
     bound.close()
@@ -72,9 +72,9 @@ async def test_a_service_answers_as_the_engine_does(engine, place):
             return Decision(allowed=True)
 
     use(engine, "Good day.", policy=Noting())
-    async with through(lambda: place, Retries()) as answer:
+    async with answer_via_service(lambda: place, RetryPolicy()) as answer:
         first = await answer(message())
-    second = await inside(engine)(message())
+    second = await answer_in_process(engine)(message())
 
     assert first == second
     assert [(BORIS, "message.process")] == asked
@@ -90,8 +90,8 @@ async def test_errors_are_the_same_either_way(engine, place, way):
             return Decision(allowed=resource["model"] is not None, reason="closed")
 
     use(engine, policy=Closed())
-    async with through(lambda: place, Retries()) as remote:
-        answer = inside(engine) if way == "inside" else remote
+    async with answer_via_service(lambda: place, RetryPolicy()) as remote:
+        answer = answer_in_process(engine) if way == "inside" else remote
         with pytest.raises(NotPermitted, match="closed"):
             await answer(message())
         with pytest.raises(InvalidRequest, match="nobody's"):
@@ -101,14 +101,14 @@ async def test_errors_are_the_same_either_way(engine, place, way):
 async def test_messages_wait_for_a_service_that_is_not_there(engine, place):
     """None at all, one that is gone, and one with another token by now: all are waited for, with growing pauses."""
     use(engine, "Good day.")
-    gone = Announcement(pid=place.pid, url="http://127.0.0.1:1", token=place.token)
-    other = Announcement(pid=place.pid, url=place.url, token="another")  # noqa: S106 - made up
+    gone = ServiceAnnouncement(pid=place.pid, url="http://127.0.0.1:1", token=place.token)
+    other = ServiceAnnouncement(pid=place.pid, url=place.url, token="another")  # noqa: S106 - made up
     found, naps = iter([None, gone, other, place]), []
 
     async def nap(seconds):
         naps.append(seconds)
 
-    async with through(lambda: next(found), Retries(base_seconds=1.0, sleep=nap)) as answer:
+    async with answer_via_service(lambda: next(found), RetryPolicy(base_seconds=1.0, sleep=nap)) as answer:
         told = json.loads(await answer(message()))
 
     assert ("Good day.", 3) == (told["reply"], len(naps))
@@ -117,8 +117,8 @@ async def test_messages_wait_for_a_service_that_is_not_there(engine, place):
 
 async def test_a_service_that_is_full_says_so_to_the_worker(engine, place, monkeypatch):
     """Nothing was looked at, so that the message may wait for its turn."""
-    monkeypatch.setattr(Places, "refusal", lambda _: Overloaded("that is all we take"))
-    async with through(lambda: place, Retries()) as answer:
+    monkeypatch.setattr(Slots, "refusal", lambda _: Overloaded("that is all we take"))
+    async with answer_via_service(lambda: place, RetryPolicy()) as answer:
         with pytest.raises(Overloaded, match="that is all we take"):
             await answer(message())
 
@@ -133,8 +133,8 @@ async def test_a_service_that_does_not_answer_in_time_is_tried_again_later(engin
             return Decision(allowed=False)
 
     use(engine, policy=Slow())
-    monkeypatch.setattr(answers, "_PATIENCE", 0.1)
-    async with through(lambda: place, Retries()) as answer:
+    monkeypatch.setattr(worker, "_HTTP_TIMEOUT", 0.1)
+    async with answer_via_service(lambda: place, RetryPolicy()) as answer:
         with pytest.raises(SourceTimeout):
             await answer(message())
     never.set()
@@ -158,7 +158,7 @@ async def test_a_service_that_does_not_answer_in_time_is_tried_again_later(engin
 )
 def test_an_answer_that_is_an_error_is_raised_as_one(body, kind):
     """One that cannot be read may come from a proxy before a service that starts."""
-    assert type(answers._error(body)) is kind
+    assert type(worker._parse_error(body)) is kind
 
 
 @pytest.mark.parametrize(

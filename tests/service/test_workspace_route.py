@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from contexture import Contexture, Settings, replay
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.capsule import pack_capsule
-from contexture.service.envelope import encoded
-from contexture.service.wire.workspace import workspace_object
+from contexture.service.envelope import encode_json
+from contexture.service.wire.builds import workspace_object
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client, small_engine
 from contexture.types import Scope
@@ -50,7 +50,7 @@ async def test_the_route_answers_what_the_library_gives(client: httpx.AsyncClien
     told = answer.json()
 
     assert 200 == answer.status_code
-    assert encoded(workspace_object(built, counter_for(engine.settings.model))) == answer.content
+    assert encode_json(workspace_object(built, counter_for(engine.settings.model))) == answer.content
     assert "collect;dur=" in answer.headers["Server-Timing"]
     assert {"totalTokens", "focusPageId", "collectorsUsed", "blocksIncluded", "blocksConsidered", "timestamp"} <= set(
         told["metadata"]

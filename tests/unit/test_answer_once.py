@@ -10,13 +10,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from contexture.adapters.conversation.sqlite import SqliteReplies, SqliteSessions
 from contexture.adapters.policy.open import OpenPolicy
-from contexture.adapters.replies.sqlite import SqliteReplies
-from contexture.adapters.sessions.sqlite import SqliteSessions
-from contexture.answer.exchange import ChatRequest
-from contexture.answer.once import AnswerOnce, failure_of, placed, result_of
-from contexture.answer.process import ProcessMessage
-from contexture.answer.route import Route
+from contexture.answer.chat import ProcessMessage
+from contexture.answer.chat_types import ChatRequest
+from contexture.answer.idempotency import AnswerOnce, assign_session, decode_failure, decode_result
+from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision, Recalled, ReplyState, StoredReply
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable, StoreUnwritable
 from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, WordCounter
@@ -72,7 +71,7 @@ def make(home):
             policy=policy or OpenPolicy(),
             sessions=sessions(files[0]) if sessions else files[0],
             build=TurnBench(memory=ScriptedMemory(recalls=[FERRY] * 9)).builder().build_for_turn,
-            route=Route({model.name: model}),
+            route=ModelRoute({model.name: model}),
             memories=KeptSummaries() if kept is None else kept,
             secrets=KnownSecrets({}),
             counter=WordCounter(),
@@ -143,7 +142,7 @@ async def test_a_message_that_was_cut_off_is_not_in_its_own_history(make):
     with pytest.raises(Killed):
         await make(Killed()).run(ASKED, scope=ANNA)
     once = make()
-    once = replace(once, process=replace(once.process, route=Route({"scripted": model})))
+    once = replace(once, process=replace(once.process, route=ModelRoute({"scripted": model})))
     await once.run(ASKED, scope=ANNA)
 
     (shown,) = model.asked
@@ -185,9 +184,9 @@ async def test_a_failure_is_kept_and_tried_anew(make):
     result = await once.run(ASKED, scope=ANNA)
     found = await once.find("m-1", scope=ANNA)
 
-    assert ("UNAVAILABLE", True) == (failure_of(failed).code, failure_of(failed).retryable)
+    assert ("UNAVAILABLE", True) == (decode_failure(failed).code, decode_failure(failed).retryable)
     assert (ReplyState.FAILED, ReplyState.COMPLETE) == (failed.state, found.state)
-    assert result == result_of(found)
+    assert result == decode_result(found)
     assert [("user", ASKED.message), ("assistant", ""), ("assistant", "At nine.")] == await turns(once)
 
 
@@ -205,7 +204,7 @@ async def test_a_denied_message_leaves_no_turn_but_an_answer(make):
         await once.accept(replace(ASKED, message_id="m-2"), scope=ANNA)
 
     assert ("FORBIDDEN", "closed") == (
-        (told := failure_of(await once.find("m-1", scope=ANNA))).code, told.message,
+        (told := decode_failure(await once.find("m-1", scope=ANNA))).code, told.message,
     )  # fmt: skip
     assert [] == await turns(once)
     with pytest.raises(NotFound):
@@ -269,4 +268,4 @@ async def test_a_damaged_reply_is_told_as_such(make):
 def test_only_messages_with_an_id_can_be_answered_once():
     """Without one there is nothing to know them by."""
     with pytest.raises(InvalidRequest, match="message_id"):
-        placed(ChatRequest(message="Hello"))
+        assign_session(ChatRequest(message="Hello"))

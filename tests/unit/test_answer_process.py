@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.adapters.llm.extractive import ExtractiveModel
 from contexture.adapters.policy.open import OpenPolicy
-from contexture.adapters.sessions.sqlite import SqliteSessions
-from contexture.answer.exchange import ChatRequest, ChatResult, Delta, Started
-from contexture.answer.process import ChatRecipe, ProcessMessage
-from contexture.answer.route import Route
-from contexture.conversation import Decision, Event, Memory, MemoryKind, Recalled
+from contexture.answer.chat import ChatRecipe, ProcessMessage
+from contexture.answer.chat_types import ChatRequest, ChatResult, Delta, Started
+from contexture.answer.route import ModelRoute
+from contexture.conversation import Decision, Memory, MemoryKind, Recalled, SessionEvent
 from contexture.errors import BudgetTooSmall, InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
-from contexture.pipeline.mask import mask
+from contexture.pipeline.masking import mask_secrets
 from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, WordCounter
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.testing.turns import KeptSummaries, KnownSecrets, TurnBench
@@ -67,7 +67,7 @@ class Desk:
             policy=policy or OpenPolicy(),
             sessions=self.sessions,
             build=bench.builder().build_for_turn,
-            route=Route({model.name: model for model in models}),
+            route=ModelRoute({model.name: model for model in models}),
             memories=self.kept,
             secrets=KnownSecrets(secrets or {}),
             counter=WordCounter(),
@@ -75,7 +75,7 @@ class Desk:
             recipe=recipe or ChatRecipe(),
         )
 
-    async def events(self, session: str = "s", scope: Scope = ANNA) -> Sequence[Event]:
+    async def events(self, session: str = "s", scope: Scope = ANNA) -> Sequence[SessionEvent]:
         """What a session holds."""
         return await self.sessions.list_events(scope, session, limit=1_000)
 
@@ -277,7 +277,7 @@ async def test_a_message_is_in_its_session_before_a_model_is_asked(desk: Desk) -
 
 async def test_a_message_that_was_never_answered_is_history(desk: Desk) -> None:
     """What an earlier process left without an answer is shown to the next model."""
-    alone = Event(id="x-user", message={"role": "user", "content": "The key is blue."}, time=NOON)
+    alone = SessionEvent(id="x-user", message={"role": "user", "content": "The key is blue."}, time=NOON)
     await desk.sessions.append(ANNA, "s", [alone])
     model = ScriptedChatModel(["Blue."])
     result = await desk.process(model).run(to("Which key?"), scope=ANNA)
@@ -306,7 +306,7 @@ async def test_a_whole_answer_falls_back_even_in_the_middle(desk: Desk) -> None:
     assert ["model:pieces"] == [lost.source for lost in result.degradations]
 
 
-def _end(events: Sequence[Event]) -> tuple[str, str]:
+def _end(events: Sequence[SessionEvent]) -> tuple[str, str]:
     return events[-1].message["content"], events[-1].metadata["status"]
 
 
@@ -321,7 +321,7 @@ async def test_a_listener_that_leaves_aborts_the_answer(desk: Desk, after: int) 
 
     assert ("".join(["one ", "two "][:after]), "aborted") == _end(await desk.events())
     assert model.closed is (after > 0)
-    assert {} == process.ordering._locks
+    assert {} == process.session_locks._locks
     assert [] == desk.kept.kept
 
 
@@ -393,7 +393,7 @@ async def test_secrets_are_masked_however_a_stream_is_cut(lasting_folder, data) 
     desk.sessions.close()
 
     shown = "".join(step.text for step in steps if isinstance(step, Delta))
-    assert mask(whole, secrets) == shown == steps[-1].reply == events[1].message["content"]
+    assert mask_secrets(whole, secrets) == shown == steps[-1].reply == events[1].message["content"]
     assert "Hello §§secret(DB)" == events[0].message["content"]
     assert not any(value in repr((steps, events, desk.kept.kept)) for value in secrets.values())
 

@@ -16,12 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from contexture import Settings
-from contexture.adapters.backup.archive import MANIFEST, verified
-from contexture.adapters.backup.restore import restore
-from contexture.adapters.backup.snapshot import frozen
-from contexture.adapters.backup.write import back_up
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.keys import ApiKeys
+from contexture.adapters.store_backup import MANIFEST_FILE, back_up, open_snapshots, restore, verify_archive
 from contexture.cli.main import app
 from contexture.conversation import Memory
 from contexture.errors import InvalidRequest, NotFound, StoreLocked, StoreUnwritable
@@ -126,7 +123,7 @@ def test_all_databases_are_of_one_moment(new_folder):
         with closing(sqlite3.connect(path, isolation_level=None)) as file:
             file.execute("PRAGMA journal_mode = WAL")
             file.execute("CREATE TABLE t (n)")
-    with frozen(paths) as readers:
+    with open_snapshots(paths) as readers:
         for path in paths:
             with closing(sqlite3.connect(path, isolation_level=None)) as file:
                 file.execute("INSERT INTO t VALUES (1)")
@@ -161,7 +158,7 @@ def test_a_store_in_use_is_not_replaced(saved, home):
     assert (home / "truth.sqlite").is_file()
 
 
-@pytest.mark.parametrize("name", ["truth.sqlite", "keys.sqlite", "pages/abc/x_page_001.jpg", MANIFEST])
+@pytest.mark.parametrize("name", ["truth.sqlite", "keys.sqlite", "pages/abc/x_page_001.jpg", MANIFEST_FILE])
 def test_a_damaged_backup_is_refused_before_anything_is_touched(saved, home, name):
     """One byte of any file that changed is found out."""
     with tarfile.open(saved) as archive:
@@ -190,7 +187,7 @@ def test_a_database_that_is_not_what_it_says_is_refused(tmp_path, new_folder, fi
     filed = {"size": len(content), "sha256": digest, "rows": file.get("rows", {})}
     told_by = {"format": 1, "version": "0", "created": NOW.isoformat(), "files": {"truth.sqlite": filed}}
     with tarfile.open(tmp_path / "odd.tar", "w") as archive:
-        for name, data in (("truth.sqlite", content), (MANIFEST, json.dumps(told_by).encode())):
+        for name, data in (("truth.sqlite", content), (MANIFEST_FILE, json.dumps(told_by).encode())):
             about = tarfile.TarInfo(name)
             about.size = len(data)
             archive.addfile(about, io.BytesIO(data))
@@ -212,14 +209,14 @@ def test_other_files_are_no_backups(tmp_path, content):
     """A file of another kind is refused."""
     (tmp_path / "x.tar").write_bytes(content)
     with pytest.raises(InvalidRequest, match="is no backup, or is damaged"):
-        verified(tmp_path / "x.tar")
+        verify_archive(tmp_path / "x.tar")
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "pages/../../evil"])
 def test_a_backup_cannot_write_outside_the_folder(tmp_path, new_folder, name):
     """A name that leads out of the store is refused, though the manifest lists it."""
     with tarfile.open(tmp_path / "evil.tar", "w") as archive:
-        for each, data in ((name, b"x"), (MANIFEST, _manifest(name))):
+        for each, data in ((name, b"x"), (MANIFEST_FILE, _manifest(name))):
             about = tarfile.TarInfo(each)
             about.size = len(data)
             archive.addfile(about, io.BytesIO(data))
@@ -231,11 +228,11 @@ def test_a_backup_of_another_format_is_refused(tmp_path):
     """A later version's backup says which format it has."""
     with tarfile.open(tmp_path / "new.tar", "w") as archive:
         data = _manifest(None, form=2)
-        about = tarfile.TarInfo(MANIFEST)
+        about = tarfile.TarInfo(MANIFEST_FILE)
         about.size = len(data)
         archive.addfile(about, io.BytesIO(data))
     with pytest.raises(InvalidRequest, match="has format 2; this version reads 1"):
-        verified(tmp_path / "new.tar")
+        verify_archive(tmp_path / "new.tar")
 
 
 def _manifest(name, form=1):

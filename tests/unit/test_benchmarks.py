@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from contexture.testing.doubles import HashEmbedder
-from contexture.text.language import detect
-from contexture.text.terms import terms
+from contexture.text.language import detect_language
+from contexture.text.terms import extract_terms
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("corpus", "caching", "options", "report", "steps", "targets", "timing", "vectors")
@@ -69,7 +69,7 @@ def test_records_read_like_their_language(bench):
     block = next(bench["corpus"].records(300))
 
     assert {"en", "ru"} == {owned.record.lang for owned in block}
-    assert all(detect(owned.record.text) == owned.record.lang for owned in block)
+    assert all(detect_language(owned.record.text) == owned.record.lang for owned in block)
 
 
 def test_questions_of_another_seed_are_other_questions(bench):
@@ -91,7 +91,7 @@ async def test_a_question_lies_near_the_records_of_its_topic(bench):
     nearest = english[int(np.argmax(rows @ asked))]
 
     assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
-    assert set(terms(name)) <= set(terms(nearest.title))
+    assert set(extract_terms(name)) <= set(extract_terms(nearest.title))
 
 
 async def test_paying_for_a_model_changes_no_vector(bench):

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from contexture.adapters.tokens.models import counter_for
-from contexture.blocks.facts import Reader, holding
+from contexture.adapters.token_counters import counter_for
+from contexture.blocks.records import FactsComputer, current_facts
 from contexture.testing.blocks_tree import block, page
 from contexture.testing.doubles import FailingRedactor, WordRedactor
 from contexture.types import Span, content_hash
-from contexture.workspace import SUMMED, Block, BlockFacts, BlockType, Stale
+from contexture.workspace import SUMMARY_BLOCKS, Block, BlockFacts, BlockType, StaleBlock
 
 COUNTERS = (counter_for("o200k_base"), counter_for("cl100k_base"))
-READER = Reader(WordRedactor(("swordfish",)), COUNTERS)
+READER = FactsComputer(WordRedactor(("swordfish",)), COUNTERS)
 
 
-def stale(of: Block | None, *above: Block, below: tuple[Block, ...] | None = None) -> Stale:
+def stale(of: Block | None, *above: Block, below: tuple[Block, ...] | None = None) -> StaleBlock:
     """A block that waits."""
-    return Stale(number=1, tenant="t", id="x", readers=(), block=of, ancestors=above, below=below)
+    return StaleBlock(number=1, tenant="t", id="x", readers=(), block=of, ancestors=above, below=below)
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Watched:
 
 def test_facts_speak_of_the_block_as_it_is_shown():
     """A list item with its mark; a line that looks like one of ours costs what its fence costs."""
-    found = READER.facts(stale(block("x", text="### swordfish", kind=BlockType.BULLETED)))
+    found = READER.compute(stale(block("x", text="### swordfish", kind=BlockType.BULLETED)))
 
     assert found is not None
     assert content_hash("- ### swordfish") == found.hash
@@ -50,7 +50,7 @@ def test_a_row_shows_its_cells_but_no_relations():
     """What a relation names depends on who reads."""
     database = block("db", kind=BlockType.DB, properties={"schema": {"City": "text", "Deal": "relation"}})
     row = block("r", "db", text="Acme", kind=BlockType.DB_ROW, properties={"City": "Oslo", "Deal": ["d"]})
-    found = READER.facts(stale(row, database))
+    found = READER.compute(stale(row, database))
 
     assert found is not None
     assert content_hash("**Acme**\nCity: Oslo") == found.hash
@@ -58,8 +58,8 @@ def test_a_row_shows_its_cells_but_no_relations():
 
 def test_a_page_is_shown_by_its_summary():
     """One that everyone who may read the page shares; without one the page is shown by its title."""
-    below = tuple(block(f"b{at}", "p", text=f"Pump {at}.") for at in range(SUMMED + 1))
-    shared, mixed = READER.facts(stale(page("p"), below=below)), READER.facts(stale(page("p")))
+    below = tuple(block(f"b{at}", "p", text=f"Pump {at}.") for at in range(SUMMARY_BLOCKS + 1))
+    shared, mixed = READER.compute(stale(page("p"), below=below)), READER.compute(stale(page("p")))
 
     assert shared is not None
     assert shared.summary is not None
@@ -74,20 +74,20 @@ def test_a_page_is_shown_by_its_summary():
 
 def test_what_is_gone_or_cannot_be_scanned_has_no_facts():
     """A build then scans it itself, and leaves it out if that fails too."""
-    failing = Reader(FailingRedactor("poison"), COUNTERS)
+    failing = FactsComputer(FailingRedactor("poison"), COUNTERS)
 
-    assert (None, None) == (READER.facts(stale(None)), failing.facts(stale(block("x", text="poison"))))
+    assert (None, None) == (READER.compute(stale(None)), failing.compute(stale(block("x", text="poison"))))
 
 
 def test_facts_that_still_hold_are_not_computed_again():
     """Other rules or another text are scanned anew."""
     watched = Watched()
     waiting = stale(block("x", text="water"))
-    first = Reader(watched, COUNTERS).facts(waiting)
-    again = Reader(watched, COUNTERS).facts(replace(waiting, facts=first))
+    first = FactsComputer(watched, COUNTERS).compute(waiting)
+    again = FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=first))
     watched.rules = "watched-2"
-    ruled = Reader(watched, COUNTERS).facts(replace(waiting, facts=first))
-    Reader(watched, COUNTERS).facts(replace(waiting, facts=ruled, block=block("x", text="fire")))
+    ruled = FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=first))
+    FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=ruled, block=block("x", text="fire")))
 
     assert first is again
     assert ["water", "water", "fire"] == watched.asked
@@ -97,5 +97,9 @@ def test_facts_are_believed_about_their_own_text_and_rules_only():
     """Everything else is as if nothing were known."""
     facts = BlockFacts(hash=content_hash("water"), rules="words-1")
 
-    assert facts is holding(facts, "water", "words-1")
-    assert [None] * 3 == [holding(None, "water", ""), holding(facts, "fire", "words-1"), holding(facts, "water", "x")]
+    assert facts is current_facts(facts, "water", "words-1")
+    assert [None] * 3 == [
+        current_facts(None, "water", ""),
+        current_facts(facts, "fire", "words-1"),
+        current_facts(facts, "water", "x"),
+    ]

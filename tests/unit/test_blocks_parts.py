@@ -7,22 +7,30 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from contexture.blocks.check import check_order, check_targets, checked
-from contexture.blocks.columns import relations_of, schema_of
-from contexture.blocks.links import names_in
-from contexture.blocks.records import record_of
-from contexture.blocks.render import markdown, plain
-from contexture.blocks.summary import summary
+from contexture.blocks.links import database_schema, extract_links, relation_columns
+from contexture.blocks.records import block_to_record
+from contexture.blocks.render import render_markdown, render_plain_text, summarize_page
+from contexture.blocks.workspace import check_blocks, check_order, check_targets
 from contexture.errors import InvalidRequest
 from contexture.testing.blocks_tree import block, page
 from contexture.testing.doubles import NOON, WordCounter
 from contexture.types import PUBLIC
-from contexture.workspace import Block, BlockType, LinkKind, Named, Stale, done_of, due_of, moment_of, names_of
+from contexture.workspace import (
+    Block,
+    BlockType,
+    LinkKind,
+    LinkTarget,
+    StaleBlock,
+    is_done,
+    link_names,
+    parse_moment,
+    task_due,
+)
 
 
 def named(text, kind=BlockType.PARAGRAPH, **properties):
     """What a text names, as ids and page names."""
-    found = names_in(Block(id="x", type=kind, text=text, properties=properties), {})
+    found = extract_links(Block(id="x", type=kind, text=text, properties=properties), {})
     return [each.id or each.page for each in found]
 
 
@@ -63,19 +71,19 @@ def test_code_names_nothing_but_its_properties_may():
 def test_cells_of_relations_name_rows():
     """A cell holds one row or several, by id or by title."""
     row = Block(id="r", type=BlockType.DB_ROW, text="R", properties={"To": ["a", " [[B b]] ", 5, ""], "Of": "c"})
-    found = names_in(row, {"To": {"type": "relation"}, "Of": "relation", "No": "relation", "N": "number"})
+    found = extract_links(row, {"To": {"type": "relation"}, "Of": "relation", "No": "relation", "N": "number"})
 
     told = [("c", "Of"), ("a", "To"), ("B b", "To")]
-    assert [Named(kind=LinkKind.RELATION, id=id_, page=id_, column=column) for id_, column in told] == list(found)
+    assert [LinkTarget(kind=LinkKind.RELATION, id=id_, page=id_, column=column) for id_, column in told] == list(found)
 
 
 def test_schemas_belong_to_databases():
     """Only a database has columns, and only if they are an object."""
     database = replace(page("d"), type=BlockType.DB, properties={"schema": {"To": "relation", "N": "number"}})
 
-    assert {"To"} == relations_of(schema_of(database))
+    assert {"To"} == relation_columns(database_schema(database))
     assert [{}, {}, {}] == [
-        schema_of(each) for each in (None, page("p"), replace(database, properties={"schema": "x"}))
+        database_schema(each) for each in (None, page("p"), replace(database, properties={"schema": "x"}))
     ]
 
 
@@ -105,7 +113,7 @@ def test_schemas_belong_to_databases():
 )
 def test_a_block_is_shown_as_markdown(given, shown):
     """Each type in its own way."""
-    assert shown == markdown(given)
+    assert shown == render_markdown(given)
 
 
 def test_a_row_shows_its_cells_and_the_relations_that_can_be_read():
@@ -115,9 +123,11 @@ def test_a_row_shows_its_cells_and_the_relations_that_can_be_read():
     schema = {"To": "relation"}
 
     lines = ["Status: open", "due: 2026-01-02", "Tags: a, b", "Hot: yes"]
-    assert "\n".join(["**Acme**", *lines, "To: Xavier"]) == markdown(row, schema=schema, resolve={"x": "Xavier"}.get)
-    assert "\n".join(["**Acme**", *lines]) == markdown(row, schema=schema)
-    assert "\n".join(["Acme", *lines]) == plain(row, schema)
+    assert "\n".join(["**Acme**", *lines, "To: Xavier"]) == render_markdown(
+        row, schema=schema, resolve={"x": "Xavier"}.get
+    )
+    assert "\n".join(["**Acme**", *lines]) == render_markdown(row, schema=schema)
+    assert "\n".join(["Acme", *lines]) == render_plain_text(row, schema)
 
 
 @pytest.mark.parametrize(
@@ -134,34 +144,34 @@ def test_a_row_shows_its_cells_and_the_relations_that_can_be_read():
 )
 def test_a_date_lasts_until_its_day_is_over(text, moment):
     """A time is itself; what is no date is none."""
-    assert moment == moment_of(text)
+    assert moment == parse_moment(text)
 
 
 def test_due_dates_and_states_of_rows_are_found_under_the_names_people_use():
     """`due` and `done` on tasks; a database may call them otherwise."""
     row = block("r", kind=BlockType.DB_ROW, properties={"Due date": "2026-01-02", "Status": "Completed"})
-    assert (True, datetime(2026, 1, 2, 23, 59, 59, 999_999, tzinfo=UTC)) == (done_of(row), due_of(row))
-    assert None is due_of(replace(row, type=BlockType.TODO))
-    assert None is due_of(replace(row, type=BlockType.PARAGRAPH, properties={"due": "2026-01-02"}))
-    assert not done_of(replace(row, properties={"Status": "Completed", "done": False}))
-    assert not done_of(replace(row, properties={"Status": "Doing"}))
-    assert done_of(replace(row, properties={"Completed": True, "Urgent": False}))
-    assert not done_of(replace(row, properties={"Completed": False, "Urgent": True}))
+    assert (True, datetime(2026, 1, 2, 23, 59, 59, 999_999, tzinfo=UTC)) == (is_done(row), task_due(row))
+    assert None is task_due(replace(row, type=BlockType.TODO))
+    assert None is task_due(replace(row, type=BlockType.PARAGRAPH, properties={"due": "2026-01-02"}))
+    assert not is_done(replace(row, properties={"Status": "Completed", "done": False}))
+    assert not is_done(replace(row, properties={"Status": "Doing"}))
+    assert is_done(replace(row, properties={"Completed": True, "Urgent": False}))
+    assert not is_done(replace(row, properties={"Completed": False, "Urgent": True}))
     ranged = replace(row, properties={"Deadline": "2026-01-01/2026-01-02"})
-    assert datetime(2026, 1, 2, 23, 59, 59, 999_999, tzinfo=UTC) == due_of(ranged)
+    assert datetime(2026, 1, 2, 23, 59, 59, 999_999, tzinfo=UTC) == task_due(ranged)
 
 
 def test_pages_are_named_by_title_and_aliases():
     """Aliases are a list or a text with commas; other blocks have no names."""
     told = replace(page("p", text=" The  Plan "), properties={"alias": "[[Roadmap]], plan b, "})
-    assert ("the plan", "roadmap", "plan b") == names_of(told)
-    assert ("p", "x") == names_of(replace(page("p"), properties={"aliases": ["X", 5]}))
-    assert () == names_of(block("a", text="The Plan"))
+    assert ("the plan", "roadmap", "plan b") == link_names(told)
+    assert ("p", "x") == link_names(replace(page("p"), properties={"aliases": ["X", 5]}))
+    assert () == link_names(block("a", text="The Plan"))
 
 
 def stale(of, *ancestors, acl=(PUBLIC,)):
     """A block that the index is to be told of."""
-    return Stale(
+    return StaleBlock(
         number=1, tenant="t", id=of.id, readers=acl, block=replace(of, acl=acl, modified=NOON), ancestors=ancestors
     )
 
@@ -170,7 +180,7 @@ def test_a_search_record_names_the_page_and_what_filters_need():
     """Title and page are those of the nearest page; a task has its date and state."""
     home = replace(page("p", text="Home"), acl=(PUBLIC,))
     todo = block("t", "s", text="Call", kind=BlockType.TODO, properties={"due": "2026-01-02"})
-    record = record_of(stale(todo, replace(block("s", "p"), acl=(PUBLIC,)), home))
+    record = block_to_record(stale(todo, replace(block("s", "p"), acl=(PUBLIC,)), home))
 
     assert ("Home", "Call (due 2026-01-02)", "todo", NOON) == (record.title, record.text, record.kind, record.time)
     assert {
@@ -186,8 +196,8 @@ def test_a_search_record_names_the_page_and_what_filters_need():
 def test_a_search_record_names_nothing_that_one_of_its_readers_may_not_see():
     """The title of a page with fewer readers is left out, as is its id."""
     secret = replace(page("p", text="Layoffs"), acl=("user:anna",))
-    shared = record_of(stale(block("a", "p"), secret, acl=("user:anna", "user:boris")))
-    private = record_of(stale(block("a", "p"), secret, acl=("user:anna",)))
+    shared = block_to_record(stale(block("a", "p"), secret, acl=("user:anna", "user:boris")))
+    private = block_to_record(stale(block("a", "p"), secret, acl=("user:anna",)))
 
     assert ("", {"type": "paragraph", "author": ""}) == (shared.title, dict(shared.payload))
     assert ("Layoffs", "p") == (private.title, private.payload["page"])
@@ -198,18 +208,18 @@ def test_rows_belong_to_their_database_and_their_content_to_the_row():
     database = replace(page("d", text="Customers"), type=BlockType.DB, acl=(PUBLIC,))
     row = replace(block("r", "d", text="Acme", kind=BlockType.DB_ROW), acl=(PUBLIC,))
 
-    found = record_of(stale(row, database))
+    found = block_to_record(stale(row, database))
     assert ("Customers", "d", "d") == (found.title, found.payload["page"], found.payload["db"])
-    assert "Acme" == record_of(stale(block("n", "r", text="note"), row, database)).title
+    assert "Acme" == block_to_record(stale(block("n", "r", text="note"), row, database)).title
 
 
 def test_what_says_nothing_is_not_searched():
     """Dividers, empty texts and what is gone have no record."""
     blank = replace(block("a"), text="  \n")
     assert [None, None, None] == [
-        record_of(stale(block("d", kind=BlockType.DIVIDER))),
-        record_of(stale(blank)),
-        record_of(Stale(number=1, tenant="t", id="x", readers=())),
+        block_to_record(stale(block("d", kind=BlockType.DIVIDER))),
+        block_to_record(stale(blank)),
+        block_to_record(StaleBlock(number=1, tenant="t", id="x", readers=())),
     ]
 
 
@@ -227,17 +237,17 @@ def test_a_summary_keeps_the_sentences_that_say_most():
         *(block(f"b{at}", text=text) for at, text in enumerate(said)),
     ]
 
-    found = summary(page("p", text="Maintenance"), below, WordCounter(), 15)
+    found = summarize_page(page("p", text="Maintenance"), below, WordCounter(), 15)
     assert WordCounter().count(found) <= 15
     assert found.startswith("The pump leaks at the valve.")
     assert "Lunch" not in found
-    assert "Lunch is at noon." in summary(page("p"), below, WordCounter(), 8, query="when is lunch?")
+    assert "Lunch is at noon." in summarize_page(page("p"), below, WordCounter(), 8, query="when is lunch?")
 
 
 def test_a_page_without_text_has_no_summary():
     """Headings alone say nothing, and nothing fits into no tokens."""
-    assert "" == summary(page("p"), [block("h", kind=BlockType.HEADING)], WordCounter(), 50)
-    assert "" == summary(page("p"), [block("a", text="Something is said.")], WordCounter(), 0)
+    assert "" == summarize_page(page("p"), [block("h", kind=BlockType.HEADING)], WordCounter(), 50)
+    assert "" == summarize_page(page("p"), [block("a", text="Something is said.")], WordCounter(), 0)
 
 
 @pytest.mark.parametrize(
@@ -261,19 +271,19 @@ def test_a_page_without_text_has_no_summary():
 def test_blocks_that_cannot_be_stored_are_refused(given, message):
     """The error names the place, the field and the value."""
     with pytest.raises(InvalidRequest, match=message):
-        checked([given])
+        check_blocks([given])
 
 
 def test_one_id_may_not_come_twice():
     """Which of two would count is not for us to guess."""
     with pytest.raises(InvalidRequest, match=r"blocks\[1\]: block 'a' is already blocks\[0\]"):
-        checked([block("a"), block("a", text="other")])
+        check_blocks([block("a"), block("a", text="other")])
 
 
 def test_broken_unicode_is_mended():
     """Text, author and properties are valid afterwards; what is valid stays the same object."""
     fine, broken = block("a"), replace(block("b", text="x\ud800"), author="\udfff", properties={"\ud800": ["\ud800"]})
-    first, second = checked([fine, broken])
+    first, second = check_blocks([fine, broken])
 
     assert fine is first
     assert ("x\ufffd", "\ufffd", {"\ufffd": ["\ufffd"]}) == (second.text, second.author, second.properties)

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from contexture.adapters.blocks.connections import Connections
-from contexture.adapters.blocks.schema import DEEPEST, MIGRATIONS
-from contexture.adapters.blocks.sqlite import SqliteBlocks
-from contexture.blocks.links import names_in
+from contexture.adapters.blocks.schema import MAX_DEPTH, MIGRATIONS
+from contexture.adapters.blocks.sqlite import SqliteBlocks, SqliteConnectionPool
+from contexture.blocks.links import extract_links
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.blocks_tree import block, ids, page
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
-from contexture.workspace import Put
+from contexture.workspace import PutResult
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")
@@ -37,7 +36,7 @@ def path(new_folder: Callable[[], Path]) -> Path:
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteBlocks]:
     """A store in a folder of its own."""
-    opened = SqliteBlocks(path, names_in)
+    opened = SqliteBlocks(path, extract_links)
     yield opened
     opened.close()
 
@@ -78,34 +77,34 @@ async def test_a_damaged_tree_never_hangs_a_reader(path, store):
     with sqlite3.connect(path) as damaged:
         damaged.execute("UPDATE blocks SET parent = (SELECT row FROM blocks WHERE id = 'c') WHERE id = 'a'")
 
-    assert DEEPEST == len((await store.ancestors(ANNA, ["c"]))["c"])
+    assert MAX_DEPTH == len((await store.ancestors(ANNA, ["c"]))["c"])
     assert 50 == len(await store.subtree(ANNA, "a", depth=10**9, limit=50))
     assert {"a", "b", "c"} == {each.id for each in await store.stale(limit=9)}
-    assert Put(changed=1) == await store.put(ANNA, [replace(page("a"), text="new", parent=None)], now=NOON)
+    assert PutResult(changed=1) == await store.put(ANNA, [replace(page("a"), text="new", parent=None)], now=NOON)
     assert 3 == await store.delete(ANNA, ["a"], now=NOON)
 
 
 async def test_a_tree_has_a_deepest_level(store):
     """Deeper ones are refused, by a write and by a move, also when it is what stands below that would be too deep."""
-    line = [block(f"n{at}", f"n{at - 1}" if at else None) for at in range(DEEPEST + 1)]
-    with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+    line = [block(f"n{at}", f"n{at - 1}" if at else None) for at in range(MAX_DEPTH + 1)]
+    with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
         await store.put(ANNA, line, now=NOON)
     await store.put(ANNA, [*line[:-1], page("p"), block("a", "p")], now=NOON)
     for deep in (line[-2], line[-3]):
-        with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+        with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
             await store.move(ANNA, "p", parent=deep.id, order=0)
-        with pytest.raises(InvalidRequest, match=f"more than {DEEPEST} levels"):
+        with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
             await store.put(ANNA, [replace(page("p"), parent=deep.id)], now=NOON)
     await store.move(ANNA, "p", parent=line[-4].id, order=0)
 
-    assert DEEPEST - 1 == len((await store.ancestors(ANNA, ["a"]))["a"])
+    assert MAX_DEPTH - 1 == len((await store.ancestors(ANNA, ["a"]))["a"])
 
 
 async def test_what_was_written_is_there_after_opening_again(path, store):
     """Blocks, links, activity and what searches are to be told."""
     await store.put(ANNA, [page("p"), block("a", "p", text="((p))")], now=NOON)
     store.close()
-    again = SqliteBlocks(path, names_in)
+    again = SqliteBlocks(path, extract_links)
 
     assert ["p", "a"] == ids(await again.get(ANNA, ["p", "a"]))
     assert ["a"] == [each.source for each in await again.backlinks(ANNA, ["p"], limit=5)]
@@ -134,7 +133,7 @@ async def test_a_closed_store_says_so(store):
 
 async def test_a_read_that_runs_while_a_store_is_closed_still_answers(path):
     """Its connection is closed behind it."""
-    lent = Connections(path, MIGRATIONS)
+    lent = SqliteConnectionPool(path, MIGRATIONS)
     await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]')"))
 
     def read(db: sqlite3.Connection) -> int:
@@ -163,7 +162,7 @@ async def test_reads_do_not_wait_for_each_other(store):
 
 async def test_reads_that_come_together_fail_alone(path):
     """What one of them raises is for the one who asked."""
-    lent = Connections(path, MIGRATIONS)
+    lent = SqliteConnectionPool(path, MIGRATIONS)
     await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]')"))
 
     async def count() -> int:
@@ -184,7 +183,7 @@ async def test_a_short_read_stays_where_it_was_asked_for(store):
     """Changing threads costs more than most reads do."""
     await store.get(ANNA, ["p"])
 
-    assert threading.get_ident() == await store._file.read(lambda _db: threading.get_ident())
+    assert threading.get_ident() == await store._tables.read(lambda _db: threading.get_ident())
 
 
 async def test_a_long_read_is_begun_again_in_a_thread(store):
@@ -197,14 +196,14 @@ async def test_a_long_read_is_begun_again_in_a_thread(store):
         threads.append(threading.get_ident())
         return db.execute(counting).fetchone()[0]
 
-    assert 1_000_000 == await store._file.read(read)
+    assert 1_000_000 == await store._tables.read(read)
     assert 2 == len(set(threads))
     assert [] == await store.get(ANNA, ["p"])  # the connection is as good as before
 
 
 async def test_what_a_long_read_left_open_shows_nobody_the_past(path):
     """While it waits for a thread, others read what was written meanwhile."""
-    lent = Connections(path, MIGRATIONS)
+    lent = SqliteConnectionPool(path, MIGRATIONS)
     await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]'), (2, 'acme', '[1]')"))
     counting = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000000) SELECT max(n) FROM n"
     tries: list[int] = []
@@ -237,7 +236,7 @@ async def test_what_a_long_read_left_open_shows_nobody_the_past(path):
 
 async def test_a_file_that_another_process_holds_stops_nobody_else(path):
     """Its reader waits in a thread."""
-    lent = Connections(path, MIGRATIONS)
+    lent = SqliteConnectionPool(path, MIGRATIONS)
     await lent.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[]')"))
     threads: list[int] = []
 
@@ -256,7 +255,7 @@ async def test_a_file_that_another_process_holds_stops_nobody_else(path):
 
 async def test_blocks_of_before_there_were_facts_wait_for_them(path):
     """A store of an older version is brought up to date by whoever settles what waits."""
-    old = Connections(path, MIGRATIONS[:1])
+    old = SqliteConnectionPool(path, MIGRATIONS[:1])
     await old.write(lambda db: db.execute("INSERT INTO classes VALUES (1, 'acme', '[\"public\"]')"))
     await old.write(
         lambda db: db.execute(
@@ -265,7 +264,7 @@ async def test_blocks_of_before_there_were_facts_wait_for_them(path):
         )
     )
     old.close()
-    store = SqliteBlocks(path, names_in)
+    store = SqliteBlocks(path, extract_links)
     waiting = await store.stale(limit=9)
     store.close()
 

@@ -19,7 +19,7 @@ from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
 from contexture.testing.workbench import Parts
 from contexture.types import Equals, Range, Record, Scope
-from contexture.workspace import Activity, BlockType, Deed, Put
+from contexture.workspace import Activity, ActivityKind, BlockType, PutResult
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")
@@ -49,7 +49,7 @@ async def plant(engine):
 
 async def test_what_is_put_is_found_by_those_who_may_read_it(engine):
     """Records carry the page's title; filters see dates and states."""
-    assert Put(added=4) == await plant(engine)
+    assert PutResult(added=4) == await plant(engine)
     due = Range(field="due", lt=NOON)
 
     assert {"t": "Plant", "n": "Plant", "d": "Plant"} == await found(engine)
@@ -65,7 +65,7 @@ async def test_an_index_that_is_up_to_date_is_not_written(engine):
     again = await plant(engine)
     await engine.workspace.put(ANNA, [replace(page("p", text="Plant"), order=5.0)], now=NOON)
 
-    assert Put(unchanged=4) == again
+    assert PutResult(unchanged=4) == again
     assert before == await engine.index.version(ANNA, "blocks")
 
 
@@ -118,9 +118,11 @@ async def test_views_and_deeds_are_noted(engine):
     """An unknown block is refused, and so is one that is hidden."""
     await plant(engine)
     await engine.workspace.view(BORIS, "t", now=NOON)
-    await engine.workspace.note(ANNA, [Activity(block_id="p", user="boris", deed=Deed.VIEW, time=NOON)])
+    await engine.workspace.note(ANNA, [Activity(block_id="p", user="boris", deed=ActivityKind.VIEW, time=NOON)])
 
-    assert ["p", "t"] == [each.block_id for each in await engine.blocks.recent(BORIS, Deed.VIEW, since=NOON, limit=9)]
+    assert ["p", "t"] == [
+        each.block_id for each in await engine.blocks.recent(BORIS, ActivityKind.VIEW, since=NOON, limit=9)
+    ]
     assert 1 == (await engine.blocks.touches(BORIS, ["t"]))["t"].views
     for name in ("n", "never"):
         with pytest.raises(NotFound, match=f"no block '{name}'"):
@@ -215,7 +217,7 @@ async def given_up(engine, monkeypatch):
 async def test_a_caller_that_goes_away_lets_nobody_past_what_it_began(engine, monkeypatch):
     """A block that is deleted meanwhile is not found when the write that was given up has ended."""
     turn = Watched()
-    monkeypatch.setattr(engine.workspace._follower, "_turn", turn)
+    monkeypatch.setattr(engine.workspace._index_sync, "_turn", turn)
     held = await given_up(engine, monkeypatch)
     removing = asyncio.create_task(engine.workspace.delete(ANNA, ["x"], now=NOON))
     waits = asyncio.create_task(turn.awaited.wait())
@@ -263,7 +265,7 @@ async def fail(*_: object) -> int:
 
 def beside(engine):
     """Another process over the same store and index: it takes turns with nobody here."""
-    here = engine.workspace._follower
+    here = engine.workspace._index_sync
     return Workspace(store=here._store, index=here._index, preparer=here._preparer)
 
 
@@ -351,7 +353,7 @@ async def test_writes_at_the_same_time_all_arrive(engine):
 
 async def test_more_blocks_than_one_batch_are_indexed(engine, monkeypatch):
     """Batches follow each other until nothing waits."""
-    monkeypatch.setattr("contexture.blocks.follow.BATCH", 3)
+    monkeypatch.setattr("contexture.blocks.workspace.BATCH_SIZE", 3)
     await engine.workspace.put(
         ANNA, [page("p", text="Plant"), *(block(f"b{n}", "p", text=f"pump {n}") for n in range(8))], now=NOON
     )

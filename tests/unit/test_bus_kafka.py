@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from contexture.adapters.bus import kafka
-from contexture.adapters.bus.registry import BusOptions, load
+from contexture.adapters.bus.registry import BusOptions, load_bus
 from contexture.errors import InvalidRequest, SourceError, SourceUnavailable
 
 OPTIONS = BusOptions(topics=("in", "out"), partitions=3, extra={"security.protocol": "ssl"})
@@ -40,7 +40,7 @@ def test_topics_that_are_missing_are_made_with_the_brokers_replication(monkeypat
     """One that is there is left as it is, and options reach the client."""
     made = {}
     monkeypatch.setattr(kafka, "AdminClient", admin_of(made, there=["out"]))
-    load("kafka://one:9092,two:9092", OPTIONS)._declare()
+    load_bus("kafka://one:9092,two:9092", OPTIONS)._declare()
 
     assert {"in": (3, -1)} == made["topics"]
     assert {"bootstrap.servers": "one:9092,two:9092", "security.protocol": "ssl"} == made["config"]
@@ -51,7 +51,7 @@ def test_topics_that_another_process_made_meanwhile_are_there(monkeypatch):
     made = {}
     known = KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS))
     monkeypatch.setattr(kafka, "AdminClient", admin_of(made, failure=known))
-    load("kafka://one:9092", OPTIONS)._declare()
+    load_bus("kafka://one:9092", OPTIONS)._declare()
 
     assert {"in", "out"} == set(made["topics"])
 
@@ -67,6 +67,6 @@ def test_topics_that_another_process_made_meanwhile_are_there(monkeypatch):
 )
 def test_failures_of_the_client_are_ours(failure, kind):
     """Whoever publishes need not know the library."""
-    bus = load("kafka://one:9092", OPTIONS)
+    bus = load_bus("kafka://one:9092", OPTIONS)
     with pytest.raises(kind, match="one:9092"), bus._errors():
         raise failure

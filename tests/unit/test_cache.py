@@ -9,8 +9,7 @@ import pytest
 
 from contexture.adapters.index.journal import WriteJournal
 from contexture.ledger import Trace
-from contexture.retrieval.cache import CacheStats, Kept, ResultCache
-from contexture.retrieval.search import Found, SearchOptions
+from contexture.retrieval.search import CachedResult, FoundPassage, ResultCache, SearchCacheStats, SearchOptions
 from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Equals, Record, Scope
 
@@ -20,7 +19,7 @@ ROOT = Scope(tenant="acme", user="root")
 READERS = (PUBLIC, "user:root")
 
 
-def found(cache: ResultCache[str], key: str) -> Kept[str]:
+def found(cache: ResultCache[str], key: str) -> CachedResult[str]:
     """What is remembered."""
     kept = cache.find(key)
     assert kept is not None
@@ -36,7 +35,7 @@ def test_what_comes_late_neither_replaces_what_is_newer_nor_passes_for_it() -> N
 
     assert "without it" == found(cache, "q").result
     cache.put("q", 2, "computed twice")
-    cache.hit("q", verified, 5)
+    cache.record_hit("q", verified, 5)
     assert ("computed twice", 2) == (found(cache, "q").result, found(cache, "q").held)
 
 
@@ -44,7 +43,7 @@ def test_an_answer_is_found_with_its_versions() -> None:
     """What was put is found as it was put, until it is found to hold later."""
     cache = ResultCache[str](size=8)
     cache.put("q", 1, "answer")
-    cache.hit("q", found(cache, "q"), 5)
+    cache.record_hit("q", found(cache, "q"), 5)
     kept = cache.find("q")
 
     assert kept is not None
@@ -58,10 +57,10 @@ def test_hits_and_misses_are_counted() -> None:
 
     assert 0.0 == cache.stats().rate
     cache.put("q", 1, "answer")
-    cache.hit("q", found(cache, "q"), 1)
-    cache.hit("q", found(cache, "q"), 1)
-    cache.miss()
-    assert CacheStats(hits=2, misses=1) == cache.stats()
+    cache.record_hit("q", found(cache, "q"), 1)
+    cache.record_hit("q", found(cache, "q"), 1)
+    cache.record_miss()
+    assert SearchCacheStats(hits=2, misses=1) == cache.stats()
     assert pytest.approx(2 / 3) == cache.stats().rate
 
 
@@ -70,7 +69,7 @@ def test_the_least_recently_used_answer_makes_room() -> None:
     cache = ResultCache[str](size=2)
     for name in "ab":
         cache.put(name, 1, name)
-    cache.hit("a", found(cache, "a"), 1)
+    cache.record_hit("a", found(cache, "a"), 1)
     cache.put("c", 1, "c")
 
     assert [True, False, True] == [cache.find(name) is not None for name in "abc"]
@@ -87,50 +86,50 @@ def test_a_cache_of_no_size_keeps_nothing() -> None:
 def test_a_journal_tells_each_reader_their_own_writes() -> None:
     """Records are named to those who may read them, or could, and to nobody else."""
     journal = WriteJournal()
-    journal.note("acme", "things", 1, [("open", (PUBLIC,))])
-    journal.note("acme", "things", 2, [("hers", ("user:anna",)), ("his", ("user:boris",))])
+    journal.record_write("acme", "things", 1, [("open", (PUBLIC,))])
+    journal.record_write("acme", "things", 2, [("hers", ("user:anna",)), ("his", ("user:boris",))])
 
-    assert ["hers", "open"] == journal.since(ANNA, "things", 0)
-    assert ["hers"] == journal.since(ANNA, "things", 1)
-    assert [] == journal.since(Scope(tenant="globex", user="anna"), "things", 0)
+    assert ["hers", "open"] == journal.touched_since(ANNA, "things", 0)
+    assert ["hers"] == journal.touched_since(ANNA, "things", 1)
+    assert [] == journal.touched_since(Scope(tenant="globex", user="anna"), "things", 0)
 
 
 def test_a_journal_says_when_it_has_forgotten() -> None:
     """Older than what is remembered is unknown; the writes of other readers push nothing out."""
     journal = WriteJournal(size=2)
-    journal.note("acme", "things", 1, [("a", (PUBLIC,))])
+    journal.record_write("acme", "things", 1, [("a", (PUBLIC,))])
     for seq in range(2, 9):
-        journal.note("acme", "things", seq, [(f"h{seq}", ("user:boris",))])
+        journal.record_write("acme", "things", seq, [(f"h{seq}", ("user:boris",))])
 
-    assert ["a"] == journal.since(ANNA, "things", 0)
-    assert journal.since(BORIS, "things", 3) is None
-    assert ["h7", "h8"] == journal.since(BORIS, "things", 6)
+    assert ["a"] == journal.touched_since(ANNA, "things", 0)
+    assert journal.touched_since(BORIS, "things", 3) is None
+    assert ["h7", "h8"] == journal.touched_since(BORIS, "things", 6)
 
 
 def test_a_journal_forgets_those_who_wrote_longest_ago() -> None:
     """However many write, it remembers no more than it may; whose writes are gone is told so, and no one else."""
     journal = WriteJournal(size=4, most=6)
     for seq in range(1, 5):
-        journal.note("acme", "things", seq, [(f"a{seq}", ("user:anna",))])
-    journal.note("acme", "things", 5, [("b5", ("user:boris",))])
-    journal.note("acme", "things", 6, [("a6", ("user:anna",)), ("r6", ("user:root",)), ("r7", ("user:root",))])
+        journal.record_write("acme", "things", seq, [(f"a{seq}", ("user:anna",))])
+    journal.record_write("acme", "things", 5, [("b5", ("user:boris",))])
+    journal.record_write("acme", "things", 6, [("a6", ("user:anna",)), ("r6", ("user:root",)), ("r7", ("user:root",))])
 
-    assert ["a3", "a4", "a6"] == journal.since(ANNA, "things", 2)
-    assert [None, []] == [journal.since(BORIS, "things", 4), journal.since(BORIS, "things", 5)]
-    journal.note("acme", "things", 8, [("b8", ("user:boris",))])
-    assert [None, ["b8"]] == [journal.since(BORIS, "things", 4), journal.since(BORIS, "things", 5)]
+    assert ["a3", "a4", "a6"] == journal.touched_since(ANNA, "things", 2)
+    assert [None, []] == [journal.touched_since(BORIS, "things", 4), journal.touched_since(BORIS, "things", 5)]
+    journal.record_write("acme", "things", 8, [("b8", ("user:boris",))])
+    assert [None, ["b8"]] == [journal.touched_since(BORIS, "things", 4), journal.touched_since(BORIS, "things", 5)]
 
 
 def test_a_journal_of_many_readers_is_asked_only_for_ones_own() -> None:
     """What others write makes no answer slower: their tracks are never looked at."""
     journal = WriteJournal()
     for seq in range(1, 101):
-        journal.note("acme", "things", seq, [(f"h{seq}", (f"user:{seq}", "user:root"))])
-    journal.note("acme", "things", 101, [("hers", ("user:anna",))])
+        journal.record_write("acme", "things", seq, [(f"h{seq}", (f"user:{seq}", "user:root"))])
+    journal.record_write("acme", "things", 101, [("hers", ("user:anna",))])
 
-    assert 1 == len(journal._readable(ANNA, "things"))
-    assert ["hers"] == journal.since(ANNA, "things", 0)
-    assert 100 == len(journal.since(ROOT, "things", 0) or ())
+    assert 1 == len(journal._readable_tracks(ANNA, "things"))
+    assert ["hers"] == journal.touched_since(ANNA, "things", 0)
+    assert 100 == len(journal.touched_since(ROOT, "things", 0) or ())
 
 
 @pytest.fixture
@@ -144,7 +143,7 @@ async def bench(new_folder: Callable[[], Path]) -> AsyncIterator[Workbench]:
         yield opened
 
 
-async def ask(bench: Workbench, question: str = "pump leaks", scope: Scope = ANNA) -> tuple[Found, ...]:
+async def ask(bench: Workbench, question: str = "pump leaks", scope: Scope = ANNA) -> tuple[FoundPassage, ...]:
     """The answer to a question."""
     return await bench.search.search(scope, NAME, question, trace=Trace())
 

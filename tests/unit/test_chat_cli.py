@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import contexture
 from contexture.cli import chat as chatting
-from contexture.cli.chat import Talk
+from contexture.cli.chat import TerminalChat
 from contexture.cli.main import app
 from contexture.errors import SourceUnavailable
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_answered_is_refused(home: Path, words, given, code: int,
 
 def test_json_wants_one_message(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversation has no single document."""
-    monkeypatch.setattr(chatting, "_piped", lambda: None)
+    monkeypatch.setattr(chatting, "_read_piped", lambda: None)
 
     assert (2, True) == ((found := run(home, "--json")).exit_code, "--json answers one message" in found.stdout)
 
@@ -82,7 +82,7 @@ class Scripted:
         self.answers = list(answers)
         self.heard: list[tuple[str, str]] = []
 
-    def say(self, message: str, session: str) -> Iterator[tuple[str, dict]]:
+    def send(self, message: str, session: str) -> Iterator[tuple[str, dict]]:
         """The next answer."""
         self.heard.append((message, session))
         answer = self.answers.pop(0)
@@ -94,7 +94,7 @@ class Scripted:
             yield "delta", {"text": f"{word} "}
         yield "done", {"degradations": [{"source": "memory", "reason": "down"}]}
 
-    def why(self, build_id: str) -> dict:
+    def explain(self, build_id: str) -> dict:
         """An empty ledger of this build."""
         return {"build_id": build_id, "ledger": [], "degradations": [{"source": build_id, "reason": "asked"}]}
 
@@ -102,7 +102,7 @@ class Scripted:
 def test_a_real_conversation_explains_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`/why` shows the memory that the last answer was built from."""
     typed = iter(["The lighthouse is red.", "What colour is the lighthouse?", "/why", "/exit"])
-    monkeypatch.setattr(chatting, "_piped", lambda: None)
+    monkeypatch.setattr(chatting, "_read_piped", lambda: None)
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     result = run(home)
 
@@ -134,7 +134,7 @@ def converse(monkeypatch: pytest.MonkeyPatch, partner: Scripted, *lines: str | B
         return line
 
     monkeypatch.setattr("builtins.input", type_one)
-    Talk(partner, "s-1").converse()
+    TerminalChat(partner, "s-1").run()
 
 
 def test_a_conversation_answers_line_by_line(monkeypatch, capsys) -> None:
@@ -179,6 +179,6 @@ def test_breaking_off_at_the_prompt_ends_it(monkeypatch, capsys) -> None:
 
 def test_what_is_said_cannot_steer_the_terminal(capsys) -> None:
     """Escape sequences of a model are not obeyed."""
-    Talk(Scripted("\x1b[2Jgone"), "s").answer("Hello")
+    TerminalChat(Scripted("\x1b[2Jgone"), "s").answer("Hello")
 
     assert "\x1b" not in capsys.readouterr().out

@@ -8,17 +8,16 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from contexture.answer.cited import claims_of
+from contexture.answer.citation_check import parse_claims
 from contexture.cli.main import app
 from contexture.config import Settings
 from contexture.documents import Page
 from contexture.engine import open_store
 from contexture.errors import InvalidRequest, ReplayMismatch
 from contexture.pages.values import Document
-from contexture.pipeline.known import NOTHING
-from contexture.pipeline.mask import Mask
-from contexture.pipeline.operators import Hashed, Masked, Placeholders
-from contexture.retrieval.quotes import Quote, QuoteCheck
+from contexture.pipeline.masking import EMPTY_MASK, SecretMask
+from contexture.pipeline.redaction import Hashed, Masked, Placeholders
+from contexture.retrieval.citations import Quote, QuoteChecker
 from contexture.sync import open_sync
 from contexture.testing.doubles import NOON, FailingRedactor, WordRedactor
 from contexture.types import Citation, Collection, Record, Scope
@@ -48,15 +47,15 @@ def cited(start: int = 0, end: int = len(TEXT), **told) -> Citation:
     )
 
 
-async def problems(*quotes, redactor=None, operator=None, mask=NOTHING):
+async def problems(*quotes, redactor=None, operator=None, mask=EMPTY_MASK):
     """What does not hold, in words."""
-    check = QuoteCheck(
+    check = QuoteChecker(
         stored=Store(),
         redactor=redactor or WordRedactor(("swordfish",)),
         operator=operator or Placeholders(),
         mask=mask,
     )
-    return [problem.reason for problem in await check.problems(SCOPE, quotes)]
+    return [problem.reason for problem in await check.find_problems(SCOPE, quotes)]
 
 
 def quote(text: str | None, *citations: Citation) -> Quote:
@@ -127,7 +126,7 @@ async def test_other_operators_are_done_again_too(operator, shown):
 async def test_known_secrets_are_masked_before_comparing():
     """What was shown masked still holds."""
     assert [] == await problems(
-        quote("One fish. Two <WORD_1>, blue. §§secret(K)."), mask=Mask({"K": "Three fish swim"})
+        quote("One fish. Two <WORD_1>, blue. §§secret(K)."), mask=SecretMask({"K": "Three fish swim"})
     )
 
 
@@ -155,7 +154,7 @@ async def test_a_text_that_cannot_be_redacted_cannot_be_compared():
 def test_files_that_cite_nothing_are_refused(data, message):
     """What is no JSON object, and what names no characters of a record."""
     with pytest.raises(InvalidRequest, match=message):
-        claims_of(data)
+        parse_claims(data)
 
 
 def test_a_context_must_show_its_sources_and_an_answer_name_them():
@@ -164,9 +163,11 @@ def test_a_context_must_show_its_sources_and_an_answer_name_them():
     context = {"formatted_text": "[Document 1: a.pdf, Page 1]\nFish.", "sources": [row]}
     answer = {"answer": "Fish [1]. Birds [2].", "sources": [row]}
 
-    assert () == claims_of(json.dumps(context).encode()).faults
-    assert claims_of(json.dumps({**context, "formatted_text": "[Document 1: a.pdf, Page 1]\nBirds."}).encode()).faults
-    assert ("the answer names '[2]', and there are 1 sources",) == claims_of(json.dumps(answer).encode()).faults
+    assert () == parse_claims(json.dumps(context).encode()).faults
+    assert parse_claims(
+        json.dumps({**context, "formatted_text": "[Document 1: a.pdf, Page 1]\nBirds."}).encode()
+    ).faults
+    assert ("the answer names '[2]', and there are 1 sources",) == parse_claims(json.dumps(answer).encode()).faults
 
 
 def test_a_source_must_cite_the_page_that_it_says_it_is():
@@ -176,7 +177,7 @@ def test_a_source_must_cite_the_page_that_it_says_it_is():
 
     def faults(**changes):
         told = {"sources": [{**row, **changes}], "citations": [citation]}
-        return claims_of(json.dumps(told).encode()).faults
+        return parse_claims(json.dumps(told).encode()).faults
 
     assert () == faults() == faults(citations=[], markdown_content=" ")
     assert ("sources[1] shows a text and cites nothing",) == faults(citations=[])
@@ -238,7 +239,7 @@ def test_what_is_built_on_the_command_line_can_be_verified(home, tmp_path):
     assert 0 == CliRunner().invoke(app, ["replay", str(capsule)]).exit_code
     changed = capsule.read_text().replace("30 percent", "80 percent")
     with pytest.raises(ReplayMismatch):
-        claims_of(changed.encode())
+        parse_claims(changed.encode())
 
 
 def test_what_does_not_hold_is_listed_and_fails(home):

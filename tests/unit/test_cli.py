@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from contexture.cli.demo import corpus
+from contexture.cli.demo import corpus_folder
 from contexture.cli.main import app
 from contexture.types import Json
 
@@ -42,7 +42,7 @@ def answer(*words, stdin=None) -> dict[str, Json]:
 def home(tmp_path_factory):
     """A store with the sample corpus."""
     folder = tmp_path_factory.mktemp("cli") / "home"
-    assert run("ingest", corpus(), "--home", folder, *LOADER).exit_code == 0
+    assert run("ingest", corpus_folder(), "--home", folder, *LOADER).exit_code == 0
     return folder
 
 
@@ -54,7 +54,7 @@ def built(home):
 
 def test_ingest_again_changes_nothing(home):
     """Loading the same folder twice adds nothing the second time."""
-    found = answer("--home", home, "ingest", corpus(), *LOADER)
+    found = answer("--home", home, "ingest", corpus_folder(), *LOADER)
 
     assert (33, 0, 33, 0, [], []) == tuple(found.values())
 

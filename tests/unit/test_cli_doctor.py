@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from contexture.adapters.bus import nats
 from contexture.adapters.index.lock import StoreLock
-from contexture.cli import checks
 from contexture.cli.main import app
+from contexture.wiring import checks
 
 
 def examined(home, *, env=None):
@@ -54,7 +54,7 @@ def test_this_machine_is_fit(tmp_path):
 
     assert code == 0
     assert {"python", "sqlite", "store", "lock", "index", "tokenizers", "redactor", "embedders"} <= set(found)
-    assert {"ok"} == {found[name]["status"] for name in found.keys() - set(checks.EXTRAS)}
+    assert {"ok"} == {found[name]["status"] for name in found.keys() - set(checks.EXTRA_PACKAGES)}
     assert [] == list(tmp_path.iterdir())
 
 
@@ -78,7 +78,7 @@ def test_pages_are_looked_for_where_they_live(tmp_path, place, status, said):
 
 def test_a_bus_that_is_not_there_is_broken(tmp_path, monkeypatch):
     """Where none is named there is nothing to reach."""
-    monkeypatch.setattr(nats, "_PATIENCE", 0.2)
+    monkeypatch.setattr(nats, "_TIMEOUT_SECONDS", 0.2)
     _, without = examined(tmp_path / "none")
     code, found = examined(tmp_path / "none", env={"CONTEXTURE_BUS": "nats://127.0.0.1:1"})
 
@@ -114,10 +114,10 @@ def test_a_folder_that_cannot_be_written_is_broken(tmp_path):
     assert "choose another folder with --home" in found["store"]["detail"]
 
 
-@pytest.mark.parametrize("name", checks.EXTRAS)
+@pytest.mark.parametrize("name", checks.EXTRA_PACKAGES)
 def test_a_missing_extra_says_what_to_type(tmp_path, monkeypatch, name):
     """An optional part that is not there breaks nothing."""
-    monkeypatch.setitem(checks.EXTRAS, name, ("no_such_package",))
+    monkeypatch.setitem(checks.EXTRA_PACKAGES, name, ("no_such_package",))
     code, found = examined(tmp_path)
 
     assert code == 0
@@ -129,8 +129,8 @@ def test_a_missing_extra_says_what_to_type(tmp_path, monkeypatch, name):
 
 def test_changed_weights_are_broken(tmp_path, monkeypatch):
     """A model file with another SHA-256 is named with both sums."""
-    package, parts, _ = checks.WEIGHTS["USE vocabulary"]
-    monkeypatch.setitem(checks.WEIGHTS, "USE vocabulary", (package, parts, "0" * 64))
+    package, parts, _ = checks.WEIGHT_FILES["USE vocabulary"]
+    monkeypatch.setitem(checks.WEIGHT_FILES, "USE vocabulary", (package, parts, "0" * 64))
     code, found = examined(tmp_path)
 
     assert code == 1
@@ -139,7 +139,7 @@ def test_changed_weights_are_broken(tmp_path, monkeypatch):
 
 def test_a_tokenizer_that_counts_otherwise_is_broken(tmp_path, monkeypatch):
     """Known sentences must count what they always did."""
-    monkeypatch.setitem(checks.COUNTED, "o200k_base", 99)
+    monkeypatch.setitem(checks.EXPECTED_COUNTS, "o200k_base", 99)
 
     assert "instead of 99" in examined(tmp_path)[1]["tokenizers"]["detail"]
 

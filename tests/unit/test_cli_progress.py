@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from contexture.cli import progress
+from contexture.cli import output
 
 TERMINAL = {"TERM": "xterm"}
 """Whatever this process was started in."""
@@ -15,10 +15,9 @@ TERMINAL = {"TERM": "xterm"}
 def test_a_terminal_sees_a_bar_for_each_task(monkeypatch):
     """Tasks are named, and an unknown total does not stop them."""
     screen = io.StringIO()
-    monkeypatch.setattr(
-        progress, "console", lambda *, err: Console(file=screen, force_terminal=True, width=60, _environ=TERMINAL)
-    )
-    with progress.watched(as_json=False) as show:
+    terminal = Console(file=screen, force_terminal=True, width=60, _environ=TERMINAL)
+    monkeypatch.setattr(output, "console", lambda *, err: terminal)
+    with output.show_progress(as_json=False) as show:
         assert show is not None
         show("loading", 1, 2)
         show("loading", 2, 2)
@@ -30,9 +29,9 @@ def test_a_terminal_sees_a_bar_for_each_task(monkeypatch):
 
 def test_scripts_see_nothing(monkeypatch):
     """With `--json`, and where there is no terminal, nobody is told."""
-    monkeypatch.setattr(progress, "console", lambda *, err: Console(file=io.StringIO(), force_terminal=True))
-    with progress.watched(as_json=True) as json_show:
+    monkeypatch.setattr(output, "console", lambda *, err: Console(file=io.StringIO(), force_terminal=True))
+    with output.show_progress(as_json=True) as json_show:
         assert json_show is None
-    monkeypatch.setattr(progress, "console", lambda *, err: Console(file=io.StringIO()))
-    with progress.watched(as_json=False) as piped_show:
+    monkeypatch.setattr(output, "console", lambda *, err: Console(file=io.StringIO()))
+    with output.show_progress(as_json=False) as piped_show:
         assert piped_show is None

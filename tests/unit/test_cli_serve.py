@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from contexture import Settings
-from contexture.adapters.announcement import Announcement, announced, read_announcement
+from contexture.adapters.announcement import ServiceAnnouncement, announce_service, read_announcement
 from contexture.adapters.index.lock import StoreLock
-from contexture.cli.keys import span
+from contexture.cli.client import RemoteService, find_service, parse_error, request_service
+from contexture.cli.keys import parse_span
 from contexture.cli.main import app
-from contexture.cli.remote import Door, ask, error_of, remote
 from contexture.errors import (
     BrokenPromise,
     ContractError,
@@ -41,7 +41,7 @@ def run(*words, env=None):
 
 def service(url):
     """The announcement of a service in this process."""
-    return Announcement(pid=os.getpid(), url=url, token=f"token of {url}")
+    return ServiceAnnouncement(pid=os.getpid(), url=url, token=f"token of {url}")
 
 
 @pytest.fixture
@@ -129,29 +129,29 @@ def test_a_key_is_made_with_the_scopes_that_are_named(tmp_path):
 )
 def test_spans_are_read(text, length):
     """A number and a unit."""
-    assert length == span(text)
+    assert length == parse_span(text)
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "0d", "-1d", "1.5d", "30 d", "30m", "9999999d", "٣d"])
 def test_other_spans_are_refused(text):
     """The message shows what to write."""
     with pytest.raises(InvalidRequest, match="such as 12h, 30d, 8w or 1y"):
-        span(text)
+        parse_span(text)
 
 
 def test_a_span_of_any_length_fits_a_calendar():
     """A very long one is a hundred years."""
-    assert timedelta(days=36_500) == span("999999y")
+    assert timedelta(days=36_500) == parse_span("999999y")
 
 
 def test_a_service_is_announced_while_it_runs(tmp_path):
     """The file is there inside and gone afterwards, and only our own is removed."""
     mine = service("http://127.0.0.1:1")
     other = service("http://127.0.0.1:2")
-    with announced(tmp_path, mine):
+    with announce_service(tmp_path, mine):
         inside = read_announcement(tmp_path)
     after = read_announcement(tmp_path)
-    with announced(tmp_path, other), announced(tmp_path, mine):
+    with announce_service(tmp_path, other), announce_service(tmp_path, mine):
         (tmp_path / "serve.json").write_text(json.dumps({"pid": other.pid, "url": other.url, "token": other.token}))
 
     assert (mine, None) == (inside, after)
@@ -170,7 +170,7 @@ def test_an_announcement_that_cannot_be_written_is_an_error(tmp_path):
     """The path is named."""
     with (
         pytest.raises(StoreUnwritable, match=r"serve\.json"),
-        announced(tmp_path / "none", Announcement(pid=1, url="", token="")),
+        announce_service(tmp_path / "none", ServiceAnnouncement(pid=1, url="", token="")),
     ):
         pass
 
@@ -179,7 +179,7 @@ def test_a_locked_store_names_the_service_that_holds_it(tmp_path):
     """Only the holder's own announcement is believed, and the doctor is not alarmed by it."""
     held = StoreLock(tmp_path)
     try:
-        with announced(tmp_path, service("http://127.0.0.1:8420")):
+        with announce_service(tmp_path, service("http://127.0.0.1:8420")):
             with pytest.raises(StoreLocked, match=r"serves it at http://127\.0\.0\.1:8420"):
                 StoreLock(tmp_path)
             checks = json.loads(run("doctor", "--home", tmp_path, "--json").stdout)["checks"]
@@ -196,9 +196,9 @@ def test_without_a_service_there_is_no_door(tmp_path):
     """Commands then open the store themselves; those that cannot say so."""
     settings = Settings(home=tmp_path)
 
-    assert remote(settings) is None
+    assert find_service(settings) is None
     with pytest.raises(SourceUnavailable, match="start one: contexture serve"):
-        ask(settings, "GET", "/health")
+        request_service(settings, "GET", "/health")
 
 
 def test_half_a_character_goes_through_the_door(impostor):
@@ -206,7 +206,9 @@ def test_half_a_character_goes_through_the_door(impostor):
     url, answers = impostor
     answers.append((200, b'{"ok": true}'))
 
-    assert {"ok": True} == Door(url=url, headers={}).ask("POST", "/", {"query": "st\udcfform", "at": timedelta(days=1)})
+    assert {"ok": True} == RemoteService(url=url, headers={}).request(
+        "POST", "/", {"query": "st\udcfform", "at": timedelta(days=1)}
+    )
 
 
 @pytest.mark.parametrize("key", ["ключ", "a\nb", "a\x7f"])
@@ -214,7 +216,7 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(tmp_path, key):
     """Headers are ASCII; what was given by mistake may still be somebody's secret."""
     settings = Settings(home=tmp_path, url="http://127.0.0.1:9", api_key=key)
     with pytest.raises(InvalidRequest, match="CONTEXTURE_API_KEY") as refused:
-        remote(settings)
+        find_service(settings)
 
     assert key not in str(refused.value)
 
@@ -222,14 +224,14 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(tmp_path, key):
 def test_names_that_are_no_unicode_are_refused(tmp_path):
     """They could not be written into a header."""
     with pytest.raises(InvalidRequest, match="not valid Unicode"):
-        remote(Settings(home=tmp_path, url="http://127.0.0.1:9", tenant="\udcff"))
+        find_service(Settings(home=tmp_path, url="http://127.0.0.1:9", tenant="\udcff"))
 
 
 @pytest.mark.parametrize("url", ["notaurl", "ftp://x", "http://[::1"])
 def test_what_is_no_address_is_the_callers_mistake(url):
     """Trying again would not help."""
     with pytest.raises(InvalidRequest, match="not the address of a service"):
-        Door(url=url, headers={}).ask("GET", "/health")
+        RemoteService(url=url, headers={}).request("GET", "/health")
 
 
 def test_an_announcement_nobody_listens_behind_is_ignored(tmp_path):
@@ -237,15 +239,15 @@ def test_an_announcement_nobody_listens_behind_is_ignored(tmp_path):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    with announced(tmp_path, service(url)):
-        assert remote(Settings(home=tmp_path)) is None
+    with announce_service(tmp_path, service(url)):
+        assert find_service(Settings(home=tmp_path)) is None
 
 
 def test_a_door_presents_what_it_must_and_no_more(tmp_path):
     """With a key only what was said on purpose is claimed; without one everything is."""
     url = {"home": tmp_path, "url": "http://127.0.0.1:1/"}
-    bare = remote(Settings(**url))
-    keyed = remote(Settings(**url, api_key="k", user="Аня"))
+    bare = find_service(Settings(**url))
+    keyed = find_service(Settings(**url, api_key="k", user="Аня"))
 
     assert "http://127.0.0.1:1" == bare.url
     assert {"X-Contexture-Tenant": "local", "X-Contexture-User": "local", "X-Contexture-Groups": ""} == bare.headers
@@ -267,7 +269,7 @@ def test_a_door_presents_what_it_must_and_no_more(tmp_path):
 def test_an_error_is_the_same_on_both_sides(code, tech, kind):
     """Its class, and with it the exit code, comes through; one we do not know becomes the closest we do."""
     body = {"error": {"code": code, "user_message": "x", "tech_message": tech, "retryable": False}}
-    found = error_of(json.dumps(body).encode())
+    found = parse_error(json.dumps(body).encode())
 
     assert (kind, "x") == (type(found), str(found))
 
@@ -275,7 +277,7 @@ def test_an_error_is_the_same_on_both_sides(code, tech, kind):
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"error": 1}', b"\xff", b"[]", b'{"error": {"code": 1}}'])
 def test_an_answer_of_something_else_is_told_apart(body):
     """A proxy or another program at the address is named as such."""
-    assert "not one of a Contexture service" in str(error_of(body))
+    assert "not one of a Contexture service" in str(parse_error(body))
 
 
 @pytest.mark.parametrize("answer", [(200, b"<html>"), (200, b"[1]"), (502, b"<html>"), (200, b"\xff")])
@@ -300,14 +302,14 @@ def test_events_come_through_the_door(impostor):
     }
     stream = ': keep-alive\n\nevent: token\ndata: "a\u2028b\x85"\r\n\r\ndata: {"c": 1}\n\n'
     answers.append((200, f"{stream}event: error\ndata: {json.dumps({'error': error})}\n\n".encode()))
-    with Door(url=url, headers={}).events("/x", {}) as events:
+    with RemoteService(url=url, headers={}).stream_events("/x", {}) as events:
         found = [next(events), next(events)]
         with pytest.raises(SourceUnavailable, match="gone"):
             next(events)
 
     assert [("token", "a\u2028b\x85"), ("", {"c": 1})] == found
     answers.append((200, stream.encode()))
-    with Door(url=url, headers={}).events("/x", {}) as events:
+    with RemoteService(url=url, headers={}).stream_events("/x", {}) as events:
         assert [("token", "a\u2028b\x85"), ("", {"c": 1})] == list(events)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
-from contexture.pipeline.collect import Source, collect
+from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.types import Candidate
 
 
@@ -18,7 +18,7 @@ def named(name: str) -> Candidate:
     return Candidate(id=name, key=name, text=name)
 
 
-def source(answer: Sequence[Candidate] | Exception | None, patience: float = 60.0) -> Source:
+def source(answer: Sequence[Candidate] | Exception | None, patience: float = 60.0) -> CandidateSource:
     """A source that answers, fails, or never answers."""
 
     async def ask() -> Sequence[Candidate]:
@@ -28,13 +28,13 @@ def source(answer: Sequence[Candidate] | Exception | None, patience: float = 60.
             raise answer
         return answer or ()
 
-    return Source(ask=ask, patience=patience)
+    return CandidateSource(ask=ask, timeout_seconds=patience)
 
 
 async def test_candidates_come_in_the_order_of_the_sources() -> None:
     """Whoever answers first, the order is that of the names."""
     trace = Trace()
-    found = await collect({"b": source([named("b")]), "a": source([named("a")])}, deadline=60, trace=trace)
+    found = await collect_candidates({"b": source([named("b")]), "a": source([named("a")])}, deadline=60, trace=trace)
 
     assert ["b", "a"] == [candidate.id for candidate in found]
     assert () == trace.finish([]).degradations
@@ -44,7 +44,7 @@ async def test_candidates_come_in_the_order_of_the_sources() -> None:
 async def test_a_failing_source_is_a_degradation(failure: Exception) -> None:
     """Whatever a source raises, the others still count and the loss is named."""
     trace = Trace()
-    found = await collect({"bad": source(failure), "good": source([named("a")])}, deadline=60, trace=trace)
+    found = await collect_candidates({"bad": source(failure), "good": source([named("a")])}, deadline=60, trace=trace)
 
     assert ["a"] == [candidate.id for candidate in found]
     assert [("bad", f"{type(failure).__name__}: {failure}")] == degradations(trace)
@@ -55,7 +55,7 @@ async def test_a_source_that_dawdles_is_a_degradation(patience: float, deadline:
     """A source that never answers is given up after its own patience or at the common deadline."""
     trace = Trace()
     sources = {"slow": source(None, patience), "good": source([named("a")])}
-    found = await collect(sources, deadline=deadline, trace=trace)
+    found = await collect_candidates(sources, deadline=deadline, trace=trace)
 
     assert ["a"] == [candidate.id for candidate in found]
     assert [("slow", "SourceTimeout: no answer within 0.001 s")] == degradations(trace)
@@ -64,12 +64,12 @@ async def test_a_source_that_dawdles_is_a_degradation(patience: float, deadline:
 async def test_what_the_caller_can_mend_is_raised() -> None:
     """A bad request is not a degradation."""
     with pytest.raises(InvalidRequest):
-        await collect({"search": source(InvalidRequest("bad"))}, deadline=60, trace=Trace())
+        await collect_candidates({"search": source(InvalidRequest("bad"))}, deadline=60, trace=Trace())
 
 
 async def test_no_sources_give_no_candidates() -> None:
     """Nothing asked, nothing found."""
-    assert [] == await collect({}, deadline=1, trace=Trace())
+    assert [] == await collect_candidates({}, deadline=1, trace=Trace())
 
 
 def degradations(trace: Trace) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.pages.colpali import ColPali
+from contexture.adapters.pages.colpali import ColPaliEncoder
 from contexture.documents import Page
 from contexture.errors import SourceUnavailable, UnknownAdapter
 from contexture.ledger import Trace
@@ -95,7 +95,7 @@ def page(colour: str, box: tuple[int, int, int, int], number: int = 1) -> Page:
 
 async def test_patches_and_words_meet_in_one_space(folder: Path):
     """The patch of the colour that a question names is its best row, and its box is where the colour stands."""
-    encoder = ColPali(str(folder))
+    encoder = ColPaliEncoder(str(folder))
     red, blue = await encoder.pages([page("red", (0, 0, 13, 13)), page("blue", (224, 420, 237, 433), 2)])
     (name,) = encoder.vectors
     asked = (await encoder.question("blue"))[name]
@@ -111,7 +111,9 @@ async def test_patches_and_words_meet_in_one_space(folder: Path):
 
 async def test_a_page_that_was_not_drawn_shows_nothing(folder: Path):
     """It has no rows, and the others of its batch do."""
-    bare, drawn = await ColPali(str(folder)).pages([Page(number=1, text="words"), page("red", (0, 0, 99, 99), 2)])
+    bare, drawn = await ColPaliEncoder(str(folder)).pages(
+        [Page(number=1, text="words"), page("red", (0, 0, 99, 99), 2)]
+    )
 
     assert (dict(bare.rows), bare.boxes, dict(bare.whole)) == ({}, (), {})
     assert len(drawn.boxes) == 1030
@@ -119,7 +121,7 @@ async def test_a_page_that_was_not_drawn_shows_nothing(folder: Path):
 
 async def test_a_question_without_known_words_still_has_a_row(folder: Path):
     """Whatever is asked can be compared."""
-    encoder = ColPali(str(folder))
+    encoder = ColPaliEncoder(str(folder))
     (rows,) = (await encoder.question("purple \ud800")).values()
 
     assert rows.shape == (1, 128)
@@ -127,7 +129,7 @@ async def test_a_question_without_known_words_still_has_a_row(folder: Path):
 
 def test_similarities_are_clipped_until_they_are_fitted(folder: Path):
     """Without a calibration a MaxSim value stands for itself, and a negative one for nothing."""
-    found = ColPali(str(folder)).calibrate("any", np.array([-0.5, 0.25, 1.0], np.float32))
+    found = ColPaliEncoder(str(folder)).calibrate("any", np.array([-0.5, 0.25, 1.0], np.float32))
 
     assert found.tolist() == [0.0, 0.25, 1.0]
 
@@ -135,7 +137,7 @@ def test_similarities_are_clipped_until_they_are_fitted(folder: Path):
 async def test_a_picture_that_is_none_is_named(folder: Path):
     """A broken file is the page's fault, and says which page."""
     with pytest.raises(SourceUnavailable, match="page 7"):
-        await ColPali(str(folder)).pages([Page(number=7, text="", image=b"no picture")])
+        await ColPaliEncoder(str(folder)).pages([Page(number=7, text="", image=b"no picture")])
 
 
 async def test_broken_weights_surface_as_a_source_that_is_down(folder: Path, tmp_path: Path):
@@ -143,25 +145,25 @@ async def test_broken_weights_surface_as_a_source_that_is_down(folder: Path, tmp
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model.onnx").write_bytes(b"nothing")
     with pytest.raises(SourceUnavailable, match="could not load"):
-        await ColPali(str(tmp_path)).question("red")
+        await ColPaliEncoder(str(tmp_path)).question("red")
 
 
 def test_an_unknown_model_is_refused_at_once(tmp_path: Path):
     """Neither a name that is not in the catalogue nor a folder without a model is taken."""
     with pytest.raises(UnknownAdapter, match="qdrant/colpali"):
-        ColPali("no/such-model")
+        ColPaliEncoder("no/such-model")
     with pytest.raises(UnknownAdapter, match=r"model\.onnx"):
-        ColPali(str(tmp_path))
+        ColPaliEncoder(str(tmp_path))
 
 
 def test_models_of_the_hub_are_known_before_they_are_fetched():
     """The length of their vectors comes from the catalogue."""
-    assert list(ColPali("Qdrant/colpali-v1.3-fp16").vectors.values()) == [128]
+    assert list(ColPaliEncoder("Qdrant/colpali-v1.3-fp16").vectors.values()) == [128]
 
 
 async def test_a_drawn_page_is_found_by_what_it_shows(folder: Path, new_folder: Callable[[], Path]):
     """Stored with their patches, pages are found by a colour, and the answer says where on the page it is."""
-    encoder = ColPali(str(folder))
+    encoder = ColPaliEncoder(str(folder))
     index = await EmbeddedIndex.open(new_folder(), EmbeddedOptions(vectors=encoder.vectors, threads=1))
     visual = VisualPages(index=index, encoder=encoder)
     drawn = [page("red", (0, 0, 97, 97)), page("blue", (224, 420, 251, 447), 2), Page(number=3, text="blue")]

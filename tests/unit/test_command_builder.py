@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
-from contexture.adapters.tokens.models import counter_for
-from contexture.builders.command.documents import TITLE_CHARS
-from contexture.builders.command.experiments import Arm
-from contexture.builders.command.explain import rebuild
-from contexture.builders.command.request import OURS, CommandRequest
-from contexture.builders.command.routing import routing
+from contexture.adapters.token_counters import counter_for
+from contexture.builders.command.render import TITLE_CHARS
+from contexture.builders.command.request import PACKAGE_VERSION, CommandRequest, ExperimentArm, override_routing
+from contexture.builders.replay import rebuild_command
 from contexture.capsule import pack_capsule
 from contexture.config import Settings
 from contexture.engine import replay
@@ -27,7 +25,7 @@ from contexture.ledger import Reason, State
 from contexture.testing.commands import HIDDEN, SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import FailingRedactor
 from contexture.types import Scope
-from contexture.wiring.command import experiments
+from contexture.wiring.builders import experiments
 
 
 async def built(raw, *answers, scope=None, **parts):
@@ -242,7 +240,7 @@ async def test_equal_requests_at_one_time_are_equal_builds():
 
 async def test_an_arm_changes_k_and_reranking_but_not_what_was_asked_for():
     """The arm beats the defaults, the arguments beat the arm, and the flag beats all."""
-    experiments = {"e": {"few": Arm(k_final=5, rerank=False), "same": Arm()}}
+    experiments = {"e": {"few": ExperimentArm(k_final=5, rerank=False), "same": ExperimentArm()}}
     ab_test = {"experiment": "e", "arm": "few"}
     plain = await built({"ab_test": ab_test}, experiments=experiments)
     asked = await built({"ab_test": ab_test, "args": "k=6 rerank"}, experiments=experiments)
@@ -259,7 +257,10 @@ async def test_an_arm_weighs_words_and_meaning_anew():
         replace(each, candidates=(changed(each.candidates[0], signals=known),))
         for each, known in zip(SIX, signals, strict=True)
     ]
-    ab_test, arms = {"experiment": "e", "arm": "words"}, {"words": Arm(lexical=1.0), "meaning": Arm(lexical=0.0)}
+    ab_test, arms = (
+        {"experiment": "e", "arm": "words"},
+        {"words": ExperimentArm(lexical=1.0), "meaning": ExperimentArm(lexical=0.0)},
+    )
     words = await built({"ab_test": ab_test}, told, experiments={"e": arms})
     meaning = await built({"ab_test": {**ab_test, "arm": "meaning"}}, told, experiments={"e": arms})
 
@@ -269,7 +270,7 @@ async def test_an_arm_weighs_words_and_meaning_anew():
 async def test_an_arm_that_does_not_exist_is_refused():
     """The arms there are are named; an experiment nobody configured is carried along."""
     with pytest.raises(CommandRefused, match="experiment 'e' has no arm 'x'; there are a"):
-        await built({"ab_test": {"experiment": "e", "arm": "x"}}, experiments={"e": {"a": Arm()}})
+        await built({"ab_test": {"experiment": "e", "arm": "x"}}, experiments={"e": {"a": ExperimentArm()}})
     carried = await built({"ab_test": {"experiment": "other", "arm": "x"}})
 
     assert {"experiment": "other", "arm": "x"} == carried.to_dict()["ab_test"]
@@ -277,15 +278,15 @@ async def test_an_arm_that_does_not_exist_is_refused():
 
 async def test_the_routing_table_can_be_changed():
     """Another model for a command; a command or a list that cannot be meant is named."""
-    made = await built({}, models=routing({"/ask --depth=deep": ("local", "gpt-5")}))
+    made = await built({}, models=override_routing({"/ask --depth=deep": ("local", "gpt-5")}))
 
     assert {"primary": "local", "fallback": ["gpt-5"]} == made.to_dict()["models"]
     with pytest.raises(InvalidRequest, match="'/ask' is not a command"):
-        routing({"/ask": ("gpt-5",)})
+        override_routing({"/ask": ("gpt-5",)})
     with pytest.raises(InvalidRequest, match="needs at least one model"):
-        routing({"/synthesize": ()})
+        override_routing({"/synthesize": ()})
     with pytest.raises(InvalidRequest, match="a share from 0 to 1"):
-        Arm(lexical=2)
+        ExperimentArm(lexical=2)
 
 
 async def test_a_request_may_be_an_object_of_its_own():
@@ -302,7 +303,7 @@ async def test_a_request_may_be_an_object_of_its_own():
     assert "v9" == refusal.value.to_dict()["meta"]["version"]
     with pytest.raises(CommandRefused, match="length") as refusal:
         await built({"env": {"version": "v" * 201}})
-    assert OURS == refusal.value.to_dict()["meta"]["version"]
+    assert PACKAGE_VERSION == refusal.value.to_dict()["meta"]["version"]
 
 
 async def test_an_address_that_cannot_be_redacted_is_left_out():
@@ -320,15 +321,17 @@ async def test_a_capsule_that_holds_no_command_is_refused():
     plan = {**capsule.request["plan"], "articles": []}
 
     with pytest.raises(InvalidRequest, match="does not hold a command"):
-        rebuild(replace(capsule, request={}), counter_for("gpt-4o"))
+        rebuild_command(replace(capsule, request={}), counter_for("gpt-4o"))
     with pytest.raises(InvalidRequest, match="nothing is known of article 'a0'"):
-        rebuild(replace(capsule, request={"plan": plan}), counter_for("gpt-4o"))
+        rebuild_command(replace(capsule, request={"plan": plan}), counter_for("gpt-4o"))
 
 
 def test_settings_name_experiments_and_models():
     """Arms and tables are read from settings, and what cannot be meant is named with its variable."""
     arms = {"e": {"few": {"k_final": 5, "rerank": False, "lexical": 0.5}}}
 
-    assert {"e": {"few": Arm(k_final=5, rerank=False, lexical=0.5)}} == experiments(Settings(command_experiments=arms))
+    assert {"e": {"few": ExperimentArm(k_final=5, rerank=False, lexical=0.5)}} == experiments(
+        Settings(command_experiments=arms)
+    )
     with pytest.raises(InvalidRequest, match="CONTEXTURE_COMMAND_EXPERIMENTS"):
         experiments(Settings(command_experiments={"e": {"a": {"k_final": 1.5}}}))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.builders.command.grammar import LONGEST, parse
-from contexture.builders.command.parsed import ParsedCommand
-from contexture.builders.command.windows import Window
-from contexture.builders.command.words import ALIASES, CLOSED, EXAMPLES, Command, Key
+from contexture.builders.command.parser import MAX_COMMAND_CHARS, parse_command
+from contexture.builders.command.syntax import (
+    ALIASES,
+    CLOSED_VALUES,
+    EXAMPLES,
+    ArgumentKey,
+    Command,
+    ParsedCommand,
+    Window,
+)
 from contexture.errors import InvalidRequest
 
 COMMANDS = [
@@ -134,73 +140,73 @@ REFUSED = [
     ("/ask", "widow=24h", "'widow=24h' at character 6 is not an argument; did you mean window=24h?"),
     ("/ask", "--verbose", "'--verbose' at character 6 is not an argument"),
     ("/ask --depth=shallow", "", "'shallow' at character 14 is not a value of depth"),
-    ("/ask", "x" * LONGEST, "write at most 4,096"),
+    ("/ask", "x" * MAX_COMMAND_CHARS, "write at most 4,096"),
 ]
 
 
 @pytest.mark.parametrize(("typed", "command"), COMMANDS)
 def test_commands_have_one_normal_form(typed, command):
     """Every spelling of a command is that command."""
-    assert command is parse(typed).command
+    assert command is parse_command(typed).command
 
 
 @pytest.mark.parametrize(("args", "said"), ARGUMENTS.items())
 def test_arguments_mean_what_they_say(args, said):
     """Every form of an argument is understood, and nothing else is."""
-    assert ParsedCommand(command=Command.ASK, **said) == parse("/ask", args)
+    assert ParsedCommand(command=Command.ASK, **said) == parse_command("/ask", args)
 
 
 @pytest.mark.parametrize("args", ARGUMENTS)
 def test_what_is_printed_is_understood_as_the_same(args):
     """A printed command parses to the command it was printed from."""
-    once = parse("/synthesize", args)
+    once = parse_command("/synthesize", args)
 
-    assert once == parse(once.printed())
+    assert once == parse_command(once.to_command_line())
 
 
 @pytest.mark.parametrize(("command", "args", "sentence"), REFUSED)
 def test_what_is_not_understood_is_named(command, args, sentence):
     """An error says what was not understood, where, and what would have been."""
     with pytest.raises(InvalidRequest) as refusal:
-        parse(command, args)
+        parse_command(command, args)
 
     assert sentence in str(refusal.value)
 
 
 def test_all_of_a_graph_command_is_its_query():
     """Without a key, the whole of the arguments is what the graph is asked."""
-    assert parse("/graph", "neural networks architecture").text == "neural networks architecture"
+    assert parse_command("/graph", "neural networks architecture").text == "neural networks architecture"
 
 
 @pytest.mark.parametrize(("command", "args"), [("/graph query", "languages"), ("/graph", "query languages")])
 def test_the_mode_may_stand_among_the_arguments(command, args):
     """A chat that splits at the first blank says the same as one that does not."""
-    assert (Command.GRAPH, "languages") == (parse(command, args).command, parse(command, args).text)
+    assert (Command.GRAPH, "languages") == (parse_command(command, args).command, parse_command(command, args).text)
 
 
 def test_a_mode_is_read_once():
     """The second `query` is a word."""
-    assert parse("/graph query", "query languages").text == "query languages"
+    assert parse_command("/graph query", "query languages").text == "query languages"
 
 
 def test_what_is_to_be_stored_is_kept_as_it_stands():
     """Bare windows, flags, quotes and line breaks of a memory are its own."""
     text = 'Anna said "hello"\n  within 24h, lang ru, no-rerank, --x'
 
-    assert ParsedCommand(command=Command.STORE, text=text) == parse("/memory store", text)
+    assert ParsedCommand(command=Command.STORE, text=text) == parse_command("/memory store", text)
 
 
 def test_keys_around_a_memory_are_still_keys():
     """A sign makes a key, also beside a text that is to be stored."""
-    assert ParsedCommand(command=Command.STORE, text="the pump leaks", topic="pumps") == parse(
+    assert ParsedCommand(command=Command.STORE, text="the pump leaks", topic="pumps") == parse_command(
         "/memory store", "the pump leaks topic=pumps"
     )
 
 
-@pytest.mark.parametrize("key", Key)
+@pytest.mark.parametrize("key", ArgumentKey)
 def test_every_key_has_a_form_that_is_understood(key):
     """What errors show as valid is."""
-    parse("/graph", EXAMPLES[key])
+    parse_command("/graph", EXAMPLES[key])
 
 
 @pytest.mark.parametrize("alias", ALIASES)
@@ -208,13 +214,13 @@ def test_keys_do_not_care_for_case(alias):
     """An alias in capitals is the same alias."""
     example = EXAMPLES[ALIASES[alias]].partition("=")[2]
 
-    assert parse("/graph", f"{alias}={example}") == parse("/graph", f"{alias.upper()}={example}")
+    assert parse_command("/graph", f"{alias}={example}") == parse_command("/graph", f"{alias.upper()}={example}")
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in CLOSED.items() for value in values])
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in CLOSED_VALUES.items() for value in values])
 def test_every_spelling_of_a_value_is_understood(key, value):
     """Each value of a closed set, in each of its spellings, is accepted."""
-    parse("/ask", f"{key}={value}")
+    parse_command("/ask", f"{key}={value}")
 
 
 def test_windows_widen_in_the_documented_order():

@@ -8,11 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from contexture.builders.command.experiments import Arm
-from contexture.builders.command.grammar import parse
-from contexture.builders.command.ladder import Climb, first_search
-from contexture.builders.command.params import params_of
-from contexture.builders.command.request import CommandRequest, Flags
+from contexture.builders.command.collect import RecoverySearch, initial_search
+from contexture.builders.command.parser import parse_command
+from contexture.builders.command.request import CommandRequest, ExperimentArm, Flags, resolve_params
 from contexture.errors import (
     CommandRefused,
     CommandUnavailable,
@@ -20,8 +18,8 @@ from contexture.errors import (
     SourceUnavailable,
 )
 from contexture.ledger import Reason, Trace
-from contexture.news.copies import print_of, stored_print
-from contexture.resilience.deadline import Deadline
+from contexture.news.fingerprint import make_fingerprint, read_fingerprint
+from contexture.resilience.retry import Deadline
 from contexture.testing.commands import SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
@@ -47,15 +45,17 @@ async def test_widening_asks_only_for_what_it_adds():
 
 async def test_copies_in_other_windows_are_one_document():
     """A copy that widening brings takes no place of its own: the one found first stays, and lists it."""
-    words = print_of(" ".join(f"word{at}" for at in range(40)))
+    words = make_fingerprint(" ".join(f"word{at}" for at in range(40)))
     first, second, later = (
-        replace(found(name, "Pump leaks.", hours=hours), print=stored_print({"print": words}))
+        replace(found(name, "Pump leaks.", hours=hours), print=read_fingerprint({"print": words}))
         for name, hours in (("first", 1), ("second", 9), ("later", 80))
     )
     news = ScriptedNews([[first], [second, SIX[0]], [], [later, second]])
     scope, deadline = Scope.local(), Deadline(8)
-    search = first_search(params_of(parse("/ask 6h pump"), CommandRequest(raw_command="/ask"), Arm()))
-    climb = Climb(news, search, scope=scope, text="pump", now=NOON, deadline=deadline, trace=Trace())
+    search = initial_search(
+        resolve_params(parse_command("/ask 6h pump"), CommandRequest(raw_command="/ask"), ExperimentArm())
+    )
+    climb = RecoverySearch(news, search, scope=scope, text="pump", now=NOON, deadline=deadline, trace=Trace())
     retrieved = await climb.retrieve(flags=Flags())
 
     assert [(0, "first"), (1, "a0"), (3, "later")] == [(at, each.article.article_id) for at, each in retrieved.found]
@@ -159,8 +159,10 @@ async def test_the_whole_ladder_ends_with_the_commands_time():
     """A store that hangs is given up when the one deadline of all steps is over; what was found is given."""
     times = iter([0.0, 1.0, 20.0, 20.0])
     deadline = Deadline(18, clock=lambda: next(times))
-    search, trace = first_search((await built({})).params), Trace()
-    climb = Climb(Slow([SIX[:2]]), search, scope=Scope.local(), text="pump", now=NOON, deadline=deadline, trace=trace)
+    search, trace = initial_search((await built({})).params), Trace()
+    climb = RecoverySearch(
+        Slow([SIX[:2]]), search, scope=Scope.local(), text="pump", now=NOON, deadline=deadline, trace=trace
+    )
     found_in_time = await climb.retrieve(flags=Flags())
 
     assert 2 == len(found_in_time.found)

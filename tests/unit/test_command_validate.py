@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from contexture.builders.command.validate import RULES, check
+from contexture.builders.command.validate import RULES, check_context
 from contexture.errors import InvalidRequest
 from contexture.testing.commands import CommandBench, ScriptedNews, found
 
@@ -68,14 +68,14 @@ def test_there_are_eight_rules_and_each_is_broken_here():
 
 def test_a_whole_context_keeps_every_rule(context):
     """What a builder gives is valid, strictly too."""
-    check(context, strict_k=True)
+    check_context(context, strict_k=True)
 
 
 @pytest.mark.parametrize(("rule", "path", "value", "sentence"), CASES)
 def test_a_broken_rule_is_named(context, rule, path, value, sentence):
     """The error names the rule and what is wrong."""
     with pytest.raises(InvalidRequest) as refusal:
-        check(changed(context, path, value))
+        check_context(changed(context, path, value))
 
     assert f"{rule}: {sentence}" in str(refusal.value)
 
@@ -86,20 +86,20 @@ def test_more_than_ten_documents_break_the_rule(context):
     whole = changed(changed(context, ("retrieval", "docs"), documents), ("retrieval", "k_final"), 12)
 
     with pytest.raises(InvalidRequest, match="12 is above 10"):
-        check(whole)
+        check_context(whole)
 
 
 def test_every_broken_rule_is_named_at_once(context):
     """Several slips are reported together."""
     with pytest.raises(InvalidRequest, match=r"command: .*; telemetry: "):
-        check(changed(changed(context, ("command",), "/x"), ("telemetry", "correlation_id"), ""))
+        check_context(changed(changed(context, ("command",), "/x"), ("telemetry", "correlation_id"), ""))
 
 
 def test_few_documents_break_a_rule_only_strictly(context):
     """Four documents will do unless five are insisted on."""
     documents = context["retrieval"]["docs"][:4]
     thin = changed(changed(context, ("retrieval", "docs"), documents), ("retrieval", "k_final"), 4)
-    check(thin)
+    check_context(thin)
 
     with pytest.raises(InvalidRequest, match="k_final: 4 documents are fewer than 5"):
-        check(thin, strict_k=True)
+        check_context(thin, strict_k=True)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from contexture.adapters.documents.kinds import EXTENSIONS, TEXTS, read
-from contexture.adapters.documents.markdown_pages import LENGTH, pages_of
+from contexture.adapters.documents.file_types import EXTENSIONS, TEXT_EXTENSIONS, read_document
+from contexture.adapters.documents.text import PAGE_CHARACTERS, split_pages
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
 
@@ -28,7 +28,7 @@ def quiet(done: int, total: int) -> None:
 def reading(folder: Path, name: str, data: bytes, limits: ReadLimits = PLAIN) -> ReadDocument:
     """Some bytes under a name, read."""
     (folder / name).write_bytes(data)
-    return read(folder / name, name, limits, quiet)
+    return read_document(folder / name, name, limits, quiet)
 
 
 def packed(files: dict[str, bytes]) -> bytes:
@@ -116,7 +116,7 @@ def test_limits_are_held_before_a_file_is_opened(tmp_path):
 
 def test_word_files_keep_headings_tables_and_page_breaks():
     """Two pages as the author broke them, the table with its head, and each page's section."""
-    first, second = read(SAMPLES / "maintenance-plan.docx", "maintenance-plan.docx", PLAIN, quiet).pages
+    first, second = read_document(SAMPLES / "maintenance-plan.docx", "maintenance-plan.docx", PLAIN, quiet).pages
 
     assert "| Part | How often | Who |\n| --- | --- | --- |\n| Pumps |" in first.text
     assert (1, 3) == (first.num_tables, first.num_headings)
@@ -126,7 +126,7 @@ def test_word_files_keep_headings_tables_and_page_breaks():
 
 def test_a_slide_is_a_page_with_its_notes_and_numbers():
     """Titles are headings, bullets a list, notes follow, and a chart is the table of its numbers."""
-    found = read(SAMPLES / "board-briefing.pptx", "board-briefing.pptx", PLAIN, quiet)
+    found = read_document(SAMPLES / "board-briefing.pptx", "board-briefing.pptx", PLAIN, quiet)
 
     assert ("Briefing for the board", 4) == (found.title, len(found.pages))
     assert "- Four more tidal turbines in 2027: 3.9 million crowns" in found.pages[1].text
@@ -168,10 +168,10 @@ def test_text_is_cut_at_form_feeds(tmp_path):
 def test_no_word_is_lost_when_text_is_paged(parts):
     """Every word of a text is on a page, in order, and no page is much longer than a printed one."""
     text = "\n\n".join(parts)
-    pages = pages_of(text, most=10_000)
+    pages = split_pages(text, max_pages=10_000)
 
     assert text.split() == " ".join(page.text for page in pages).split()
-    assert all(len(page.text) <= 2 * LENGTH for page in pages)
+    assert all(len(page.text) <= 2 * PAGE_CHARACTERS for page in pages)
     assert list(range(1, len(pages) + 1)) == [page.number for page in pages]
 
 
@@ -194,7 +194,7 @@ def test_a_scanned_page_without_ocr_says_so(monkeypatch):
         raise SourceUnavailable("reading pictures needs tesserocr: pip install 'contexture[ocr]'")
 
     monkeypatch.setattr("contexture.adapters.documents.pdf.reader.read_words", missing)
-    [page] = read(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", ReadLimits(), quiet).pages
+    [page] = read_document(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", ReadLimits(), quiet).pages
 
     assert ("", True) == (page.text, page.scanned)
     assert ["contexture[ocr]" in note for note in page.notes] == [True]
@@ -204,7 +204,7 @@ def test_a_scanned_page_without_ocr_says_so(monkeypatch):
 @pytest.mark.needs("tesseract-ocr-eng")
 def test_a_scanned_page_is_read_by_ocr():
     """The words of a picture come out as lines of text."""
-    [page] = read(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", PLAIN, quiet).pages
+    [page] = read_document(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", PLAIN, quiet).pages
 
     assert page.scanned
     assert "740,000 crowns within thirty days" in page.text
@@ -213,5 +213,5 @@ def test_a_scanned_page_is_read_by_ocr():
 
 def test_every_ending_has_a_reader():
     """Text endings are among those that can be read, and every one is lower case without a dot."""
-    assert TEXTS < EXTENSIONS
+    assert TEXT_EXTENSIONS < EXTENSIONS
     assert all(name == name.lower() and "." not in name for name in EXTENSIONS)

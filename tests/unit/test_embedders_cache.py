@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contexture.adapters.embedders.cache import CachedEmbedder, CacheStats
-from contexture.adapters.embedders.calibration import UNFITTED, unit
+from contexture.adapters.embedders.cache import CachedEmbedder, EmbeddingCacheStats
+from contexture.adapters.embedders.encoding import DEFAULT_CALIBRATION, normalize_vector
 from contexture.testing.embedders import EmbedderConformance
 from contexture.types import Matrix, Vector, content_hash
 
@@ -30,11 +30,15 @@ class Letters:
         """Unit vectors of code points modulo 32."""
         self.asked.extend(texts)
         counts = [np.bincount([ord(c) % 32 for c in text], minlength=32) for text in texts]
-        return np.stack([unit(row.astype(np.float32)) for row in counts]) if counts else np.empty((0, 32), np.float32)
+        return (
+            np.stack([normalize_vector(row.astype(np.float32)) for row in counts])
+            if counts
+            else np.empty((0, 32), np.float32)
+        )
 
     def calibrate(self, cosine: Vector) -> Vector:
         """Cosines from 0 to 1."""
-        return UNFITTED(cosine)
+        return DEFAULT_CALIBRATION(cosine)
 
 
 class TestCachedEmbedder(EmbedderConformance):
@@ -66,7 +70,10 @@ async def test_a_text_is_embedded_once(tmp_path: Path) -> None:
 
     assert (["one", "two"], ["three"]) == (inner.asked, later.asked)
     assert np.array_equal(before[:2], after[:2])
-    assert (CacheStats(hits=0, misses=3), CacheStats(hits=2, misses=1)) == (first.stats(), second.stats())
+    assert (EmbeddingCacheStats(hits=0, misses=3), EmbeddingCacheStats(hits=2, misses=1)) == (
+        first.stats(),
+        second.stats(),
+    )
 
 
 async def test_embedders_do_not_share_vectors(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contexture.adapters.embedders.calibration import Calibration, unit
+from contexture.adapters.embedders.encoding import Calibration, normalize_vector
 from contexture.adapters.embedders.minilm import MiniLM
 from contexture.adapters.embedders.use import MultilingualUSE
 
@@ -24,7 +24,7 @@ def test_knots_are_met_and_joined_by_lines() -> None:
 
 def test_a_vector_of_zeros_gets_a_direction() -> None:
     """Even the zero vector becomes a unit vector."""
-    assert [1.0, 0.0] == unit(np.zeros(2, np.float32)).tolist()
+    assert [1.0, 0.0] == normalize_vector(np.zeros(2, np.float32)).tolist()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from contexture.adapters.embedders.fastembed import FastEmbed
-from contexture.adapters.rerankers.fastembed import FastEmbedReranker
+from contexture.adapters.embedders.fastembed import FastEmbedEmbedder, FastEmbedReranker
 from contexture.errors import SourceUnavailable
 from contexture.testing.embedders import EmbedderConformance
 
@@ -74,14 +73,14 @@ class TestFastEmbed(EmbedderConformance):
     """An embedder from a local folder keeps the contract."""
 
     @pytest.fixture
-    def embedder(self, embedder_folder: Path) -> FastEmbed:
+    def embedder(self, embedder_folder: Path) -> FastEmbedEmbedder:
         """The tiny model."""
-        return FastEmbed(EMBEDDER, path=embedder_folder)
+        return FastEmbedEmbedder(EMBEDDER, path=embedder_folder)
 
 
 async def test_words_decide_the_vector(embedder_folder: Path) -> None:
     """The model that runs is the one in the folder: equal words in another order give the same vector."""
-    embedder = FastEmbed(EMBEDDER, path=embedder_folder)
+    embedder = FastEmbedEmbedder(EMBEDDER, path=embedder_folder)
     embedder.warm()
     ferry, turned, other = await embedder.embed(["ferry island", "island ferry", "revenue"])
 
@@ -89,10 +88,10 @@ async def test_words_decide_the_vector(embedder_folder: Path) -> None:
     assert ferry @ other < 0.9
 
 
-@pytest.mark.parametrize("kind", [FastEmbed, FastEmbedReranker])
+@pytest.mark.parametrize("kind", [FastEmbedEmbedder, FastEmbedReranker])
 async def test_a_folder_without_a_model_is_an_unavailable_source(kind, tmp_path: Path) -> None:
     """A folder that is missing, empty or holds a broken model is reported with the model's name."""
-    model = EMBEDDER if kind is FastEmbed else RERANKER
+    model = EMBEDDER if kind is FastEmbedEmbedder else RERANKER
     broken = tmp_path / "broken"
     for file in ("model_optimized.onnx", "onnx/model.onnx"):
         (broken / file).parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +99,7 @@ async def test_a_folder_without_a_model_is_an_unavailable_source(kind, tmp_path:
     for path in (tmp_path / "gone", tmp_path, broken):
         adapter = kind(model, path=path)
         with pytest.raises(SourceUnavailable, match=model):
-            await (adapter.embed(["x"]) if kind is FastEmbed else adapter.rerank("x", ["y"]))
+            await (adapter.embed(["x"]) if kind is FastEmbedEmbedder else adapter.rerank("x", ["y"]))
 
 
 async def test_a_reranker_scores_each_text_by_itself(reranker_folder: Path) -> None:

@@ -141,8 +141,11 @@ async def test_vectors_of_another_size_are_refused(server: Embeddings, client) -
 
 def test_a_name_may_carry_the_size(client) -> None:
     """The size is read from the name, or from LiteLLM's own list, or asked for."""
-    assert (512, "litellm-openai/m-512") == (client.named("openai/m@512").dimensions, client.named("openai/m@512").name)
-    assert 1536 == client.named("text-embedding-3-small").dimensions
+    assert (512, "litellm-openai/m-512") == (
+        client.from_name("openai/m@512").dimensions,
+        client.from_name("openai/m@512").name,
+    )
+    assert 1536 == client.from_name("text-embedding-3-small").dimensions
     for bad in ("openai/m", "openai/m@many"):
         with pytest.raises(InvalidRequest):
-            client.named(bad)
+            client.from_name(bad)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from contexture.adapters.embedders import registry
-from contexture.adapters.rerankers import registry as rerankers
+from contexture.adapters.embedders import registry as rerankers
 from contexture.errors import UnknownAdapter
 
 
@@ -21,37 +21,40 @@ from contexture.errors import UnknownAdapter
 )
 def test_a_known_name_gives_its_embedder(name: str, expected: str) -> None:
     """The embedder's own name says which one it is; loading weights waits for the first text."""
-    assert expected == registry.load(name, threads=1).name
+    assert expected == registry.load_embedder(name, threads=1).name
 
 
 @pytest.mark.parametrize("name", ["", "word2vec", "minilm:x", "fastembed:", "litellm:"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
     """A misspelt embedder is the caller's mistake and the answer names the choices."""
     with pytest.raises(UnknownAdapter, match="minilm, use, fastembed:MODEL, litellm:MODEL"):
-        registry.load(name, threads=1)
+        registry.load_embedder(name, threads=1)
 
 
 def test_an_unknown_fastembed_model_lists_the_catalogue() -> None:
     """A model that fastembed does not have is refused before anything is downloaded."""
     with pytest.raises(UnknownAdapter, match=r"baai/bge-small-en-v1\.5"):
-        registry.load("fastembed:nobody/nothing", threads=1)
+        registry.load_embedder("fastembed:nobody/nothing", threads=1)
 
 
 def test_rerankers_are_found_by_name() -> None:
     """A reranker's name leads to it; an unknown one lists the choices."""
-    assert "fastembed-Xenova/ms-marco-MiniLM-L-6-v2" == rerankers.load("fastembed:Xenova/ms-marco-MiniLM-L-6-v2").name
+    assert (
+        "fastembed-Xenova/ms-marco-MiniLM-L-6-v2"
+        == rerankers.load_reranker("fastembed:Xenova/ms-marco-MiniLM-L-6-v2").name
+    )
     with pytest.raises(UnknownAdapter, match="fastembed:MODEL"):
-        rerankers.load("cohere")
+        rerankers.load_reranker("cohere")
     with pytest.raises(UnknownAdapter, match="xenova/ms-marco-minilm-l-6-v2"):
-        rerankers.load("fastembed:nobody/nothing")
+        rerankers.load_reranker("fastembed:nobody/nothing")
 
 
 @pytest.mark.parametrize(
     ("load", "name", "package"),
     [
-        (lambda name: registry.load(name, threads=1), "fastembed:x", "fastembed"),
-        (lambda name: registry.load(name, threads=1), "litellm:x", "litellm"),
-        (rerankers.load, "fastembed:x", "fastembed"),
+        (lambda name: registry.load_embedder(name, threads=1), "fastembed:x", "fastembed"),
+        (lambda name: registry.load_embedder(name, threads=1), "litellm:x", "litellm"),
+        (rerankers.load_reranker, "fastembed:x", "fastembed"),
     ],
 )
 def test_a_missing_extra_says_what_to_type(load, name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:

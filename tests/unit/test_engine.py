@@ -15,12 +15,12 @@ from pydantic import ValidationError
 import contexture
 from contexture import Contexture, QueryRequest, Settings, wiring
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.redaction.noop import NoopRedactor
-from contexture.builders.query.explain import Explanation
+from contexture.adapters.redaction.default import NoopRedactor
+from contexture.builders.replay import Explanation
 from contexture.capsule import pack_capsule
 from contexture.errors import InvalidRequest, NotFound, StoreLocked, UnknownAdapter, UnknownCollection
 from contexture.ledger import State
-from contexture.pipeline.operators import Hashed, Masked, Placeholders
+from contexture.pipeline.redaction import Hashed, Masked, Placeholders
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.testing.workbench import Parts
 from contexture.types import PUBLIC, AnyOf, Collection, Equals, FieldType, Record, Scope

@@ -9,9 +9,18 @@ import pytest
 
 from contexture.config import Settings
 from contexture.errors import InvalidRequest
-from contexture.evaluation import budget, retrieval, spans
-from contexture.evaluation.datasets import corpus, questions, span_questions, texts
-from contexture.evaluation.metrics import length, mean, merged, ndcg, overlap, percentile, recall, reciprocal_rank
+from contexture.evaluation import corpus
+from contexture.evaluation.datasets import load_corpus, load_questions, load_span_questions, load_texts
+from contexture.evaluation.metrics import (
+    count_characters,
+    count_overlap,
+    mean,
+    merge_spans,
+    ndcg,
+    percentile,
+    recall,
+    reciprocal_rank,
+)
 
 
 def test_ndcg_is_one_for_a_perfect_ranking() -> None:
@@ -57,12 +66,12 @@ def test_percentile_takes_the_value_at_the_share() -> None:
 
 def test_merged_spans_hold_each_character_once() -> None:
     """Overlapping, touching and empty spans become the fewest spans that hold the same characters."""
-    assert [(0, 7), (9, 10)] == merged([(5, 7), (0, 5), (3, 6), (9, 10), (8, 8)])
+    assert [(0, 7), (9, 10)] == merge_spans([(5, 7), (0, 5), (3, 6), (9, 10), (8, 8)])
 
 
 def test_overlap_counts_common_characters() -> None:
     """Only characters in both sides count."""
-    assert (3, 10) == (overlap([(0, 5), (8, 10)], [(3, 9)]), length([(0, 5), (5, 10)]))
+    assert (3, 10) == (count_overlap([(0, 5), (8, 10)], [(3, 9)]), count_characters([(0, 5), (5, 10)]))
 
 
 def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
@@ -71,17 +80,17 @@ def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "queries.jsonl").write_text("\nnot json\n")
 
     with pytest.raises(InvalidRequest, match=r"corpus\.jsonl:2: a row needs id, text"):
-        corpus(tmp_path)
+        load_corpus(tmp_path)
     with pytest.raises(InvalidRequest, match=r"queries\.jsonl:2: not JSON"):
-        questions(tmp_path)
+        load_questions(tmp_path)
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     """A folder without the files says which one it wants."""
     with pytest.raises(InvalidRequest, match=r"corpus\.jsonl"):
-        corpus(tmp_path / "none")
+        load_corpus(tmp_path / "none")
     with pytest.raises(InvalidRequest, match=r"corpora/\*\.md"):
-        texts(tmp_path)
+        load_texts(tmp_path)
 
 
 def test_a_malformed_date_counts_as_missing(tmp_path: Path) -> None:
@@ -89,7 +98,7 @@ def test_a_malformed_date_counts_as_missing(tmp_path: Path) -> None:
     rows = [{"id": 1, "text": "x", "date": "2026-04-08T::00Z"}, {"id": 2, "text": "y", "date": "2026-04-08"}]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
-    assert [True, False] == [record.time is None for record in corpus(tmp_path)]
+    assert [True, False] == [record.time is None for record in load_corpus(tmp_path)]
 
 
 @pytest.fixture
@@ -114,7 +123,7 @@ async def test_retrieval_finds_every_gold_record_of_a_small_corpus(folder: Path,
     """Each answerable question ranks its record first, within its group."""
     seen: list[str] = []
     settings = Settings(home=tmp_path / "home")
-    scores = await retrieval.evaluate(folder, settings=settings, progress=lambda task, *_: seen.append(task))
+    scores = await corpus.evaluate_retrieval(folder, settings=settings, progress=lambda task, *_: seen.append(task))
 
     assert (1.0, 1.0, 2) == (scores["ndcg@10"], scores["recall@5"], scores["queries"])
     assert {"load", "search"} == set(seen)
@@ -122,7 +131,7 @@ async def test_retrieval_finds_every_gold_record_of_a_small_corpus(folder: Path,
 
 async def test_a_budget_shows_the_gold_text(folder: Path, tmp_path: Path) -> None:
     """With room for everything the gold record is shown whole, within the tokens given."""
-    found = await budget.evaluate(folder, tokens=[300], settings=Settings(home=tmp_path / "home"))
+    found = await corpus.evaluate_budget(folder, tokens=[300], settings=Settings(home=tmp_path / "home"))
 
     assert (1.0, 1.0) == (found["300"]["gold_hit"], found["300"]["gold_text"])
     assert 0 < found["300"]["tokens"] <= 300
@@ -138,8 +147,8 @@ async def test_spans_are_found_in_a_long_text(tmp_path: Path) -> None:
     row = {"id": "1", "text": "How many gulls are fed?", "corpus": "book", "spans": [[start, len(text)]]}
     (tmp_path / "queries.jsonl").write_text(json.dumps(row))
 
-    found = await spans.evaluate(tmp_path, tokens=200, settings=Settings(home=tmp_path / "home"))
+    found = await corpus.evaluate_spans(tmp_path, tokens=200, settings=Settings(home=tmp_path / "home"))
 
-    assert [tuple(row["spans"][0])] == list(span_questions(tmp_path)[0].spans)
+    assert [tuple(row["spans"][0])] == list(load_span_questions(tmp_path)[0].spans)
     assert 1.0 == found["recall"]
     assert 0 < found["iou"] <= found["precision"] <= 1

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from contexture import wiring
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest
-from contexture.evaluation.links import auc
-from contexture.evaluation.workbench import databases, tasks
+from contexture.evaluation.workspace import auc, load_databases, load_tasks
 from contexture.testing.workbench import Parts
 
 TABLES = {
@@ -45,14 +44,14 @@ def folder(tmp_path: Path) -> Path:
 
 def test_only_questions_that_name_records_count(folder: Path) -> None:
     """A question counts when its answer has the id of a record, and knows which table it is from."""
-    (task,) = tasks(folder)
+    (task,) = load_tasks(folder)
 
     assert (task.query, task.named, task.domain) == ("Cancel my next meeting with nadia", {"event:02"}, "calendar")
 
 
 def test_rows_are_known_by_their_ids(folder: Path) -> None:
     """Each table is a database, and its rows are called as answers name them."""
-    rows = [row for document in databases(folder) for row in document.root.children]
+    rows = [row for document in load_databases(folder) for row in document.root.children]
 
     assert [row.known for row in rows] == ["email:01", "event:02", "task:03", "customer:04"]
     assert (rows[2].properties["due"], rows[2].properties["done"]) == ("2023-11-20", True)
@@ -61,7 +60,7 @@ def test_rows_are_known_by_their_ids(folder: Path) -> None:
 def test_a_folder_without_questions_is_refused(tmp_path: Path) -> None:
     """What cannot be measured is said."""
     with pytest.raises(InvalidRequest, match="queries_and_answers"):
-        tasks(tmp_path)
+        load_tasks(tmp_path)
 
 
 def test_pairs_and_ties() -> None:
@@ -93,8 +92,8 @@ def test_both_measures_on_the_command_line(folder: Path, tmp_path: Path, monkeyp
 
 def test_the_questions_of_workbench(eval_data: Path) -> None:
     """Of 380 questions 146 name records, all of which are in the tables."""
-    asked = tasks(eval_data / "workbench")
-    rows = {row.known for document in databases(eval_data / "workbench") for row in document.root.children}
+    asked = load_tasks(eval_data / "workbench")
+    rows = {row.known for document in load_databases(eval_data / "workbench") for row in document.root.children}
 
     assert len(asked) == 146
     assert all(task.named <= rows for task in asked)

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from contexture import Contexture
-from contexture.answer.commands.values import CommandAnswer, Mode
-from contexture.answer.commands.words import said
+from contexture.answer.commands.answer import AnswerMode, CommandAnswer
+from contexture.answer.commands.job import localize
 from contexture.conversation import Decision, MemoryKind, Recall
 from contexture.errors import CommandUnavailable, InvalidRequest, NothingFound, NotPermitted, SourceUnavailable
 from contexture.news.articles import Article
-from contexture.pipeline.known import KnownSecrets
-from contexture.retrieval.citations import verify
-from contexture.service.envelope import encoded
-from contexture.service.wire.commands import answer_object
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.retrieval.citations import verify_citations
+from contexture.service.envelope import encode_json
+from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON, FailingRedactor
 from contexture.testing.executions import ARTICLES, news_engine, told
 from contexture.types import Scope
@@ -53,14 +53,16 @@ async def test_every_statement_rests_on_evidence_that_resolves(engine, line):
     assert answer.statements
     assert all(each.evidence and set(each.evidence) <= numbers.keys() for each in answer.statements)
     assert all(each.article_id and each.date and each.url for each in answer.evidence)
-    assert [] == await verify(engine.index, engine.scope, [each.citation for each in answer.evidence])
-    assert answer.mode is Mode.EXTRACTIVE
+    assert [] == await verify_citations(engine.index, engine.scope, [each.citation for each in answer.evidence])
+    assert answer.mode is AnswerMode.EXTRACTIVE
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 async def test_equal_executions_are_equal_bytes(engine, line):
     """The same command at the same time gives the same answer, byte for byte."""
-    assert encoded(answer_object(await run(engine, line))) == encoded(answer_object(await run(engine, line)))
+    assert encode_json(command_answer_object(await run(engine, line))) == encode_json(
+        command_answer_object(await run(engine, line))
+    )
 
 
 async def test_a_question_is_answered_part_by_part(engine):
@@ -136,7 +138,7 @@ async def test_a_graph_of_nothing_does_not_claim_to_show_anything(new_folder):
         answer = await run(engine, "/graph query=pump window=3d")
 
     assert ((), ()) == (answer.statements, answer.details.relations)
-    assert [said("no_entity", "en")] == list(answer.notes)
+    assert [localize("no_entity", "en")] == list(answer.notes)
 
 
 async def test_a_cached_graph_reads_nothing_anew(engine):
@@ -239,18 +241,19 @@ async def test_hidden_articles_are_in_no_answer(new_folder):
     without = tuple(each for each in ARTICLES if each.article_id != "cost")
     async with news_engine(new_folder(), hidden) as engine:
         assert "Riga" in repr((await run(engine, line)).details)
-        seen = answer_object(await run(engine, line, BORIS))
+        seen = command_answer_object(await run(engine, line, BORIS))
     async with news_engine(new_folder(), without) as engine:
-        assert encoded(seen) == encoded(answer_object(await run(engine, line, BORIS)))
+        assert encode_json(seen) == encode_json(command_answer_object(await run(engine, line, BORIS)))
 
 
 async def test_redacted_words_are_nowhere_in_an_answer(new_folder):
     """Personal data and known secrets are hidden in statements, evidence, entities and context."""
     text = "Write to maria@example.org about the port strike. The Hunter Two password opens the port strike server."
     async with news_engine(new_folder(), (replace(told("strike"), text=text),)) as engine:
-        engine.execute = replace(engine.execute, secrets=KnownSecrets(_Known()))
+        engine.execute = replace(engine.execute, secrets=SecretMaskCache(_Known()))
         answers = [
-            encoded(answer_object(await run(engine, line))) for line in ("/ask port strike", "/graph port strike")
+            encode_json(command_answer_object(await run(engine, line)))
+            for line in ("/ask port strike", "/graph port strike")
         ]
 
     assert all(b"maria@" not in each and b"Hunter Two" not in each.split(b'"context"')[0] for each in answers)
@@ -307,7 +310,7 @@ async def test_what_rests_on_removed_articles_is_left_out_and_named(engine, line
     """Evidence that does not resolve when the answer is given takes its statements and findings with it."""
     engine.execute = replace(engine.execute, index=_Emptied(engine.index))
     answer = await run(engine, line)
-    details = answer_object(answer)["details"]
+    details = command_answer_object(answer)["details"]
     found = [each for name in ("events", "links", "relations", "paths", "agreements", "suggestions") for each in
              getattr(details, name, ())]  # fmt: skip
 

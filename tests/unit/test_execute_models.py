@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from contexture.answer.commands.values import Mode
+from contexture.answer.commands.answer import AnswerMode
 from contexture.errors import SourceUnavailable
 from contexture.pipeline.fence import DATA_NOTICE, is_fenced
 from contexture.testing.doubles import NOON, ScriptedChatModel
@@ -37,7 +37,7 @@ async def test_a_model_writes_and_only_its_evidence_counts(engine):
     with_models(engine, {"gpt-5": model})
     answer = await run(engine)
 
-    assert (Mode.MODEL, "gpt-5") == (answer.mode, answer.model)
+    assert (AnswerMode.MODEL, "gpt-5") == (answer.mode, answer.model)
     assert [("Jonas Berg leads it.", (1,))] == [(each.text, each.evidence) for each in answer.statements]
     assert "2 sentences" in next(each.reason for each in answer.degradations if each.source == "model:gpt-5")
 
@@ -59,7 +59,7 @@ async def test_without_believable_sentences_the_sources_speak(engine, said):
     with_models(engine, {"gpt-5": ScriptedChatModel([said])})
     answer = await run(engine)
 
-    assert Mode.EXTRACTIVE is answer.mode
+    assert AnswerMode.EXTRACTIVE is answer.mode
     assert "Jonas Berg leads Norvik Lines." in {each.text for each in answer.statements}
 
 
@@ -68,7 +68,7 @@ async def test_models_that_are_not_configured_are_not_asked(engine):
     other = ScriptedChatModel(["Yes [1]."])
     with_models(engine, {"some-other": other})
 
-    assert Mode.EXTRACTIVE is (await run(engine)).mode
+    assert AnswerMode.EXTRACTIVE is (await run(engine)).mode
     assert [] == other.asked
 
 
@@ -121,7 +121,7 @@ async def test_a_model_that_never_answers_is_left_when_the_time_is_over(engine):
     with_models(engine, {"gpt-5": _Endless()})
     answer = await run(engine, env={"defaults": {"timeout_s": 8}})
 
-    assert Mode.EXTRACTIVE is answer.mode
+    assert AnswerMode.EXTRACTIVE is answer.mode
     assert any("did not answer" in each.reason for each in answer.degradations)
 
 

@@ -7,17 +7,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from contexture.answer.commands.check import checked
-from contexture.answer.commands.dates import date_in
-from contexture.answer.commands.decompose import parts_of
-from contexture.answer.commands.figures import Figure, differing, figures
-from contexture.answer.commands.prices import FREE, PRICES, UNKNOWN, Price, Purse, price_behind, price_of
-from contexture.answer.commands.values import UNSURE, Evidence
-from contexture.answer.commands.words import HEADINGS
-from contexture.builders.command.routing import ROUTING
+from contexture.answer.commands.answer import UNSUPPORTED_FIGURES, Evidence
+from contexture.answer.commands.article_sentences import split_question
+from contexture.answer.commands.events import find_date
+from contexture.answer.commands.job import HEADINGS
+from contexture.answer.commands.writer import (
+    FREE_PRICE,
+    PRICES,
+    UNKNOWN_PRICE,
+    Price,
+    SpendingBudget,
+    check_statements,
+    look_up_price,
+    resolve_price,
+)
+from contexture.answer.grounding import Figure, extract_figures, find_differing_unit
+from contexture.builders.command.request import DEFAULT_ROUTING
 from contexture.config import Settings
 from contexture.types import Citation
-from contexture.wiring.execute import command_writer
+from contexture.wiring.answering import command_writer
 
 FRIDAY = date(2026, 5, 29)
 
@@ -44,7 +52,7 @@ FRIDAY = date(2026, 5, 29)
 )
 def test_dates_are_told_from_the_day_of_the_article(text, day):
     """A date is read in words, in figures, or relative to when the article was published."""
-    assert (day and date.fromisoformat(day)) == date_in(text, FRIDAY)
+    assert (day and date.fromisoformat(day)) == find_date(text, FRIDAY)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,7 @@ def test_dates_are_told_from_the_day_of_the_article(text, day):
 )
 def test_figures_are_what_is_counted(text, found):
     """Numbers are read with their scale and what they count; years, dates and bare numbers count nothing."""
-    assert found == figures(text)
+    assert found == extract_figures(text)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ def test_figures_are_what_is_counted(text, found):
 )
 def test_figures_differ_only_where_they_count_the_same(one, other, unit):
     """Different units cannot contradict each other."""
-    assert unit == differing(one, other)
+    assert unit == find_differing_unit(one, other)
 
 
 @pytest.mark.parametrize(
@@ -93,37 +101,43 @@ def test_figures_differ_only_where_they_count_the_same(one, other, unit):
 )
 def test_questions_are_taken_apart(question, parts):
     """Each part asks for something of its own; a subject stays whole."""
-    assert parts == parts_of(question)
+    assert parts == split_question(question)
 
 
 def test_a_purse_is_never_overdrawn():
     """An answer is only as long as what is left can pay for, and prompts are reckoned half as long again."""
-    purse = Purse(1.0)
-    assert purse.affords(Price(100, 1_000), 1_000, 5_000) == 850
-    purse.pay(Price(100, 1_000), 1_000, 850)
+    purse = SpendingBudget(1.0)
+    assert purse.affordable_tokens(Price(100, 1_000), 1_000, 5_000) == 850
+    purse.charge(Price(100, 1_000), 1_000, 850)
 
     assert purse.spent == pytest.approx(1.0)
-    assert purse.affords(Price(100, 1_000), 1, 100) == 0
-    assert purse.affords(Price(0, 0), 10_000, 100) == 100
+    assert purse.affordable_tokens(Price(100, 1_000), 1, 100) == 0
+    assert purse.affordable_tokens(Price(0, 0), 10_000, 100) == 100
 
 
 def test_every_routed_model_has_a_price_and_an_unknown_one_the_highest():
     """Nothing is cheap because nobody knows its price."""
-    assert {name for names in ROUTING.values() for name in names} <= PRICES.keys()
-    assert price_of("unheard-of") == UNKNOWN
-    assert all(UNKNOWN.read > each.read and UNKNOWN.written > each.written for each in PRICES.values())
+    assert {name for names in DEFAULT_ROUTING.values() for name in names} <= PRICES.keys()
+    assert look_up_price("unheard-of") == UNKNOWN_PRICE
+    assert all(UNKNOWN_PRICE.read > each.read and UNKNOWN_PRICE.written > each.written for each in PRICES.values())
 
 
 @pytest.mark.parametrize(
     ("adapter", "price"),
-    [("local", FREE), ("extractive", FREE), ("litellm:x", Price(1, 2)), ("litellm:y", UNKNOWN), ("other:z", UNKNOWN)],
+    [
+        ("local", FREE_PRICE),
+        ("extractive", FREE_PRICE),
+        ("litellm:x", Price(1, 2)),
+        ("litellm:y", UNKNOWN_PRICE),
+        ("other:z", UNKNOWN_PRICE),
+    ],
 )
 def test_the_model_behind_a_name_is_paid_for(adapter, price):
     """What runs here is free, a vendor's model has its listed price, and one that is not listed the highest."""
     listed = {"litellm:x": (1.0, 2.0), "litellm:y": None}
     model = SimpleNamespace(price=listed[adapter]) if adapter in listed else object()
 
-    assert price == price_behind(adapter, model)
+    assert price == resolve_price(adapter, model)
 
 
 def test_prices_can_be_set(tmp_path):
@@ -131,7 +145,9 @@ def test_prices_can_be_set(tmp_path):
     llms = {"gpt-5": "extractive", "mine": "extractive"}
     writer = command_writer(Settings(home=tmp_path, command_llms=llms, command_prices={"mine": (1, 2)}))
 
-    assert (FREE, Price(1, 2), PRICES["claude-4.5"]) == tuple(writer.prices[name] for name in (*llms, "claude-4.5"))
+    assert (FREE_PRICE, Price(1, 2), PRICES["claude-4.5"]) == tuple(
+        writer.prices[name] for name in (*llms, "claude-4.5")
+    )
 
 
 def test_both_languages_have_every_heading():
@@ -160,13 +176,15 @@ def evidence(number: int, text: str) -> Evidence:
 )
 def test_only_sentences_with_valid_evidence_stand(text, kept):
     """A reference that does not exist is no reference."""
-    found = checked(text, {1: evidence(1, "ships"), 2: evidence(2, "talks")}, "en")
+    found = check_statements(text, {1: evidence(1, "ships"), 2: evidence(2, "talks")}, "en")
 
     assert kept == [(each.text, each.evidence) for each in found.statements]
 
 
 def test_a_figure_that_the_evidence_does_not_show_is_marked():
     """Invented figures are pointed out, those of the evidence and its date are not."""
-    found = checked("12 ships wait [1]. 13 ships wait [1]. It was 29 May [1].", {1: evidence(1, "12 ships")}, "en")
+    found = check_statements(
+        "12 ships wait [1]. 13 ships wait [1]. It was 29 May [1].", {1: evidence(1, "12 ships")}, "en"
+    )
 
-    assert [(), (UNSURE,), ()] == [each.marks for each in found.statements]
+    assert [(), (UNSUPPORTED_FIGURES,), ()] == [each.marks for each in found.statements]

@@ -6,10 +6,9 @@ import httpx
 import pytest
 
 from contexture import Settings, wiring
-from contexture.adapters.feeds.addresses import PublicTransport, is_public
-from contexture.adapters.feeds.http import HttpFeeds
+from contexture.adapters.feeds.http import HttpFeedFetcher, PublicOnlyTransport, is_public
 from contexture.errors import SourceUnavailable
-from contexture.feeds import Mark
+from contexture.feeds import FeedValidators
 
 NAMES = {
     "feed.example": ["93.184.216.34"],
@@ -77,7 +76,7 @@ def test_what_is_public(address):
 async def test_an_address_of_this_machine_is_refused(url):
     """However it is written; the system itself says where it leads."""
     with pytest.raises(SourceUnavailable, match="CONTEXTURE_FEED_PRIVATE"):
-        await HttpFeeds(timeout=5).fetch(url, Mark())
+        await HttpFeedFetcher(timeout=5).fetch(url, FeedValidators())
 
 
 def server(request: httpx.Request) -> httpx.Response:
@@ -89,7 +88,7 @@ def server(request: httpx.Request) -> httpx.Response:
 
 async def get(url):
     """What a client over the transport gets."""
-    transport = PublicTransport(httpx.MockTransport(server), resolve=resolve)
+    transport = PublicOnlyTransport(httpx.MockTransport(server), resolve=resolve)
     async with httpx.AsyncClient(transport=transport, follow_redirects=True) as client:
         return await client.get(url)
 
@@ -116,6 +115,6 @@ async def test_a_redirection_to_a_public_server_is_followed():
 
 async def test_the_setting_lets_private_servers_be_fetched():
     """Then a refused connection is only that."""
-    wire = wiring.feed_wire(Settings(feed_private=True))
+    wire = wiring.feed_source(Settings(feed_private=True))
     with pytest.raises(SourceUnavailable, match="cannot be fetched"):
-        await wire.fetcher.fetch("http://127.0.0.1:9/", Mark())
+        await wire.fetcher.fetch("http://127.0.0.1:9/", FeedValidators())

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.errors import BrokenPromise, BudgetTooSmall
-from contexture.pipeline.fit import fit
-from contexture.pipeline.greedy import pack_greedy
-from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Item, Option
-from contexture.pipeline.validate import validate
+from contexture.pipeline.fence import validate_prompt
+from contexture.pipeline.knapsack import pack_greedy, pack_optimal
+from contexture.pipeline.packing import PackingItem, PackingOption, fit_prompt
 from contexture.testing.strategies import item_lists
 from contexture.types import Candidate, Citation
 
@@ -28,7 +26,7 @@ CITATION = Citation(collection="c", record_id="r", title="", start=0, end=1, has
     greedy=st.booleans(),
 )
 def test_the_whole_never_exceeds_the_limit(
-    items: list[Item], limit: int, fixed: int, joint: int, *, greedy: bool
+    items: list[PackingItem], limit: int, fixed: int, joint: int, *, greedy: bool
 ) -> None:
     """Whatever joining adds or saves, the choice that is returned counts at most the limit, or none fits at all."""
     options = {item.id: item.options for item in items}
@@ -38,26 +36,26 @@ def test_the_whole_never_exceeds_the_limit(
 
     if fixed > limit:
         with pytest.raises(BudgetTooSmall) as refusal:
-            fit(items, limit, pack_greedy if greedy else pack_optimal, count)
+            fit_prompt(items, limit, pack_greedy if greedy else pack_optimal, count)
         assert (fixed, limit) == (refusal.value.needed, refusal.value.available)
         return
-    fitted = fit(items, limit, pack_greedy if greedy else pack_optimal, count)
+    fitted = fit_prompt(items, limit, pack_greedy if greedy else pack_optimal, count)
 
     assert count(fitted.packing.chosen) == fitted.tokens <= limit
 
 
 def test_unused_room_is_tried_again() -> None:
     """When joining costs less than the sum of parts, what seemed not to fit is fitted in."""
-    items = [Item("a", (Option(10, 2.0),)), Item("b", (Option(10, 1.0),))]
+    items = [PackingItem("a", (PackingOption(10, 2.0),)), PackingItem("b", (PackingOption(10, 1.0),))]
 
-    assert {"a": 0, "b": 0} == fit(items, 19, pack_optimal, lambda chosen: 9 * len(chosen)).packing.chosen
+    assert {"a": 0, "b": 0} == fit_prompt(items, 19, pack_optimal, lambda chosen: 9 * len(chosen)).packing.chosen
 
 
 def test_what_is_worth_nothing_is_shown_when_there_is_room() -> None:
     """A value of 0 is no reason to leave something out."""
-    items = [Item("a", (Option(10, 0.0),))]
+    items = [PackingItem("a", (PackingOption(10, 0.0),))]
 
-    assert {"a": 0} == fit(items, 10, pack_optimal, lambda chosen: 10 * len(chosen)).packing.chosen
+    assert {"a": 0} == fit_prompt(items, 10, pack_optimal, lambda chosen: 10 * len(chosen)).packing.chosen
 
 
 def shown(*, redacted: bool = True, citation: Citation | None = CITATION) -> list[Candidate]:
@@ -67,7 +65,7 @@ def shown(*, redacted: bool = True, citation: Citation | None = CITATION) -> lis
 
 def test_a_good_prompt_passes() -> None:
     """Within the budget, redacted, cited and fenced."""
-    validate(tokens=10, limit=10, shown=shown(), texts=["plain", "\\[1] (escaped)"])
+    validate_prompt(tokens=10, limit=10, shown=shown(), texts=["plain", "\\[1] (escaped)"])
 
 
 @pytest.mark.parametrize(
@@ -84,4 +82,4 @@ def test_a_broken_promise_is_not_returned(
 ) -> None:
     """A prompt that breaks a promise is an error, never an answer."""
     with pytest.raises(BrokenPromise, match=message):
-        validate(tokens=tokens, limit=10, shown=candidates, texts=texts)
+        validate_prompt(tokens=tokens, limit=10, shown=candidates, texts=texts)

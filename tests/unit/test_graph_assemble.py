@@ -6,10 +6,9 @@ import pytest
 
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.errors import InvalidRequest
-from contexture.graph.assemble import assemble
-from contexture.graph.extract import extracted, readable
-from contexture.graph.paths import asked_for, ranked_paths
-from contexture.types import Extracted, Span, content_hash
+from contexture.graph.assembly import assemble_graph, find_named_entities, rank_paths
+from contexture.graph.store import blank_hidden, extract_relations
+from contexture.types import ExtractedMentions, Span, content_hash
 
 CHAIN = {
     "a": "In May, Anna Berg hired Boris Ulm.",
@@ -18,15 +17,15 @@ CHAIN = {
 }
 
 
-def said(name: str, text: str) -> Extracted:
+def said(name: str, text: str) -> ExtractedMentions:
     """What phrases find in a text."""
-    return extracted(name, content_hash(text), text, CapitalisedPhrases().find(text, "en"))
+    return extract_relations(name, content_hash(text), text, CapitalisedPhrases().find(text, "en"))
 
 
 @pytest.fixture
 def chain():
     """A graph in which each record ties two names."""
-    return assemble([said(name, text) for name, text in CHAIN.items()])
+    return assemble_graph([said(name, text) for name, text in CHAIN.items()])
 
 
 def test_a_relation_says_what_stands_between_and_where(chain):
@@ -39,21 +38,21 @@ def test_a_relation_says_what_stands_between_and_where(chain):
 
 def test_equal_records_in_any_order_give_an_equal_graph(chain):
     """The order in which records are found decides nothing."""
-    assert chain == assemble([said(name, CHAIN[name]) for name in "cab"])
+    assert chain == assemble_graph([said(name, CHAIN[name]) for name in "cab"])
 
 
 def test_names_in_neighbouring_sentences_are_tied_weakly():
     """One sentence ties more than two."""
-    near = assemble([said("n", "Today Anna Berg spoke. Then Boris Ulm left.")])
-    same = assemble([said("s", "Today Anna Berg met Boris Ulm.")])
+    near = assemble_graph([said("n", "Today Anna Berg spoke. Then Boris Ulm left.")])
+    same = assemble_graph([said("s", "Today Anna Berg met Boris Ulm.")])
 
     assert 0 < near.relations[0].strength < same.relations[0].strength
 
 
 def test_more_records_tie_more():
     """What two records say is stronger than what one says."""
-    once = assemble([said("a", CHAIN["a"])])
-    twice = assemble([said("a", CHAIN["a"]), said("z", CHAIN["a"])])
+    once = assemble_graph([said("a", CHAIN["a"])])
+    twice = assemble_graph([said("a", CHAIN["a"]), said("z", CHAIN["a"])])
 
     assert twice.relations[0].strength > once.relations[0].strength
 
@@ -61,26 +60,28 @@ def test_more_records_tie_more():
 def test_entities_and_relations_are_bounded():
     """However many names there are, the graph stays small, and what was asked about stays in it."""
     names = [f"In all, Person{chr(97 + at // 26)}{chr(97 + at % 26)} met Anna Berg." for at in range(100)]
-    graph = assemble([said(f"{at:03d}", text) for at, text in enumerate(names)], focus={"persondv"})
+    graph = assemble_graph([said(f"{at:03d}", text) for at, text in enumerate(names)], focus={"persondv"})
 
-    assert (60, True) == (len(graph.entities), "persondv" in graph.by_key)
+    assert (60, True) == (len(graph.entities), "persondv" in graph.entities_by_key)
     assert len(graph.relations) <= 120
 
 
 def test_the_question_names_its_entities(chain):
     """Entities are found in a question by any of their names, whatever the case."""
-    assert {"anna berg", "norvik lines"} == set(asked_for(chain, "how is anna berg tied to the Norvik Lines?"))
+    assert {"anna berg", "norvik lines"} == set(
+        find_named_entities(chain, "how is anna berg tied to the Norvik Lines?")
+    )
 
 
 @pytest.mark.parametrize(("hops", "found"), [(1, 0), (2, 1), (3, 1)])
 def test_a_path_takes_no_more_steps_than_allowed(chain, hops, found):
     """Two names two steps apart are joined from two hops on."""
-    assert found == len(ranked_paths(chain, ["anna berg", "norvik lines"], hops=hops))
+    assert found == len(rank_paths(chain, ["anna berg", "norvik lines"], hops=hops))
 
 
 def test_paths_from_one_entity_lead_outwards_nearest_first(chain):
     """With one end the best paths are the short ones."""
-    paths = ranked_paths(chain, ["anna berg"], hops=3)
+    paths = rank_paths(chain, ["anna berg"], hops=3)
 
     assert [2, 3, 4] == [len(path.entities) for path in paths]
     assert sorted((path.score for path in paths), reverse=True) == [path.score for path in paths]
@@ -90,13 +91,13 @@ def test_paths_from_one_entity_lead_outwards_nearest_first(chain):
 def test_a_hop_limit_out_of_range_is_refused(chain, hops):
     """Nobody walks further than three steps."""
     with pytest.raises(InvalidRequest, match="hop_limit"):
-        ranked_paths(chain, ["anna berg"], hops=hops)
+        rank_paths(chain, ["anna berg"], hops=hops)
 
 
 def test_hidden_stretches_are_blanked_in_place():
     """What redaction hides is not read, and all offsets stay."""
     text = "Today Anna Berg met Boris Ulm."
-    blank = readable(text, [Span(6, 15, "PERSON")])
+    blank = blank_hidden(text, [Span(6, 15, "PERSON")])
 
     assert len(text) == len(blank)
     assert [] == [each for each in said("a", blank).mentions if "Anna" in each.name]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.adapters.graph.models import NameModels
+from contexture.adapters.graph.ner_models import NerModels
 from contexture.adapters.graph.phrases import CapitalisedPhrases
-from contexture.graph.names import key_of, same_names
+from contexture.graph.entities import merge_names, name_key
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from contexture.graph.names import key_of, same_names
 )
 def test_spellings_of_a_name_have_one_key(one, other):
     """Case, inflection, script and legal form do not make another name."""
-    assert key_of(one) == key_of(other) != ""
+    assert name_key(one) == name_key(other) != ""
 
 
 @pytest.mark.parametrize("name", ["", "...", "Ltd", "the"])
 def test_what_is_no_name_has_no_key(name):
     """Nothing is left of a legal form or of punctuation."""
-    assert key_of(name) == ""
+    assert name_key(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_what_is_no_name_has_no_key(name):
 )
 def test_an_alias_joins_the_name_it_stands_for(short, kind, long, long_kind):
     """Initials, surnames and transliterations lead to the full name."""
-    found = {key_of(short): (kind, [short]), key_of(long): (long_kind, [long])}
+    found = {name_key(short): (kind, [short]), name_key(long): (long_kind, [long])}
 
-    assert same_names(found)[key_of(short)] == key_of(long)
+    assert merge_names(found)[name_key(short)] == name_key(long)
 
 
 def test_a_surname_that_two_people_bear_joins_neither():
     """A wrong link is worse than none."""
     names = ["Powell", "Jerome Powell", "Anna Powell"]
-    found = {key_of(name): ("person", [name]) for name in names}
+    found = {name_key(name): ("person", [name]) for name in names}
 
-    assert {key: key for key in found} == same_names(found)
+    assert {key: key for key in found} == merge_names(found)
 
 
 def test_phrases_are_names_but_not_the_words_that_begin_sentences():
@@ -89,11 +89,11 @@ def test_mentions_stand_where_they_say():
 )
 def test_models_give_dictionary_forms(text, lang, names):
     """Russian names come in the nominative, and each has a kind."""
-    assert names == {(each.name, each.kind) for each in NameModels().find(text, lang)}
+    assert names == {(each.name, each.kind) for each in NerModels().find(text, lang)}
 
 
 def test_a_word_without_end_is_passed_over():
     """Names behind twenty thousand signs are found where they stand, and in time: peeled one by one it took minutes."""
     text = "\U0001f600" * 20_000 + " Maria Tamm spoke in Norvik."
 
-    assert "Maria Tamm" in {text[each.start : each.end] for each in NameModels().find(text, "en")}
+    assert "Maria Tamm" in {text[each.start : each.end] for each in NerModels().find(text, "en")}

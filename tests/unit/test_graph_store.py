@@ -93,8 +93,8 @@ async def test_what_is_kept_of_a_hidden_record_is_given_to_nobody_else(bench, ne
     assert ["a", "b"] == await ids(store, ANNA)
 
     assert ["a"] == await ids(store, BORIS)
-    assert ["a"] == list(await store.mentioning(BORIS, ["Anna Berg"], most=1, trace=Trace()))
-    assert ["a", "b"] == list(await store.mentioning(ANNA, ["anna BERG"], most=5, trace=Trace()))
+    assert ["a"] == list(await store.ids_mentioning(BORIS, ["Anna Berg"], most=1, trace=Trace()))
+    assert ["a", "b"] == list(await store.ids_mentioning(ANNA, ["anna BERG"], most=5, trace=Trace()))
 
 
 async def test_deleted_and_changed_records_are_followed(bench, new_folder):
@@ -108,7 +108,7 @@ async def test_deleted_and_changed_records_are_followed(bench, new_folder):
     assert [("b", ["Carla Diaz"])] == [
         (each.record_id, [m.name for m in each.mentions if " " in m.name]) for each in found
     ]
-    assert [] == list(await store.mentioning(ANNA, ["Boris Ulm"], most=5, trace=Trace()))
+    assert [] == list(await store.ids_mentioning(ANNA, ["Boris Ulm"], most=5, trace=Trace()))
 
 
 async def test_forgotten_records_leave_the_file(bench, new_folder):

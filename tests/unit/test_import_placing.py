@@ -9,12 +9,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.ingestion.blocks.draft import Document, Draft, Found
-from contexture.ingestion.blocks.load import Imported, import_blocks
-from contexture.ingestion.blocks.memory import Remembered
-from contexture.ingestion.blocks.placing import spread
-from contexture.ingestion.problems import Problem
-from contexture.workspace import Activity, Block, BlockType, Put
+from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem
+from contexture.ingestion.blocks.history import ImportSnapshot
+from contexture.ingestion.blocks.importer import ImportResult, import_blocks
+from contexture.ingestion.blocks.placement import spread_orders
+from contexture.ingestion.files import LoadProblem
+from contexture.workspace import Activity, Block, BlockType, PutResult
 
 
 @dataclass
@@ -25,14 +25,14 @@ class Notebook:
     written: list[str] = field(default_factory=list)
     deeds: list[Activity] = field(default_factory=list)
 
-    async def put(self, blocks: Sequence[Block]) -> Put:
+    async def put(self, blocks: Sequence[Block]) -> PutResult:
         """Write blocks and remember which."""
         coming = {block.id for block in blocks}
         assert all(block.parent is None or block.parent in coming or block.parent in self.blocks for block in blocks)
         added = sum(block.id not in self.blocks for block in blocks)
         self.blocks.update({block.id: block for block in blocks})
         self.written.extend(block.id for block in blocks)
-        return Put(added=added, changed=len(blocks) - added)
+        return PutResult(added=added, changed=len(blocks) - added)
 
     async def delete(self, ids: Sequence[str]) -> int:
         """Forget blocks."""
@@ -61,23 +61,23 @@ class Notebook:
         return found
 
 
-def bullet(text: str, *children: Draft, known: str = "") -> Draft:
+def bullet(text: str, *children: BlockDraft, known: str = "") -> BlockDraft:
     """A bulleted block."""
-    return Draft(type=BlockType.BULLETED, text=text, children=list(children), known=known)
+    return BlockDraft(type=BlockType.BULLETED, text=text, children=list(children), known=known)
 
 
-def page(path: str, *children: Draft) -> Document:
+def page(path: str, *children: BlockDraft) -> DraftDocument:
     """A page with blocks."""
-    return Document(path=path, root=Draft(type=BlockType.PAGE, text=path, children=list(children)))
+    return DraftDocument(path=path, root=BlockDraft(type=BlockType.PAGE, text=path, children=list(children)))
 
 
-async def imported(notes: Notebook, *found: Found, before: Remembered | None = None) -> Imported:
+async def imported(notes: Notebook, *found: ImportItem, before: ImportSnapshot | None = None) -> ImportResult:
     """Import documents once more."""
     notes.written.clear()
     return await import_blocks(notes, found, source="notes", before=before)
 
 
-def shopping() -> Document:
+def shopping() -> DraftDocument:
     """A page of three items, one with two below it."""
     return page("shopping", bullet("bread"), bullet("vegetables", bullet("leek"), bullet("beetroot")), bullet("tea"))
 
@@ -93,7 +93,7 @@ async def test_the_same_again_writes_nothing() -> None:
     assert second.remembered == first.remembered
 
 
-def read_by(*readers: str) -> Document:
+def read_by(*readers: str) -> DraftDocument:
     """A page of one block that these may read; everyone where nobody is named."""
     found = page("plan", bullet("tea"))
     return replace(found, root=replace(found.root, readers=readers or None))
@@ -195,7 +195,7 @@ async def test_a_page_that_cannot_be_read_is_not_deleted() -> None:
     """A file that fails this time keeps its blocks, and they are known again the next time."""
     notes = Notebook()
     first = await imported(notes, shopping())
-    failing = await imported(notes, Problem(path="shopping", message="cannot be read"), before=first.remembered)
+    failing = await imported(notes, LoadProblem(path="shopping", message="cannot be read"), before=first.remembered)
     third = await imported(notes, shopping(), before=failing.remembered)
 
     assert failing.report.deleted == 0
@@ -271,7 +271,7 @@ TREES = st.recursive(
 
 
 @given(st.lists(TREES, max_size=5), st.lists(TREES, max_size=5))
-async def test_any_edit_ends_in_what_the_source_says(old: list[Draft], new: list[Draft]) -> None:
+async def test_any_edit_ends_in_what_the_source_says(old: list[BlockDraft], new: list[BlockDraft]) -> None:
     """However a page was changed, the workspace then reads as the page, and as a first import of it would."""
     notes, fresh = Notebook(), Notebook()
     first = await imported(notes, page("p", *old))
@@ -286,7 +286,7 @@ async def test_any_edit_ends_in_what_the_source_says(old: list[Draft], new: list
 @given(st.lists(st.none() | st.floats(-1e6, 1e6, allow_nan=False), max_size=20))
 def test_orders_always_rise(held: list[float | None]) -> None:
     """Whatever is held, the orders given rise strictly, one for each."""
-    found = spread(held)
+    found = spread_orders(held)
 
     assert len(found) == len(held)
     assert all(low < high for low, high in pairwise(found))

@@ -10,40 +10,39 @@ from uuid import UUID
 import pytest
 
 from contexture.errors import InvalidRequest
-from contexture.ingestion.blocks.archive import ArchiveLimits, open_archive
-from contexture.ingestion.blocks.detect import Origin, Source, origin_of
-from contexture.ingestion.blocks.draft import Document, Draft, Found, drafts
-from contexture.ingestion.blocks.frontmatter import split_frontmatter
-from contexture.ingestion.blocks.logseq import journal_title, page_of, page_title
-from contexture.ingestion.blocks.markdown import markdown_drafts
-from contexture.ingestion.blocks.sources import LARGEST, SourceFile, text_of
-from contexture.ingestion.blocks.tables import Columns, read_table
-from contexture.ingestion.problems import Problem
+from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
+from contexture.ingestion.blocks.import_source import ImportSource, Origin, detect_origin
+from contexture.ingestion.blocks.logseq import journal_title, parse_page, title_from_stem
+from contexture.ingestion.blocks.markdown import parse_markdown
+from contexture.ingestion.blocks.obsidian import split_frontmatter
+from contexture.ingestion.blocks.sources import MAX_FILE_BYTES, ArchiveLimits, SourceFile, decode_file, open_archive
+from contexture.ingestion.blocks.tables import TableColumns, read_table
+from contexture.ingestion.files import LoadProblem
 from contexture.workspace import Activity, BlockType
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HEX = "0123456789abcdef0123456789abcdef"
 
 
-def shown(root: Draft) -> list[tuple[int, str, str]]:
+def shown(root: BlockDraft) -> list[tuple[int, str, str]]:
     """Depth, type and text of what stands below a root."""
     depths = {id(root): 0}
     found: list[tuple[int, str, str]] = []
-    for draft, above in drafts(root):
+    for draft, above in walk_drafts(root):
         if above is not None:
             depths[id(draft)] = depths[id(above)] + 1
             found.append((depths[id(draft)], str(draft.type), draft.text))
     return found
 
 
-def logseq(text: str, path: str = "pages/a.md") -> Draft:
+def logseq(text: str, path: str = "pages/a.md") -> BlockDraft:
     """The page that a Logseq file holds."""
-    return page_of(SourceFile(path=path, text=text)).root
+    return parse_page(SourceFile(path=path, text=text)).root
 
 
 def below(text: str) -> list[tuple[int, str, str]]:
     """What stands in a Markdown text."""
-    return shown(Draft(type=BlockType.PAGE, text="", children=markdown_drafts(text)))
+    return shown(BlockDraft(type=BlockType.PAGE, text="", children=parse_markdown(text)))
 
 
 def written(root: Path, files: dict[str, str | bytes]) -> Path:
@@ -55,19 +54,19 @@ def written(root: Path, files: dict[str, str | bytes]) -> Path:
     return root
 
 
-def read(path: Path, **given: object) -> list[Found]:
+def read(path: Path, **given: object) -> list[ImportItem]:
     """Everything a source gives."""
-    return list(Source(path=path, now=NOW, **given).read())  # pyright: ignore[reportArgumentType]
+    return list(ImportSource(path=path, now=NOW, **given).read())  # pyright: ignore[reportArgumentType]
 
 
-def documents(found: list[Found]) -> dict[str, Document]:
+def documents(found: list[ImportItem]) -> dict[str, DraftDocument]:
     """Documents by path."""
-    return {each.path: each for each in found if isinstance(each, Document)}
+    return {each.path: each for each in found if isinstance(each, DraftDocument)}
 
 
-def problems(found: list[Found], *, warnings: bool = False) -> dict[str, str]:
+def problems(found: list[ImportItem], *, warnings: bool = False) -> dict[str, str]:
     """Problems by path."""
-    return {each.path: each.message for each in found if isinstance(each, Problem) and each.warning == warnings}
+    return {each.path: each.message for each in found if isinstance(each, LoadProblem) and each.warning == warnings}
 
 
 # --- Logseq --------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ def test_kinds_of_blocks() -> None:
 
 def test_names_of_files() -> None:
     """Namespaces are parted by `/`, whichever way the file name spells it, and journals are named by their day."""
-    assert (page_title("a___b"), page_title("a%2Fb"), page_title("50%")) == ("a/b", "a/b", "50%")
+    assert (title_from_stem("a___b"), title_from_stem("a%2Fb"), title_from_stem("50%")) == ("a/b", "a/b", "50%")
     assert journal_title(datetime(2020, 5, 12, tzinfo=UTC)) == "May 12th, 2020"
     journal = logseq("- x", path="journals/2020_05_03.md")
     assert (journal.text, journal.properties["alias"]) == ("May 3rd, 2020", "2020-05-03")
@@ -215,14 +214,14 @@ def test_markdown_kinds() -> None:
 )
 def test_boxes_make_tasks(line: str, properties: dict[str, object]) -> None:
     """Check boxes and dates become a task's state and due date."""
-    (draft,) = markdown_drafts(line)
+    (draft,) = parse_markdown(line)
 
     assert (draft.type, draft.text, draft.properties) == (BlockType.TODO, "pay", properties)
 
 
 def test_block_names_are_kept() -> None:
     """`^name` leaves the text, at the end of a block or alone below it."""
-    first, second = markdown_drafts("one ^abc\n\n> two\n\n^def")
+    first, second = parse_markdown("one ^abc\n\n> two\n\n^def")
 
     assert (first.text, first.properties["anchor"], second.properties["anchor"]) == ("one", "abc", "def")
 
@@ -242,7 +241,7 @@ def test_a_vault(tmp_path: Path) -> None:
     found = read(vault)
     plan = documents(found)["work/Plan.md"].root
 
-    assert origin_of(vault) is Origin.OBSIDIAN
+    assert detect_origin(vault) is Origin.OBSIDIAN
     assert plan.properties == {
         "rank": 3,
         "created": "2026-01-02",
@@ -302,7 +301,7 @@ def test_a_notion_export(tmp_path: Path, *, packed: bool) -> None:
     found = {document.root.text: document for document in documents(read(path)).values()}
     home, sub, tasks, row, _, ann = (str(UUID(f"{digit}{HEX[1:]}")) for digit in "123456")
 
-    assert origin_of(path) is Origin.NOTION
+    assert detect_origin(path) is Origin.NOTION
     assert set(found) == {"Home", "Sub", "Tasks", "People"}
     assert (found["Sub"].under, found["Tasks"].under, found["Home"].under) == (home, home, None)
     assert found["Home"].root.children[0].text == f"see [Sub](block:{sub}) and [Tasks](block:{tasks})"
@@ -340,7 +339,7 @@ def test_a_broken_archive(tmp_path: Path) -> None:
     path.write_bytes(b"PK but no archive")
 
     with pytest.raises(InvalidRequest, match="not a Notion export"):
-        origin_of(path)
+        detect_origin(path)
     with pytest.raises(InvalidRequest, match="not a zip archive"):
         open_archive(path, frozenset({".md"}))
 
@@ -353,7 +352,7 @@ def test_a_table_is_a_database() -> None:
     text = (
         "task_id,task_name,due_date,hours,open,list\n007,Write,2026-11-20,3,true,Backlog\n008,Rest,,1,false,Completed\n"
     )
-    columns = Columns(due="due_date", done=("list", ("Completed",)))
+    columns = TableColumns(due="due_date", done=("list", ("Completed",)))
     root = read_table(SourceFile(path="tasks.csv", text=text), columns=columns).root
 
     assert root.properties["schema"] == {
@@ -411,7 +410,7 @@ def test_odd_tables(text: str) -> None:
 # --- JSON ----------------------------------------------------------------------------------
 
 
-def tree(tmp_path: Path, text: str) -> list[Found]:
+def tree(tmp_path: Path, text: str) -> list[ImportItem]:
     """What a JSON file gives."""
     (tmp_path / "w.json").write_text(text)
     return read(tmp_path / "w.json")
@@ -505,9 +504,9 @@ def test_odd_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
 
 def test_a_huge_file_is_reported() -> None:
     """A file beyond the limit is a problem, not a page."""
-    found = text_of("huge.md", b"a" * (LARGEST + 1), None)
+    found = decode_file("huge.md", b"a" * (MAX_FILE_BYTES + 1), None)
 
-    assert isinstance(found, Problem)
+    assert isinstance(found, LoadProblem)
     assert "larger than" in found.message
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.truth import Truth
+from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.errors import SourceUnavailable
 from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared
 from contexture.types import Record, Scope
 
 SCOPE = Scope.local()
 
-Walk = Callable[[Truth, str, str, Iterable[int], str], Iterator[Record]]
+Walk = Callable[[SqliteRecordStore, str, str, Iterable[int], str], Iterator[Record]]
 
 
 class Held:
@@ -38,13 +38,15 @@ class Held:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     """Every walk over the records is held up until the test lets it go, or ends."""
-    held = Held(Truth.walk)
+    held = Held(SqliteRecordStore.iter_records)
 
-    def walk(truth: Truth, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
+    def walk(
+        truth: SqliteRecordStore, collection: str, tenant: str, classes: Iterable[int], after: str
+    ) -> Iterator[Record]:
         held.wait()
         return held.walk(truth, collection, tenant, classes, after)
 
-    monkeypatch.setattr(Truth, "walk", walk)
+    monkeypatch.setattr(SqliteRecordStore, "iter_records", walk)
     yield held
     held.free.set()
 

@@ -14,8 +14,8 @@ from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.errors import SourceUnavailable
-from contexture.ingestion.load import batches, load
-from contexture.ingestion.problems import Sourced
+from contexture.ingestion.files import SourcedRecord
+from contexture.ingestion.loader import batch_records, load_records
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Equals, FieldType, Record, Scope
 
@@ -85,9 +85,9 @@ async def test_loading_twice_changes_nothing(engine, tmp_path):
         {"id": "3", "text": "", "title": "Only a title"},
         {"id": "4", "text": "half a pair \ud83d"},
     )
-    first = await load(engine, [path], collection="documents")
+    first = await load_records(engine, [path], collection="documents")
     version = await engine.index.version(engine.scope, "documents")
-    second = await load(engine, [path], collection="documents")
+    second = await load_records(engine, [path], collection="documents")
 
     assert (4, 4, 0, 0, 0) == counts(first)
     assert (4, 0, 4, 0, 0) == counts(second)
@@ -105,8 +105,8 @@ async def test_loading_twice_changes_nothing(engine, tmp_path):
 async def test_any_change_is_loaded(engine, tmp_path, change):
     """A record whose text, title or metadata changed replaces the stored one."""
     row = {"id": "1", "text": "The pump is broken.", "title": "Pump", "date": "2026-01-02", "stars": 5}
-    await load(engine, [rows(tmp_path / "a.jsonl", row)], collection="documents")
-    report = await load(engine, [rows(tmp_path / "a.jsonl", {**row, **change})], collection="documents")
+    await load_records(engine, [rows(tmp_path / "a.jsonl", row)], collection="documents")
+    report = await load_records(engine, [rows(tmp_path / "a.jsonl", {**row, **change})], collection="documents")
 
     assert (1, 1, 0, 0, 0) == counts(report)
 
@@ -114,9 +114,9 @@ async def test_any_change_is_loaded(engine, tmp_path, change):
 async def test_again_writes_what_is_unchanged(engine, tmp_path):
     """`again` is for new rules or models: everything is prepared anew."""
     path = rows(tmp_path / "a.jsonl", {"id": "1", "text": "a"})
-    await load(engine, [path], collection="documents")
+    await load_records(engine, [path], collection="documents")
 
-    assert (1, 1, 0, 0, 0) == counts(await load(engine, [path], collection="documents", again=True))
+    assert (1, 1, 0, 0, 0) == counts(await load_records(engine, [path], collection="documents", again=True))
 
 
 async def test_copies_within_a_run_are_skipped(engine, tmp_path):
@@ -132,14 +132,14 @@ async def test_copies_within_a_run_are_skipped(engine, tmp_path):
         {"id": "6", "text": ""},
     )
 
-    assert (6, 5, 0, 1, 0) == counts(await load(engine, [path], collection="documents"))
+    assert (6, 5, 0, 1, 0) == counts(await load_records(engine, [path], collection="documents"))
 
 
 async def test_a_title_without_text_can_be_found(engine, tmp_path):
     """The title is then the text, also for the next load; a row with neither is stored with a warning."""
     path = rows(tmp_path / "a.jsonl", {"id": "t", "title": "Kumquat jam", "text": " "}, {"id": "n", "text": ""})
-    first = await load(engine, [path], collection="documents")
-    again = await load(engine, [path], collection="documents")
+    first = await load_records(engine, [path], collection="documents")
+    again = await load_records(engine, [path], collection="documents")
     found = await engine.search("kumquat")
 
     assert ((2, 0), (0, 2)) == ((first.added, first.unchanged), (again.added, again.unchanged))
@@ -150,7 +150,7 @@ async def test_a_title_without_text_can_be_found(engine, tmp_path):
 async def test_an_id_met_twice_keeps_the_first_and_says_so(engine, tmp_path):
     """Two files may not fight over one id, or loading twice would never settle."""
     path = rows(tmp_path / "a.jsonl", {"id": "1", "text": "first"}, {"id": "1", "text": "second"})
-    report = await load(engine, [path], collection="documents")
+    report = await load_records(engine, [path], collection="documents")
     (stored,) = await engine.index.get(engine.scope, "documents", ["1"])
 
     assert ["a.jsonl:2: id '1' was read before, at a.jsonl:1; the first is kept"] == [str(p) for p in report.failed]
@@ -162,7 +162,7 @@ async def test_bad_rows_are_reported_and_the_rest_loads(engine, tmp_path):
     path = rows(
         tmp_path / "a.jsonl", {"id": "1", "text": "a"}, "{", {"id": "3", "text": "c", "date": "soon"}, {"id": "4"}
     )
-    report = await load(engine, [path, tmp_path / "none"], collection="documents")
+    report = await load_records(engine, [path, tmp_path / "none"], collection="documents")
 
     assert (2, 2, 0, 0, 3) == counts(report)
     assert ["a.jsonl:2", "a.jsonl:4", "none"] == [str(p).split(": ")[0] for p in report.failed]
@@ -174,7 +174,7 @@ async def test_a_record_that_may_not_be_replaced_does_not_stop_its_batch(engine,
     theirs = Record(id="2", text="secret", acl=("user:boris",))
     await engine.add([theirs], scope=Scope(tenant="local", user="boris"))
     path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(1, 4)))
-    report = await load(engine, [path], collection="documents")
+    report = await load_records(engine, [path], collection="documents")
 
     assert (3, 2, 0, 0, 1) == counts(report)
     assert ["a.jsonl:2: record '2' cannot be written by user 'local'"] == [str(p) for p in report.failed]
@@ -183,7 +183,7 @@ async def test_a_record_that_may_not_be_replaced_does_not_stop_its_batch(engine,
 async def test_loading_for_others_is_warned_of(engine, tmp_path):
     """A record that its own loader may not read is stored, with a warning."""
     path = rows(tmp_path / "a.jsonl", {"id": "1", "text": "a"})
-    report = await load(engine, [path], collection="documents", acl=("user:anna",))
+    report = await load_records(engine, [path], collection="documents", acl=("user:anna",))
 
     assert (1, 1, 0, 0, 0) == counts(report)
     assert ["a.jsonl:1: user 'local' may not read or replace what is loaded"] == [str(p) for p in report.warnings]
@@ -201,8 +201,8 @@ async def test_a_failing_batch_is_reported_and_others_go_on(engine, tmp_path, mo
         return await add(records, collection=collection, scope=scope)
 
     monkeypatch.setattr(engine, "add", flaky)
-    first = await load(engine, [path], collection="documents")
-    second = await load(engine, [path], collection="documents")
+    first = await load_records(engine, [path], collection="documents")
+    second = await load_records(engine, [path], collection="documents")
 
     assert (130, 66, 0, 0, 64) == counts(first)
     assert "a.jsonl:65: the disk coughed" == str(first.failed[0])
@@ -213,7 +213,7 @@ async def test_progress_ends_at_the_total(engine, tmp_path):
     """Progress rises to the number of records there are."""
     path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(70)), "{")
     told = []
-    await load(engine, [path], collection="documents", progress=lambda *step: told.append(step))
+    await load_records(engine, [path], collection="documents", progress=lambda *step: told.append(step))
 
     assert [("loading", 64, 70), ("loading", 70, 70)] == told
 
@@ -221,7 +221,7 @@ async def test_progress_ends_at_the_total(engine, tmp_path):
 async def test_a_load_of_nothing_makes_the_collection(engine, tmp_path):
     """An empty folder is a collection without records."""
     (tmp_path / "folder").mkdir()
-    report = await load(engine, [tmp_path / "folder"], collection="empty")
+    report = await load_records(engine, [tmp_path / "folder"], collection="empty")
 
     assert (0, 0, 0, 0, 0) == counts(report)
     assert ["empty"] == [found.name for found in await engine.index.collections(engine.scope)]
@@ -232,7 +232,7 @@ async def test_declared_fields_can_be_filtered_on(engine, tmp_path):
     path = rows(
         tmp_path / "a.jsonl", {"id": "1", "text": "pump", "group": "g", "stars": 5}, {"id": "2", "text": "pumps"}
     )
-    await load(engine, [path], collection="c", fields={"group": FieldType.KEYWORD, "stars": FieldType.NUMBER})
+    await load_records(engine, [path], collection="c", fields={"group": FieldType.KEYWORD, "stars": FieldType.NUMBER})
 
     for where in (Equals("group", "g"), Equals("stars", 5)):
         found = await engine.search("pump", collection="c", where=where)
@@ -250,16 +250,16 @@ async def test_a_large_load_is_tidied_up(engine, tmp_path, monkeypatch):
         await optimize()
 
     monkeypatch.setattr(engine.index, "optimize", counted)
-    await load(engine, [path], collection="documents")
-    await load(engine, [path], collection="documents")
+    await load_records(engine, [path], collection="documents")
+    await load_records(engine, [path], collection="documents")
 
     assert [1] == calls
 
 
 def test_long_records_make_short_batches():
     """A batch ends when it has enough records or enough characters."""
-    short = Sourced(record=Record(id="s", text="x", acl=()), path="p")
+    short = SourcedRecord(record=Record(id="s", text="x", acl=()), path="p")
     long = replace(short, record=changed(short.record, text="x" * 100_000))
 
-    assert [1, 3, 2] == [len(batch) for batch in batches([long, short, short, long, short, short])]
-    assert [2, 1] == [len(batch) for batch in batches([short, short, short], size=2)]
+    assert [1, 3, 2] == [len(batch) for batch in batch_records([long, short, short, long, short, short])]
+    assert [2, 1] == [len(batch) for batch in batch_records([short, short, short], size=2)]

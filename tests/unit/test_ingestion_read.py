@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.ingestion.files import read_file
-from contexture.ingestion.jsonl import read_jsonl
-from contexture.ingestion.problems import Problem, Sourced
-from contexture.ingestion.read import read
+from contexture.ingestion.files import LoadProblem, SourcedRecord
+from contexture.ingestion.records import read_jsonl, read_records, read_text_file
 from contexture.types import Record
 
 
@@ -26,12 +24,12 @@ def here(tmp_path, monkeypatch):
 
 def records(items):
     """The records among what was read."""
-    return [item.record for item in items if isinstance(item, Sourced)]
+    return [item.record for item in items if isinstance(item, SourcedRecord)]
 
 
 def problems(items):
     """The problems among what was read, as lines."""
-    return [str(item) for item in items if isinstance(item, Problem)]
+    return [str(item) for item in items if isinstance(item, LoadProblem)]
 
 
 def write(path, *rows):
@@ -96,7 +94,7 @@ def test_a_bad_date_is_a_warning_and_the_row_loads_without_it(tmp_path, name):
 
     assert [None] == [record.time for record in records(found)]
     assert [{}] == [record.payload for record in records(found)]
-    (warning,) = [item for item in found if isinstance(item, Problem)]
+    (warning,) = [item for item in found if isinstance(item, LoadProblem)]
     assert warning.warning
     assert warning.line == 1
 
@@ -141,7 +139,7 @@ def test_whatever_the_bytes_every_line_is_accounted_for(tmp_path_factory, lines)
     data = b"\n".join(lines)
     path = tmp_path_factory.mktemp("any") / "any.jsonl"
     path.write_bytes(data)
-    found = [item for item in read_jsonl(path) if not (isinstance(item, Problem) and item.warning)]
+    found = [item for item in read_jsonl(path) if not (isinstance(item, LoadProblem) and item.warning)]
 
     written = [line.removeprefix(b"\xef\xbb\xbf") if at == 0 else line for at, line in enumerate(data.split(b"\n"))]
     assert len(found) == sum(bool(line.strip()) for line in written)
@@ -156,14 +154,14 @@ def test_a_folder_gives_a_record_a_file_by_relative_path(tmp_path):
     (tmp_path / "a.txt").write_text("# not a heading here")
     (tmp_path / ".hidden.md").write_text("# no")
 
-    assert [("a.txt", "a.txt"), ("b/two.md", "Two")] == [(r.id, r.title) for r in records(read([Path()]))]
+    assert [("a.txt", "a.txt"), ("b/two.md", "Two")] == [(r.id, r.title) for r in records(read_records([Path()]))]
 
 
 def test_invalid_utf8_in_a_text_is_replaced_and_said(tmp_path):
     """The text loads with U+FFFD, and a warning says so; U+FFFD that was written is no problem."""
     (tmp_path / "bad.md").write_bytes(b"caf\xe9 open")
     (tmp_path / "good.md").write_text("already \ufffd")
-    found = list(read([Path()]))
+    found = list(read_records([Path()]))
 
     assert ["caf\ufffd open", "already \ufffd"] == [record.text for record in records(found)]
     assert ["bad.md: some bytes are not UTF-8 and were replaced"] == problems(found)
@@ -177,7 +175,7 @@ def test_loops_broken_links_and_pipes_are_reported(tmp_path):
     (tmp_path / "gone.md").symlink_to(tmp_path / "nowhere")
     (tmp_path / "self.md").symlink_to(tmp_path / "self.md")
     os.mkfifo(tmp_path / "pipe.md")
-    found = list(read([Path()]))
+    found = list(read_records([Path()]))
 
     assert ["a/ok.md"] == [record.id for record in records(found)]
     assert ["a/again", "gone.md", "pipe.md", "self.md"] == [text.split(":")[0] for text in problems(found)]
@@ -187,14 +185,14 @@ def test_a_binary_file_is_refused_by_name(tmp_path):
     """Bytes with a NUL are no text, whatever the suffix says."""
     (tmp_path / "photo.md").write_bytes(b"\x89PNG\0\0")
 
-    assert ["photo.md: a binary file, not a text"] == problems(read([Path()]))
+    assert ["photo.md: a binary file, not a text"] == problems(read_records([Path()]))
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path):
     """A file that is too large is reported, not cut."""
     (tmp_path / "long.txt").write_text("x" * 101)
 
-    (problem,) = read_file(tmp_path / "long.txt", largest=100)
+    (problem,) = read_text_file(tmp_path / "long.txt", largest=100)
     assert "larger than 100 bytes" in str(problem)
 
 
@@ -202,14 +200,14 @@ def test_other_kinds_are_warned_of_in_a_folder_and_read_when_named(tmp_path):
     """A folder may hold anything; a file someone names is read as text."""
     (tmp_path / "notes.log").write_text("one line")
 
-    assert [] == records(read([Path()]))
-    assert ["notes.log: files of kind '.log' are not loaded"] == problems(read([Path()]))
-    assert ["notes.log"] == [record.id for record in records(read([tmp_path / "notes.log"]))]
+    assert [] == records(read_records([Path()]))
+    assert ["notes.log: files of kind '.log' are not loaded"] == problems(read_records([Path()]))
+    assert ["notes.log"] == [record.id for record in records(read_records([tmp_path / "notes.log"]))]
 
 
 def test_a_missing_path_is_a_problem(tmp_path):
     """A path that is not there is named."""
-    (problem,) = problems(read([tmp_path / "nothing"]))
+    (problem,) = problems(read_records([tmp_path / "nothing"]))
 
     assert "cannot be read: No such file" in problem
 
@@ -218,7 +216,7 @@ def test_a_file_name_that_is_not_unicode_is_reported(tmp_path):
     """Such a name cannot be an id."""
     (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("text")
 
-    assert ["caf?.md: the file's name is not valid Unicode"] == problems(read([Path()]))
+    assert ["caf?.md: the file's name is not valid Unicode"] == problems(read_records([Path()]))
 
 
 def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
@@ -234,14 +232,14 @@ def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "listdir", guarded)
 
-    found = list(read([Path()]))
+    found = list(read_records([Path()]))
     assert ["open.md"] == [record.id for record in records(found)]
     assert ["shut: cannot be read: Permission denied"] == problems(found)
 
 
 def test_a_file_that_vanishes_is_a_problem(tmp_path):
     """Between listing and reading, files may go."""
-    assert ["a.md: cannot be read: No such file or directory"] == problems(read_file(tmp_path / "a.md"))
+    assert ["a.md: cannot be read: No such file or directory"] == problems(read_text_file(tmp_path / "a.md"))
     assert ["a: cannot be read: No such file or directory"] == problems(read_jsonl(tmp_path / "a", name="a"))
 
 
@@ -251,8 +249,8 @@ def test_files_of_two_folders_do_not_take_each_others_place(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "README.md").write_text(f"{folder} text")
 
-    assert ["a/README.md", "b/README.md"] == [record.id for record in records(read([Path("a"), Path("b")]))]
-    assert ["a/README.md"] == [record.id for record in records(read([tmp_path / "a"]))]
+    assert ["a/README.md", "b/README.md"] == [record.id for record in records(read_records([Path("a"), Path("b")]))]
+    assert ["a/README.md"] == [record.id for record in records(read_records([tmp_path / "a"]))]
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
@@ -260,6 +258,6 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     (tmp_path / "named").mkdir()
     (tmp_path / "secret.md").write_text("not for loading")
     (tmp_path / "named" / "link.md").symlink_to(tmp_path / "secret.md")
-    (found,) = read([Path("named")])
+    (found,) = read_records([Path("named")])
 
     assert "a link out of the folder that was named" == found.message

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.keys import USUAL, ApiKeys, Right
+from contexture.adapters.keys import DEFAULT_RIGHTS, ApiKeys, Right
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
@@ -97,11 +97,11 @@ def test_an_unknown_key_cannot_be_revoked(keys):
 
 def test_a_revoked_key_still_counts_as_one(keys):
     """Revoking the last key must not open the door to everyone."""
-    before = keys.empty()
+    before = keys.is_empty()
     made, _ = keys.add("laptop", ANNA, now=NOON)
     keys.revoke(made.id, now=NOON)
 
-    assert (True, False) == (before, keys.empty())
+    assert (True, False) == (before, keys.is_empty())
 
 
 def test_keys_do_not_open_each_other(keys):
@@ -154,8 +154,8 @@ def test_keys_made_before_there_were_rights_still_work(keys, tmp_path):
     rights = {each.name: each.rights for each in again.list()}
     again.close()
 
-    assert (made.id, USUAL) == (found.id, found.rights)
-    assert {"old": USUAL, "new": {Right.ADMIN}} == rights
+    assert (made.id, DEFAULT_RIGHTS) == (found.id, found.rights)
+    assert {"old": DEFAULT_RIGHTS, "new": {Right.ADMIN}} == rights
 
 
 def test_a_right_that_this_version_does_not_know_opens_nothing(keys, tmp_path):

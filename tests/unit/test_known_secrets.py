@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from contexture import QueryRequest, Record, Settings, wiring
 from contexture.capsule import pack_capsule
 from contexture.cli.main import app
-from contexture.pipeline.known import KnownSecrets, masked
-from contexture.pipeline.mask import Mask
+from contexture.pipeline.masking import SecretMask, SecretMaskCache, mask_candidate
 from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC, Candidate, Span
 
@@ -151,32 +150,32 @@ def test_the_command_line_masks(new_folder: Callable[[], Path]) -> None:
 def test_a_value_that_a_passage_cuts_is_masked() -> None:
     """Its end in front, its beginning behind, and a passage from its middle; a few equal letters are no secret."""
     value = "".join(chr(ord("a") + at * 7 % 26) for at in range(60))
-    mask = Mask({"KEY": value})
+    mask = SecretMask({"KEY": value})
 
-    assert "§§secret(KEY) is the key" == mask.piece(f"{value[20:]} is the key")
-    assert "the key is §§secret(KEY)" == mask.piece(f"the key is {value[:40]}")
-    assert "§§secret(KEY)" == mask.piece(value[10:50])
-    assert "a §§secret(KEY) b" == mask.piece(f"a {value} b")
-    assert f"{value[-4:]} and {value[:4]}" == mask.piece(f"{value[-4:]} and {value[:4]}")
-    assert "short" == mask.piece("short")
+    assert "§§secret(KEY) is the key" == mask.mask_passage(f"{value[20:]} is the key")
+    assert "the key is §§secret(KEY)" == mask.mask_passage(f"the key is {value[:40]}")
+    assert "§§secret(KEY)" == mask.mask_passage(value[10:50])
+    assert "a §§secret(KEY) b" == mask.mask_passage(f"a {value} b")
+    assert f"{value[-4:]} and {value[:4]}" == mask.mask_passage(f"{value[-4:]} and {value[:4]}")
+    assert "short" == mask.mask_passage("short")
 
 
 @pytest.mark.parametrize("value", ["abababababab", "aaaaaaaaaaaa", "abcabcabcabcab"])
 def test_a_value_that_repeats_itself_is_masked_whole(value: str) -> None:
     """An edge that holds all of it is not taken for a part of it."""
-    mask = Mask({"KEY": value})
+    mask = SecretMask({"KEY": value})
 
-    assert "§§secret(KEY) x" == mask.piece(f"{value} x")
-    assert "x §§secret(KEY)" == mask.piece(f"x {value}")
+    assert "§§secret(KEY) x" == mask.mask_passage(f"{value} x")
+    assert "x §§secret(KEY)" == mask.mask_passage(f"x {value}")
 
 
 def test_what_was_computed_for_a_masked_text_is_dropped() -> None:
     """Spans, sentences and token counts are of the text that held the value; others stay."""
     plain = Candidate(id="a", key="a", text="clean", redactions=(Span(0, 2, "X"),), tokens={"o": 1}, simhash=7)
     secret = Candidate(id="b", key="b", text=f"so {VALUE}", sentences=((0, 3),), redactions=(), tokens={"o": 9})
-    done = masked(secret, Mask({"DOOR": VALUE}))
+    done = mask_candidate(secret, SecretMask({"DOOR": VALUE}))
 
-    assert plain is masked(plain, Mask({"DOOR": VALUE}))
+    assert plain is mask_candidate(plain, SecretMask({"DOOR": VALUE}))
     assert ("so §§secret(DOOR)", (), None, {}) == (done.text, done.sentences, done.redactions, done.tokens)
 
 
@@ -191,11 +190,11 @@ def test_a_mask_is_made_once_until_the_secrets_change() -> None:
             return self.values
 
     source = Changing()
-    known = KnownSecrets(source)
-    before = known.mask()
-    again = known.mask()
+    known = SecretMaskCache(source)
+    before = known.current()
+    again = known.current()
     source.values = {"A": "second-value"}
 
     assert before is again
-    assert "§§secret(A)" == known.mask().mask("second-value")
-    assert "first-value" == KnownSecrets().mask().mask("first-value")
+    assert "§§secret(A)" == known.current().mask("second-value")
+    assert "first-value" == SecretMaskCache().current().mask("first-value")

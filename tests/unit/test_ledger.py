@@ -45,8 +45,8 @@ def test_degradations_are_named_once() -> None:
     """The same loss is listed once; an exception is named by its type and message."""
     trace = Trace()
     for _ in range(2):
-        trace.degraded("search", SourceTimeout("no answer"))
-        trace.degraded("window", "widened")
+        trace.add_degradation("search", SourceTimeout("no answer"))
+        trace.add_degradation("window", "widened")
 
     expected = (
         Degradation(source="search", reason="SourceTimeout: no answer"),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.llm.extractive import NAME, NOTHING, ExtractiveModel
-from contexture.adapters.llm.registry import load
-from contexture.answer.process import ChatRecipe
+from contexture.adapters.llm.extractive import NAME, NO_MATCH_ANSWERS, ExtractiveModel
+from contexture.adapters.llm.registry import load_chat_model
+from contexture.answer.chat import ChatRecipe
 from contexture.errors import UnknownAdapter
 from contexture.testing.models import ChatModelConformance
 
@@ -62,9 +62,9 @@ async def test_numbers_of_earlier_prompts_are_not_repeated() -> None:
 
 async def test_questions_are_not_answers() -> None:
     """A question that was asked before is not quoted to the one who asks it again."""
-    said = (("user", "What is my cat called?"), ("assistant", NOTHING["en"]))
+    said = (("user", "What is my cat called?"), ("assistant", NO_MATCH_ANSWERS["en"]))
 
-    assert NOTHING["en"] == await answer("What is my cat called?", "[1] (chat)\nWhat is my cat called?", said)
+    assert NO_MATCH_ANSWERS["en"] == await answer("What is my cat called?", "[1] (chat)\nWhat is my cat called?", said)
 
 
 async def test_the_same_sentence_is_quoted_once_with_its_number() -> None:
@@ -81,7 +81,7 @@ async def test_the_same_sentence_is_quoted_once_with_its_number() -> None:
 )
 async def test_nothing_is_said_plainly(question: str, lang: str) -> None:
     """Without a match the answer says so, in the language of the question where it can."""
-    assert NOTHING[lang] == await answer(question, "[1] (chat)\nAnna likes tea.")
+    assert NO_MATCH_ANSWERS[lang] == await answer(question, "[1] (chat)\nAnna likes tea.")
 
 
 async def test_length_binds_after_the_first_sentence() -> None:
@@ -119,15 +119,15 @@ async def test_every_prompt_has_an_answer_and_only_one(question: str, memory: st
 
 def test_names_lead_to_models() -> None:
     """No name means extracts; the messages of an extractive answer are known by the same name everywhere."""
-    assert NAME == load("").name == load("extractive").name == ChatRecipe().quoting
-    assert "litellm:openai/m" == load("litellm:openai/m").name
+    assert NAME == load_chat_model("").name == load_chat_model("extractive").name == ChatRecipe().quoting
+    assert "litellm:openai/m" == load_chat_model("litellm:openai/m").name
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "litellm:", "local:big", ":x"])
 def test_unknown_names_are_refused(name: str) -> None:
     """A name that no adapter answers to is refused with those that are known."""
     with pytest.raises(UnknownAdapter, match="litellm:MODEL"):
-        load(name)
+        load_chat_model(name)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_a_missing_extra_says_what_to_type(monkeypatch: pytest.MonkeyPatch, vend
     monkeypatch.delitem(sys.modules, f"contexture.adapters.llm.{extra}", raising=False)
 
     with pytest.raises(ImportError, match=rf'pip install "contexture\[{extra}\]"'):
-        load(name)
+        load_chat_model(name)

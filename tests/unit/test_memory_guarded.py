@@ -16,10 +16,9 @@ from contexture.errors import (
     SourceUnavailable,
     StoreUnwritable,
 )
-from contexture.memory.guarded import Guard, GuardedMemory
-from contexture.resilience.breaker import Breaker
-from contexture.resilience.health import HealthMonitor
-from contexture.resilience.retry import Retries
+from contexture.memory.guard import GuardedMemory, MemoryGuard
+from contexture.resilience.health import CircuitBreaker, HealthMonitor
+from contexture.resilience.retry import RetryPolicy
 from contexture.testing.doubles import NOON
 from contexture.testing.memory import ScriptedMemory, asking
 from contexture.types import Scope
@@ -35,11 +34,11 @@ class Watch:
         self.time = 0.0
         self.inner = ScriptedMemory(recalls=[Recalled(id="m", text="tea", score=0.9)], failures=failures)
         self.health = HealthMonitor(clock=lambda: self.time)
-        self.breaker = Breaker("memory", clock=lambda: self.time)
-        guard = Guard(
+        self.breaker = CircuitBreaker("memory", clock=lambda: self.time)
+        guard = MemoryGuard(
             health=self.health,
             breaker=self.breaker,
-            retries=Retries(most=retries, dice=random.Random(1), sleep=self.sleep),
+            retries=RetryPolicy(max_retries=retries, rng=random.Random(1), sleep=self.sleep),
             clock=lambda: self.time,
         )
         self.memory = GuardedMemory(self.inner, guard)
@@ -63,7 +62,7 @@ async def test_a_call_fails_once_after_its_retries():
 
     assert watch.inner.calls == 3
     assert watch.health.state() is HealthState.DEGRADED
-    assert watch.breaker.open_for() == 0
+    assert watch.breaker.seconds_open() == 0
 
 
 async def test_an_attempt_that_succeeds_later_is_no_failure():
@@ -111,7 +110,7 @@ async def test_what_the_caller_can_fix_proves_that_the_service_answers(failure):
 
     for _ in range(2):
         await watch.recall()
-    assert watch.breaker.open_for() == 0
+    assert watch.breaker.seconds_open() == 0
 
 
 @pytest.mark.parametrize("failure", [StoreUnwritable("full"), RedactionFailed("broken rule")])
@@ -166,7 +165,7 @@ class Hanging(ScriptedMemory):
 def hanging(clock, patience):
     """A guarded service that never answers."""
     health = HealthMonitor(clock=clock)
-    guard = Guard(health=health, breaker=Breaker("memory", clock=clock), patience=patience, clock=clock)
+    guard = MemoryGuard(health=health, breaker=CircuitBreaker("memory", clock=clock), patience=patience, clock=clock)
     return GuardedMemory(Hanging(), guard), health
 
 

@@ -8,12 +8,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from contexture.cli.holding import BehindDoor
+from contexture.cli.ingest import MemorySender
 from contexture.cli.main import app
 from contexture.conversation import Memory, MemoryKind
 from contexture.engine import open_store
 from contexture.errors import SourceUnavailable
-from contexture.ingestion.memories import load_memories, memory_of
+from contexture.ingestion.memories import load_memories, record_to_memory
 from contexture.testing.doubles import NOON
 from contexture.testing.memory import ScriptedMemory, asking
 from contexture.types import PUBLIC, Record, Scope
@@ -80,7 +80,7 @@ async def test_a_service_in_trouble_is_reported_for_every_row(tmp_path):
 def test_a_record_keeps_what_it_knows():
     """Title, source and place in a session are metadata of the memory."""
     record = Record(id="m", text="tea", acl=(PUBLIC,), title="T", source="log", session="s", position=3, time=NOON)
-    found = memory_of(record)
+    found = record_to_memory(record)
 
     assert (found.session_id, found.time, found.readers) == ("s", NOON, (PUBLIC,))
     assert found.metadata == {"title": "T", "source": "log", "position": 3}
@@ -117,15 +117,15 @@ async def test_memories_go_through_the_door_of_a_running_service():
     """The command line sends a batch as other clients do."""
     sent = []
 
-    class Door:
+    class Service:
         """Notes what it is asked."""
 
-        def ask(self, method, path, body):
+        def request(self, method, path, body):
             """Say that all went well."""
             sent.append((method, path, body))
             return {"ok": True, "ids": ["m"]}
 
-    ids = await BehindDoor(Door()).remember(Scope.local(), [Memory(text="tea", id="m")])
+    ids = await MemorySender(Service()).remember(Scope.local(), [Memory(text="tea", id="m")])
 
     assert list(ids) == ["m"]
     assert sent[0][:2] == ("POST", "/v1/ingest/memories")

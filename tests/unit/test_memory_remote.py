@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from contexture.adapters.memory.client import ClientMemory, MemoryClient
-from contexture.adapters.memory.http import LARGEST, Refused, RemoteMemory
+from contexture.adapters.memory.http import MAX_ANSWER_BYTES, Refused, RemoteMemory
 from contexture.conversation import Feedback, Memory, MemoryKind, Recalled
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceError, SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON, FixedClock
@@ -157,7 +157,7 @@ WRONG = [
     httpx.Response(200, content=b"\xff\xfe"),
     httpx.Response(200, content=b"[" * 100_000),
     httpx.Response(200, content=b'{"candidates": [{"id": "a", "text": "b", "score": NaN}]}'),
-    httpx.Response(200, content=b" " * (LARGEST + 1)),
+    httpx.Response(200, content=b" " * (MAX_ANSWER_BYTES + 1)),
     httpx.Response(302, headers={"location": "/elsewhere"}),
     httpx.Response(500),
     httpx.Response(503, json={"error": "a text"}),

@@ -10,11 +10,10 @@ import pytest
 
 from contexture.conversation import Feedback, Memory, MemoryKind, Recall
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
-from contexture.memory import sweep
-from contexture.memory.loops import repeats
-from contexture.memory.records import ALIAS, MEMORIES
-from contexture.memory.relevance import HINTS
-from contexture.memory.service import LocalMemory
+from contexture.memory import service
+from contexture.memory.records import ALIAS_KIND, MEMORIES
+from contexture.memory.service import HINT_WEIGHTS, LocalMemory
+from contexture.memory.write_plan import find_echo
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON, FailingEmbedder, FixedClock, WordCounter
@@ -120,7 +119,7 @@ async def test_signals_add_up_to_the_score(memory):
     await memory.remember(ANNA, [Memory(text="tea", importance=1.0, session_id="s", persona_id="p")])
     (found,) = await memory.recall(ANNA, replace(asking("tea in the garden"), session_id="s", persona_id="p"))
 
-    hints = {name: found.signals[name] for name in HINTS}
+    hints = {name: found.signals[name] for name in HINT_WEIGHTS}
     assert hints == {"importance": 0.05, "feedback": 0.0, "session": 0.03, "persona": 0.02}
     assert found.score == pytest.approx(found.signals["relevance"] + 0.1)
 
@@ -215,7 +214,7 @@ async def test_who_writes_for_others_neither_learns_of_their_keys_nor_takes_them
 async def test_an_opinion_of_a_memory_that_is_forgotten_meanwhile_does_not_bring_it_back(bench, monkeypatch):
     """Another process forgets it, or takes readers away, between reading and writing."""
     await bench.memory.remember(ANNA, [Memory(text="tea", id="m"), Memory(text="rum", id="n", readers=(PUBLIC,))])
-    elsewhere, prepare, meanwhile = bench.service(Parts()), bench.memory._prepared, []
+    elsewhere, prepare, meanwhile = bench.service(Parts()), bench.memory._prepare, []
 
     async def slow(records):
         if not meanwhile:
@@ -224,7 +223,7 @@ async def test_an_opinion_of_a_memory_that_is_forgotten_meanwhile_does_not_bring
             await elsewhere.remember(ANNA, [Memory(text="rum", id="n", readers=("user:anna",))])
         return await prepare(records)
 
-    monkeypatch.setattr(bench.memory, "_prepared", slow)
+    monkeypatch.setattr(bench.memory, "_prepare", slow)
     with pytest.raises(NotFound):
         await bench.memory.feedback(ANNA, Feedback(memory_id="m", score=1, time=NOON))
     meanwhile.clear()
@@ -267,7 +266,7 @@ async def test_a_key_that_leads_elsewhere_by_now_outlives_its_first_memory(bench
 
 async def test_writing_removes_what_has_expired_a_few_at_a_time(bench, monkeypatch):
     """Nobody has to call `purge`: once a minute a write looks at the next few memories, round and round."""
-    monkeypatch.setattr(sweep, "SWEPT", 8)
+    monkeypatch.setattr(service, "SWEEP_BATCH", 8)
     await bench.memory.remember(ANNA, [Memory(text=f"tea {at}", id=f"old-{at:02}", ttl_seconds=60) for at in range(12)])
     moments = iter(NOON + timedelta(seconds=each) for each in (60, 119, 120, 180))
     later = bench.service(Parts(), SimpleNamespace(now=lambda: next(moments)))
@@ -296,7 +295,7 @@ async def test_a_sweep_that_fails_does_not_undo_the_write(bench, monkeypatch):
 async def _stored(bench):
     """The ids of the memories in the store, without aliases."""
     records = await bench.index.index.scroll(ANNA, NAME, limit=1_000)
-    return [record.id for record in records if record.kind != ALIAS]
+    return [record.id for record in records if record.kind != ALIAS_KIND]
 
 
 async def test_an_expired_memory_cannot_be_rated_or_counted(bench):
@@ -363,7 +362,7 @@ LONG = "In the morning Anna drinks jasmine tea on the balcony and reads the pape
 )
 def test_a_text_that_says_more_is_new(text):
     """A negation, a number, or a few more words are something new, however much is repeated."""
-    assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) is None
+    assert find_echo(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) is None
 
 
 @pytest.mark.parametrize(
@@ -371,7 +370,7 @@ def test_a_text_that_says_more_is_new(text):
 )
 def test_a_text_that_repeats_is_known(text):
     """Case, punctuation and a word of greeting add nothing; a quotation is no news, and neither is a single word."""
-    assert repeats(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) == "m"
+    assert find_echo(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) == "m"
 
 
 @pytest.mark.parametrize(("levels", "taken"), [(31, True), (32, False), (5_000, False)])

@@ -13,13 +13,13 @@ from contexture import Settings, wiring
 from contexture.adapters import native
 from contexture.adapters.documents import ocr
 from contexture.adapters.policy.open import DenyingPolicy
-from contexture.answer.route import Route, complete
+from contexture.answer.route import ModelRoute, complete
 from contexture.cli.main import app
 from contexture.conversation import HealthState
 from contexture.errors import MissingLibrary, SourceUnavailable
 from contexture.ledger import Trace
 from contexture.types import Message, Scope
-from contexture.wiring.documents import missing_for_ocr
+from contexture.wiring.content import missing_ocr_library
 
 ADAPTERS = {"regopy": "contexture.adapters.policy.rego", "xllamacpp": "contexture.adapters.llm.local"}
 LIBRARIES = {"regopy": "libatomic.so.1", "xllamacpp": "libgomp.so.1", "tesserocr": "libstrange.so.3"}
@@ -72,7 +72,7 @@ async def test_a_policy_that_cannot_be_loaded_denies(without_libraries, tmp_path
 
 async def test_the_next_model_answers_for_one_that_cannot_be_loaded(without_libraries):
     """The failure is a degradation of the answer, and extracts answer."""
-    models = Route({name: wiring.chat_model(name) for name in ("local", "extractive")}).starting_with("local")
+    models = ModelRoute({name: wiring.chat_model(name) for name in ("local", "extractive")}).order_models("local")
     trace = Trace()
     answer = await complete(models, [Message(role="user", content="Where is the pump?")], 50, trace)
 
@@ -101,9 +101,9 @@ def test_the_doctor_names_what_each_feature_needs(without_libraries, tmp_path):
 def test_ocr_without_its_languages_says_what_to_install(monkeypatch):
     """The engine comes from a wheel, its language data from Debian."""
     pytest.importorskip("tesserocr", reason='reading pictures needs: pip install "contexture[ocr]"')
-    monkeypatch.setattr(ocr, "_PLACES", ())
+    monkeypatch.setattr(ocr, "_TESSDATA_FOLDERS", ())
     ocr.load_tesseract.cache_clear()
-    said = missing_for_ocr()
+    said = missing_ocr_library()
     ocr.load_tesseract.cache_clear()
 
     assert said.endswith("apt-get install tesseract-ocr-eng tesseract-ocr-rus")

@@ -10,14 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.feeds.http import REDIRECTS, HttpFeeds
-from contexture.adapters.feeds.marks import MarkFile
+from contexture.adapters.feeds.http import MAX_REDIRECTS, FeedMarkFile, HttpFeedFetcher
 from contexture.adapters.feeds.parser import FeedparserParser
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
-from contexture.feeds import Mark
-from contexture.ingestion.article_files import Reading
-from contexture.ingestion.articles import ArticleWriter, Wire, load_articles
+from contexture.feeds import FeedValidators
+from contexture.ingestion.articles import ArticleFileReader, ArticleWriter, FeedSource, load_articles
 from contexture.testing.doubles import NOON
 from contexture.testing.news import news_over
 from contexture.testing.workbench import Parts, workbench
@@ -109,11 +107,13 @@ async def load(new_folder, server):
     """Loads feeds into a store over doubles, with a mark file of its own."""
     parts = Parts()
     async with workbench(new_folder(), parts) as inner:
-        news, marks = news_over(inner, parts), MarkFile(new_folder() / "deep" / "feeds.json")
+        news, marks = news_over(inner, parts), FeedMarkFile(new_folder() / "deep" / "feeds.json")
 
         async def loaded(*paths, again=False):
-            wire = Wire(fetcher=HttpFeeds(timeout=5, largest=10_000, private=True), marks=marks, again=again)
-            reading = Reading(readers=(PUBLIC,), now=NOON, parser=FeedparserParser())
+            wire = FeedSource(
+                fetcher=HttpFeedFetcher(timeout=5, max_bytes=10_000, allow_private=True), marks=marks, again=again
+            )
+            reading = ArticleFileReader(readers=(PUBLIC,), now=NOON, parser=FeedparserParser())
             urls = [server.url + path for path in paths]
             return await load_articles(ArticleWriter(news, Scope.local(), NOON), reading, urls=urls, wire=wire)
 
@@ -150,10 +150,10 @@ async def test_a_broken_feed_is_read_again_next_time(load, server):
 
 async def test_redirections_are_followed_up_to_a_limit(load, server):
     """As many as the limit lead to the feed; one more is an error."""
-    near, far = await load(f"/hop/{REDIRECTS - 1}"), await load(f"/hop/{REDIRECTS}")
+    near, far = await load(f"/hop/{MAX_REDIRECTS - 1}"), await load(f"/hop/{MAX_REDIRECTS}")
 
     assert (near.added, far.added) == (2, 0)
-    assert [f"redirects more than {REDIRECTS} times" in each.message for each in far.failed] == [True]
+    assert [f"redirects more than {MAX_REDIRECTS} times" in each.message for each in far.failed] == [True]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ async def test_what_cannot_be_fetched_is_reported_and_the_rest_loads(load, path,
 async def test_a_server_that_does_not_answer_is_given_up(server):
     """The time is for the whole answer."""
     with pytest.raises(SourceTimeout, match=r"within 0\.05 s"):
-        await HttpFeeds(timeout=0.05, private=True).fetch(f"{server.url}/silent", Mark())
+        await HttpFeedFetcher(timeout=0.05, allow_private=True).fetch(f"{server.url}/silent", FeedValidators())
 
 
 @pytest.mark.parametrize(
@@ -185,25 +185,28 @@ async def test_a_server_that_does_not_answer_is_given_up(server):
 async def test_only_http_is_fetched(url):
     """Other schemes are refused before anything is opened."""
     with pytest.raises(InvalidRequest, match="only http and https"):
-        await HttpFeeds().fetch(url, Mark())
+        await HttpFeedFetcher().fetch(url, FeedValidators())
 
 
 async def test_a_server_that_is_not_there_is_unavailable():
     """A refused connection is a failure of the source."""
     with pytest.raises(SourceUnavailable, match="cannot be fetched"):
-        await HttpFeeds(timeout=5, private=True).fetch("http://127.0.0.1:9/", Mark())
+        await HttpFeedFetcher(timeout=5, allow_private=True).fetch("http://127.0.0.1:9/", FeedValidators())
 
 
 def test_a_spoilt_mark_file_only_costs_a_read(tmp_path):
     """What cannot be read counts as empty, and is replaced."""
     path = tmp_path / "feeds.json"
     path.write_text("{")
-    marks = MarkFile(path)
+    marks = FeedMarkFile(path)
 
-    assert Mark() == marks.get("a")
-    marks.put("a", Mark(etag="x"))
-    marks.put("b", Mark(modified="y"))
-    assert (Mark(etag="x"), Mark(modified="y")) == (MarkFile(path).get("a"), MarkFile(path).get("b"))
+    assert FeedValidators() == marks.get("a")
+    marks.put("a", FeedValidators(etag="x"))
+    marks.put("b", FeedValidators(modified="y"))
+    assert (FeedValidators(etag="x"), FeedValidators(modified="y")) == (
+        FeedMarkFile(path).get("a"),
+        FeedMarkFile(path).get("b"),
+    )
     assert ["feeds.json"] == [each.name for each in tmp_path.iterdir()]
 
 
@@ -212,7 +215,7 @@ def test_marks_that_cannot_be_written_are_an_error(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StoreUnwritable):
-        MarkFile(tmp_path / "file" / "feeds.json").put("a", Mark())
+        FeedMarkFile(tmp_path / "file" / "feeds.json").put("a", FeedValidators())
 
 
 def test_the_command_line_fetches_a_feed(server, tmp_path, monkeypatch):
@@ -231,9 +234,11 @@ def test_the_command_line_fetches_a_feed(server, tmp_path, monkeypatch):
 
 async def test_fetching_does_not_block_the_loop(server):
     """While one server is silent, another answer arrives."""
-    slow = asyncio.create_task(HttpFeeds(timeout=5, private=True).fetch(f"{server.url}/silent", Mark()))
-    fetched = await HttpFeeds(timeout=5, private=True).fetch(f"{server.url}/feed", Mark())
+    slow = asyncio.create_task(
+        HttpFeedFetcher(timeout=5, allow_private=True).fetch(f"{server.url}/silent", FeedValidators())
+    )
+    fetched = await HttpFeedFetcher(timeout=5, allow_private=True).fetch(f"{server.url}/feed", FeedValidators())
     slow.cancel()
     await asyncio.gather(slow, return_exceptions=True)
 
-    assert (fetched.data, fetched.mark) == (FEED, Mark(etag=ETAG, modified=DATE))
+    assert (fetched.data, fetched.mark) == (FEED, FeedValidators(etag=ETAG, modified=DATE))

@@ -10,10 +10,16 @@ from typer.testing import CliRunner
 
 from contexture.adapters.feeds.parser import FeedparserParser
 from contexture.cli.main import app
-from contexture.ingestion.article_files import Reading, Told
-from contexture.ingestion.article_rows import article_from, made_id, row_of
-from contexture.ingestion.articles import ArticleWriter, load_articles
-from contexture.ingestion.problems import Problem
+from contexture.ingestion.articles import (
+    ArticleFileReader,
+    ArticleWriter,
+    SourcedArticle,
+    article_to_row,
+    load_articles,
+    make_article_id,
+    row_to_article,
+)
+from contexture.ingestion.files import LoadProblem
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import NOON
 from contexture.testing.news import article, news_over
@@ -37,7 +43,7 @@ ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Post</title>
 @pytest.fixture
 def reading():
     """Reads at noon, for everyone."""
-    return Reading(readers=(PUBLIC,), now=NOON, parser=FeedparserParser())
+    return ArticleFileReader(readers=(PUBLIC,), now=NOON, parser=FeedparserParser())
 
 
 @pytest.fixture
@@ -50,12 +56,12 @@ async def news(new_folder):
 
 def told(items):
     """The articles among what was read."""
-    return [item.article for item in items if isinstance(item, Told)]
+    return [item.article for item in items if isinstance(item, SourcedArticle)]
 
 
 def problems(items):
     """The problems among what was read, with whether each is a warning."""
-    return [(str(item), item.warning) for item in items if isinstance(item, Problem)]
+    return [(str(item), item.warning) for item in items if isinstance(item, LoadProblem)]
 
 
 def run(*words):
@@ -67,7 +73,7 @@ def run(*words):
 def test_rss_entries_become_articles(tmp_path, reading):
     """Markup and scripts are taken out, dates are read, the source is the domain of the entry's address."""
     (tmp_path / "feed.rss").write_text(RSS)
-    first, second = told(reading.files([tmp_path / "feed.rss"]))
+    first, second = told(reading.read_files([tmp_path / "feed.rss"]))
 
     assert (first.title, first.text, first.source) == ("Fish & chips", "Prices rose.", "news.courier.example")
     assert first.published == datetime(2026, 6, 1, 10, tzinfo=UTC)
@@ -77,7 +83,7 @@ def test_rss_entries_become_articles(tmp_path, reading):
 
 def test_atom_entries_become_articles(reading):
     """The longest content counts, and times are brought to UTC."""
-    (only,) = told(reading.feed(ATOM.encode(), name="feed"))
+    (only,) = told(reading.read_feed(ATOM.encode(), name="feed"))
 
     assert (only.title, only.text, only.source) == ("A storm", "A long report on the storm.", "post.example")
     assert only.published == datetime(2026, 6, 1, 7, 30, tzinfo=UTC)
@@ -85,7 +91,7 @@ def test_atom_entries_become_articles(reading):
 
 def test_a_malformed_feed_is_reported_and_the_rest_loads(reading):
     """Entries before the break are kept; the break is a warning."""
-    items = list(reading.feed(RSS[: RSS.index("<description>Цены")].encode(), name="feed"))
+    items = list(reading.read_feed(RSS[: RSS.index("<description>Цены")].encode(), name="feed"))
     ((said, warning),) = problems(items)
 
     assert "Fish & chips" in [each.title for each in told(items)]
@@ -95,7 +101,7 @@ def test_a_malformed_feed_is_reported_and_the_rest_loads(reading):
 @pytest.mark.parametrize("data", [b"", b"not a feed", b"<html><body>hello</body></html>", b"\x00\xff\xfe"])
 def test_what_is_no_feed_is_an_error(reading, data):
     """It gives no article and says so."""
-    items = list(reading.feed(data, name="feed"))
+    items = list(reading.read_feed(data, name="feed"))
 
     assert [("feed: not an RSS or Atom feed", False)] == problems(items)
     assert [] == told(items)
@@ -108,7 +114,7 @@ def test_an_entity_bomb_is_harmless(reading):
         '<!ENTITY d "' + "&c;" * 50 + '">]>' + RSS.replace("Prices", "&d;")
     )
 
-    assert all(len(each.text) < 10_000 for each in told(reading.feed(bomb.encode(), name="feed")))
+    assert all(len(each.text) < 10_000 for each in told(reading.read_feed(bomb.encode(), name="feed")))
 
 
 def test_an_entity_never_reads_a_file(tmp_path, reading):
@@ -116,18 +122,18 @@ def test_an_entity_never_reads_a_file(tmp_path, reading):
     (tmp_path / "secret.txt").write_text("swordfish")
     hostile = f'<!DOCTYPE rss [<!ENTITY x SYSTEM "file://{tmp_path}/secret.txt">]>' + RSS.replace("Prices", "&x;")
 
-    assert not any("swordfish" in each.text for each in told(reading.feed(hostile.encode(), name="feed")))
+    assert not any("swordfish" in each.text for each in told(reading.read_feed(hostile.encode(), name="feed")))
 
 
 def test_rows_say_what_they_are():
     """Both names of id and readers are known, ages count from now, and an address gives an id that stays."""
     row = {"title": "T", "text": "x", "url": "https://a.example/1", "age_hours": 1.5, "acl": ["group:crew"]}
-    first, warnings = article_from(row, readers=(PUBLIC,), now=NOON)
-    again, _ = article_from({**row, "title": "U"}, readers=(PUBLIC,), now=NOON)
+    first, warnings = row_to_article(row, readers=(PUBLIC,), now=NOON)
+    again, _ = row_to_article({**row, "title": "U"}, readers=(PUBLIC,), now=NOON)
 
     assert (first.published, first.readers, warnings) == (NOON - timedelta(hours=1.5), ("group:crew",), ())
     assert first.article_id == again.article_id
-    assert article_from({"id": "a", "text": "x", "published": "2026-06-01"}, readers=(), now=NOON)[0].published == (
+    assert row_to_article({"id": "a", "text": "x", "published": "2026-06-01"}, readers=(), now=NOON)[0].published == (
         datetime(2026, 6, 1, tzinfo=UTC)
     )
 
@@ -135,20 +141,20 @@ def test_rows_say_what_they_are():
 def test_made_ids_tell_private_copies_apart():
     """What everyone reads has the id it always had; other readers, and writers who are none of them, have their own."""
     anna, boris = (Scope(tenant="acme", user=user) for user in ("anna", "boris"))
-    mine = made_id("https://a.example/1", ("user:anna",), anna)
+    mine = make_article_id("https://a.example/1", ("user:anna",), anna)
 
     assert (
         "art-d817b80f9a5befb9163e"
-        == made_id("https://a.example/1")
-        == made_id("https://a.example/1", ("user:anna", PUBLIC), boris)
+        == make_article_id("https://a.example/1")
+        == make_article_id("https://a.example/1", ("user:anna", PUBLIC), boris)
     )
-    assert mine == made_id("https://a.example/1", ("user:anna", "user:anna"), anna)
+    assert mine == make_article_id("https://a.example/1", ("user:anna", "user:anna"), anna)
     assert 4 == len(
         {
             mine,
-            made_id("https://a.example/1", ("user:boris",), boris),
-            made_id("https://a.example/1", ("user:anna",), boris),
-            made_id("https://a.example/1"),
+            make_article_id("https://a.example/1", ("user:boris",), boris),
+            make_article_id("https://a.example/1", ("user:anna",), boris),
+            make_article_id("https://a.example/1"),
         }
     )
 
@@ -157,7 +163,7 @@ def test_entries_of_a_private_feed_are_apart_from_those_of_others():
     """Feeds are read for someone, as rows are."""
     anna, boris = (Scope(tenant="acme", user=user) for user in ("anna", "boris"))
     ids = [
-        {each.article_id for each in told(_reading(f"user:{scope.user}", scope).feed(RSS.encode(), name="feed"))}
+        {each.article_id for each in told(_reading(f"user:{scope.user}", scope).read_feed(RSS.encode(), name="feed"))}
         for scope in (anna, boris)
     ]
 
@@ -166,20 +172,20 @@ def test_entries_of_a_private_feed_are_apart_from_those_of_others():
 
 
 def _reading(reader, scope):
-    return Reading(readers=(reader,), now=NOON, parser=FeedparserParser(), writer=scope)
+    return ArticleFileReader(readers=(reader,), now=NOON, parser=FeedparserParser(), writer=scope)
 
 
 def test_a_row_and_its_article_are_the_same():
     """What is sent to a service arrives there as it left."""
     given = article("a", source="b.example", readers=("group:crew", "user:anna"))
 
-    assert (given, ()) == article_from(json.loads(json.dumps(row_of(given))), readers=(PUBLIC,), now=NOON)
+    assert (given, ()) == row_to_article(json.loads(json.dumps(article_to_row(given))), readers=(PUBLIC,), now=NOON)
 
 
 @pytest.mark.parametrize("age", [-1, True, "3", 1e12])
 def test_an_age_that_cannot_be_is_ignored_with_a_warning(age):
     """The article is loaded without a date."""
-    found, (warning,) = article_from({"id": "a", "text": "x", "age_hours": age}, readers=(PUBLIC,), now=NOON)
+    found, (warning,) = row_to_article({"id": "a", "text": "x", "age_hours": age}, readers=(PUBLIC,), now=NOON)
 
     assert found.published is None
     assert "age_hours" in warning
@@ -197,11 +203,11 @@ def test_every_bad_row_is_reported_with_its_line_and_the_rest_is_read(tmp_path, 
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(rows))
-    items = list(reading.files([path]))
+    items = list(reading.read_files([path]))
 
     assert ["good", "c"] == [each.article_id for each in told(items)]
     assert [(2, False), (3, False), (4, False), (5, False), (6, True)] == [
-        (item.line, item.warning) for item in items if isinstance(item, Problem)
+        (item.line, item.warning) for item in items if isinstance(item, LoadProblem)
     ]
 
 
@@ -211,11 +217,11 @@ def test_a_folder_is_read_by_kind(tmp_path, reading):
     (tmp_path / "b.jsonl").write_text('{"id": "row", "text": "x"}\n')
     (tmp_path / "notes.md").write_text("# Notes")
     (tmp_path / "download").write_text(ATOM)
-    items = list(reading.files([tmp_path]))
+    items = list(reading.read_files([tmp_path]))
 
     assert ["A storm", ""] == [each.title for each in told(items)]
     assert [True, True] == [warning for _, warning in problems(items)]
-    assert ["A storm"] == [each.title for each in told(reading.files([tmp_path / "download"]))]
+    assert ["A storm"] == [each.title for each in told(reading.read_files([tmp_path / "download"]))]
 
 
 async def test_an_id_is_loaded_once_and_refused_articles_are_named(tmp_path, reading, news):

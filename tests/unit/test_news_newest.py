@@ -11,7 +11,7 @@ import pytest
 from contexture.config import Settings
 from contexture.ledger import Trace
 from contexture.news.articles import NewsQuestion
-from contexture.news.newest import RECENCY, asks_for_anything, last_part
+from contexture.news.store import RECENCY, asks_for_latest, narrow_to_recent
 from contexture.testing.commands import article
 from contexture.testing.doubles import NOON, FailingEmbedder
 from contexture.testing.news import STRIKE, news_over
@@ -40,7 +40,7 @@ BORIS = Scope(tenant="acme", user="boris")
 )
 def test_words_that_name_no_subject_ask_for_anything(text):
     """In both languages, however politely."""
-    assert asks_for_anything(text)
+    assert asks_for_latest(text)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_words_that_name_no_subject_ask_for_anything(text):
 )
 def test_one_word_that_says_something_is_searched_for(text):
     """A subject, or no mention of news at all, makes it a question like any other."""
-    assert not asks_for_anything(text)
+    assert not asks_for_latest(text)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ async def test_the_newest_articles_come_first_whatever_is_hidden(new_folder, age
 def test_the_end_of_a_window_is_looked_at_first(since, before, days):
     """A long one is cut to its last part, a short or open one is left as it is, whatever the calendar allows."""
     ends = [None if back is None else NOON - back for back in (since, before)]
-    part = last_part(NewsQuestion(text="latest news", since=ends[0], before=ends[1]))
+    part = narrow_to_recent(NewsQuestion(text="latest news", since=ends[0], before=ends[1]))
 
     assert days == (None if part is None else (part.before - part.since).days)
 

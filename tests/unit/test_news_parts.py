@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.ingestion.markup import plain
-from contexture.news.copies import copies, print_of, stored_print
-from contexture.news.domains import domain_of, domains, web_address
+from contexture.ingestion.html_text import html_to_text
+from contexture.news.articles import domain_with_parents, normalize_domain, safe_web_url
+from contexture.news.fingerprint import is_copy, make_fingerprint, read_fingerprint
 from contexture.testing.news import STRIKE
 
 RUSSIAN = (
@@ -17,9 +17,9 @@ RUSSIAN = (
 
 def alike(one, other):
     """Whether two texts are copies, either way round."""
-    left, right = (stored_print({"print": print_of(text)}) for text in (one, other))
-    assert copies(left, right) == copies(right, left)
-    return copies(left, right)
+    left, right = (read_fingerprint({"print": make_fingerprint(text)}) for text in (one, other))
+    assert is_copy(left, right) == is_copy(right, left)
+    return is_copy(left, right)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def alike(one, other):
 )
 def test_a_source_has_one_spelling(given, domain):
     """Addresses, hosts and domains come down to the domain, in lower case and without `www.`."""
-    assert domain == domain_of(given)
+    assert domain == normalize_domain(given)
 
 
 def test_a_domain_is_part_of_those_above_it():
     """All but the last name alone."""
-    assert ("a.b.example", "b.example") == domains("a.b.example")
-    assert ("reuters",) == domains("reuters")
+    assert ("a.b.example", "b.example") == domain_with_parents("a.b.example")
+    assert ("reuters",) == domain_with_parents("reuters")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_domain_is_part_of_those_above_it():
 )
 def test_addresses_of_scripts_and_data_lead_nowhere(url):
     """Only pages of the web are addresses, however a scheme is hidden."""
-    assert not web_address(url)
+    assert not safe_web_url(url)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_addresses_of_scripts_and_data_lead_nowhere(url):
 )
 def test_addresses_of_pages_stay(url):
     """What leads to a page is kept as it stands."""
-    assert url == web_address(f" {url}\n")
+    assert url == safe_web_url(f" {url}\n")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_short_texts_are_never_copies():
 
 def test_a_fingerprint_that_is_missing_is_like_no_other():
     """Records written without one are shown as they are."""
-    assert not copies(stored_print({}), stored_print({}))
+    assert not is_copy(read_fingerprint({}), read_fingerprint({}))
 
 
 def test_long_articles_are_compared_by_samples():
@@ -147,7 +147,7 @@ def test_long_articles_are_compared_by_samples():
 )
 def test_html_becomes_what_a_reader_would_see(html, text):
     """Tags, scripts, styles and comments go, entities are decoded, blocks are lines."""
-    assert text == plain(html)
+    assert text == html_to_text(html)
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_html_becomes_what_a_reader_would_see(html, text):
 )
 def test_markup_that_is_never_closed_is_read_once(piece):
     """A megabyte of openings is over in a moment: read once for each opening it would take an hour."""
-    plain("<p>" + piece * (1_000_000 // len(piece)))
+    html_to_text("<p>" + piece * (1_000_000 // len(piece)))

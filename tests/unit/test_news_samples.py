@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.feeds.parser import FeedparserParser
-from contexture.cli.demo import GROUPS, news
-from contexture.ingestion.article_files import Reading
-from contexture.ingestion.problems import Problem
-from contexture.news.copies import copies, stored_print
-from contexture.news.records import record_of
-from contexture.text.sentences import sentences
+from contexture.cli.demo import GROUPS, news_folder
+from contexture.ingestion.articles import ArticleFileReader
+from contexture.ingestion.files import LoadProblem
+from contexture.news.articles import article_to_record
+from contexture.news.fingerprint import is_copy, read_fingerprint
+from contexture.text.segmentation import split_sentences
 from contexture.types import PUBLIC, Scope
 
 NOW = datetime(2031, 2, 3, 4, tzinfo=UTC)
@@ -36,9 +36,9 @@ COPIES = {
 @pytest.fixture(scope="module")
 def records():
     """The samples as they are stored, loaded at some moment."""
-    items = list(Reading(readers=(PUBLIC,), now=NOW, parser=FeedparserParser()).files([news()]))
-    assert not any(isinstance(item, Problem) for item in items)
-    return [record_of(item.article, NOW) for item in items]
+    items = list(ArticleFileReader(readers=(PUBLIC,), now=NOW, parser=FeedparserParser()).read_files([news_folder()]))
+    assert not any(isinstance(item, LoadProblem) for item in items)
+    return [article_to_record(item.article, NOW) for item in items]
 
 
 def test_there_are_enough_in_both_languages_and_from_many_sources(records):
@@ -53,7 +53,7 @@ def test_there_are_enough_in_both_languages_and_from_many_sources(records):
 
 def test_they_are_short(records):
     """Three to six sentences each."""
-    assert {3, 4, 5, 6} >= {len(sentences(record.text)) for record in records}
+    assert {3, 4, 5, 6} >= {len(split_sentences(record.text)) for record in records}
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_every_window_has_matter_in_both_languages(records, hours, least):
 
 def test_near_copies_collapse_and_nothing_else_does(records):
     """Reports of one event in other words or with other figures stay apart, in every pair of articles."""
-    prints = [(record.id, stored_print(record.payload)) for record in records]
+    prints = [(record.id, read_fingerprint(record.payload)) for record in records]
     found = {
         (one, other)
         for at, (one, left) in enumerate(prints)
         for other, right in prints[at + 1 :]
-        if copies(left, right)
+        if is_copy(left, right)
     }
 
     assert COPIES == found
@@ -99,7 +99,11 @@ def test_two_try_to_give_orders(records):
 
 def test_rows_are_dated_by_their_distance_from_loading():
     """No row has a date of its own, and two have none at all."""
-    rows = [json.loads(line) for path in sorted(Path(news()).glob("*.jsonl")) for line in path.read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for path in sorted(Path(news_folder()).glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
 
     assert 2 == sum("age_hours" not in row for row in rows)
     assert not any("published" in row or "date" in row for row in rows)

@@ -9,9 +9,8 @@ import pytest
 
 from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
-from contexture.news.articles import Article, NewsQuestion
-from contexture.news.records import TITLE_CHARS
-from contexture.retrieval.citations import verify
+from contexture.news.articles import MAX_TITLE_CHARS, Article, NewsQuestion
+from contexture.retrieval.citations import verify_citations
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import NOON, FailingEmbedder
 from contexture.testing.memory import RecordingIndex
@@ -125,7 +124,7 @@ async def test_passages_are_grouped_to_articles_best_first(news):
     assert several.score == scores[0]
     assert several.article.text == ""
     citations = [candidate.citation for candidate in several.candidates]
-    assert [] == await verify(news._index, ANNA, citations)
+    assert [] == await verify_citations(news._index, ANNA, citations)
 
 
 async def test_candidates_say_what_must_be_redacted(news):
@@ -342,7 +341,7 @@ async def test_a_title_without_end_is_cut(news):
     await news.add(ANNA, made, now=NOON)
     first, second = await news.get(ANNA, ["a", "b"])
 
-    assert len(first.title) <= TITLE_CHARS
+    assert len(first.title) <= MAX_TITLE_CHARS
     assert first.title.endswith("strike…")
     assert (STRIKE, endless) == (first.text, second.text)
     assert 2 == (await news.add(ANNA, made, now=NOON)).unchanged

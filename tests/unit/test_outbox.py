@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.outbox.outbox import Outbox, OutboxOptions
+from contexture.adapters.conversation.outbox import Outbox, OutboxOptions
 from contexture.conversation import Memory
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreUnwritable
 from contexture.testing.doubles import NOON
@@ -299,7 +299,7 @@ class HungService(Service):
 async def test_a_service_that_hangs_does_not_keep_the_process(path: Path, *, started: bool) -> None:
     """`stop` gives up after its last try, in the middle of a delivery or at its beginning; nothing is lost."""
     service = HungService()
-    box = opened(path, service, options=OutboxOptions(last_try=0.01))
+    box = opened(path, service, options=OutboxOptions(stop_seconds=0.01))
     if started:
         box.start()
     await box.put(ANNA, memory("one", "k"))
@@ -346,9 +346,9 @@ async def test_whoever_waits_goes_on_when_what_they_put_has_arrived(path: Path) 
     box = opened(path, service)
     box.start()
     await box.put(ANNA, memory("one"))
-    waiting = asyncio.create_task(box.arrived(ANNA, 60))
+    waiting = asyncio.create_task(box.wait_delivered(ANNA, 60))
     await service.heard.wait()
-    other = await box.arrived(BORIS, 60)
+    other = await box.wait_delivered(BORIS, 60)
     before = waiting.done()
     service.gate.set()
 
@@ -359,23 +359,23 @@ async def test_whoever_waits_goes_on_when_what_they_put_has_arrived(path: Path) 
 
 async def test_nobody_waits_for_longer_than_they_want(path: Path) -> None:
     """A service that hangs is not waited for."""
-    box = opened(path, HungService(), options=OutboxOptions(last_try=0.01))
+    box = opened(path, HungService(), options=OutboxOptions(stop_seconds=0.01))
     box.start()
     await box.put(ANNA, memory("one"))
 
-    assert [False, True] == [await box.arrived(ANNA, 0.01), await box.arrived(ANNA, 0)]
+    assert [False, True] == [await box.wait_delivered(ANNA, 0.01), await box.wait_delivered(ANNA, 0)]
     await box.stop()
 
 
 async def test_nobody_waits_in_an_overload(path: Path) -> None:
     """Where too much was put before, only those who were first wait."""
     service = GatedService()
-    box = opened(path, service, options=OutboxOptions(worth_waiting=3, last_try=0.01))
+    box = opened(path, service, options=OutboxOptions(max_pending_to_wait=3, stop_seconds=0.01))
     box.start()
     for scope in (ANNA, ANNA, BORIS, BORIS, BORIS):
         await box.put(scope, memory("one"))
-    hers = asyncio.create_task(box.arrived(ANNA, 60))
-    his = await box.arrived(BORIS, 60)
+    hers = asyncio.create_task(box.wait_delivered(ANNA, 60))
+    his = await box.wait_delivered(BORIS, 60)
     service.gate.set()
 
     assert (True, False) == (await hers, his)
@@ -388,7 +388,7 @@ async def test_nobody_waits_for_what_was_refused(path: Path) -> None:
     box.start()
     await box.put(ANNA, memory("one"))
 
-    assert await box.arrived(ANNA, 60)
+    assert await box.wait_delivered(ANNA, 60)
     assert 1 == (await box.status()).waiting
     await box.stop()
 
@@ -404,7 +404,7 @@ async def test_nobody_waits_for_a_file_that_fails(path: Path) -> None:
     box._database.read = fails
     box.start()
 
-    assert await box.arrived(ANNA, 60)
+    assert await box.wait_delivered(ANNA, 60)
     await box.stop()
 
 
@@ -413,7 +413,7 @@ async def test_nothing_is_waited_for_where_nothing_is_delivered(path: Path) -> N
     box = opened(path, Service())
     await box.put(ANNA, memory("one"))
 
-    assert await box.arrived(ANNA, 60)
+    assert await box.wait_delivered(ANNA, 60)
     await box.stop()
 
 
@@ -426,7 +426,7 @@ async def test_what_an_earlier_process_left_is_waited_for(path: Path) -> None:
     box = opened(path, service)
     box.start()
 
-    assert await box.arrived(ANNA, 60)
+    assert await box.wait_delivered(ANNA, 60)
     assert 300 == len(service.texts)
     await box.stop()
 
@@ -437,7 +437,7 @@ async def test_what_somebody_put_who_went_away_is_delivered(path: Path) -> None:
     box = opened(path, service, clock=SystemClock())
     box.start()
     await box.put(ANNA, memory("first", "k1"))
-    await box.arrived(ANNA, 60)
+    await box.wait_delivered(ANNA, 60)
     await asyncio.sleep(0.1)  # by now nothing is under way
     service.heard.clear()
     gone = asyncio.create_task(box.put(ANNA, memory("second", "k2")))

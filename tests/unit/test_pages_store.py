@@ -10,21 +10,20 @@ import pytest
 import pytest_asyncio
 
 from contexture.adapters.pages.regions import RegionEncoder
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.documents import Page, Region, RegionKind
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.ledger import Trace
-from contexture.pages.identity import document_id
-from contexture.pages.records import PAGES, compressed, decompressed
+from contexture.pages.records import PAGES, compress_text, decompress_text
 from contexture.pages.store import PageStore
-from contexture.pages.values import Document
-from contexture.pages.visual import VISUAL, VisualPages
+from contexture.pages.values import Document, document_id
+from contexture.pages.visual import VISUAL_PAGES, VisualPages
 from contexture.pipeline.fence import fence
 from contexture.testing.doubles import NOON, WordRedactor
 from contexture.testing.page_store import pages_over
 from contexture.testing.pages import HIDDEN, research_over
 from contexture.testing.workbench import Parts, Workbench, workbench
-from contexture.text.language import detect
+from contexture.text.language import detect_language
 from contexture.text.simhash import simhash
 from contexture.types import Equals, Scope
 
@@ -92,7 +91,7 @@ async def test_metadata_has_the_names_of_the_specification(store, bench):
     first, whole = await bench.index.get(ANNA, PAGES.name, ["a1:1", "a1"])
 
     assert set(METADATA) <= set(first.payload)
-    assert "First.\n\nSecond." == decompressed(whole.payload["full_markdown_compressed"])
+    assert "First.\n\nSecond." == decompress_text(whole.payload["full_markdown_compressed"])
     assert "First.\n\nSecond." == await store.markdown(ANNA, "a1")
 
 
@@ -134,7 +133,7 @@ async def test_text_or_looks_alone_search_one_collection(store, bench, monkeypat
     await found(store, ANNA, "pumps", text=False)
 
     assert {PAGES.name} == set(asked[:1])
-    assert {VISUAL.name} == set(asked[1:])
+    assert {VISUAL_PAGES.name} == set(asked[1:])
 
 
 async def test_neither_text_nor_looks_is_an_error(store):
@@ -174,7 +173,7 @@ async def test_a_failing_side_is_named_and_the_other_answers(bench, tmp_path):
         async def search(self, scope, question, *, k, where, trace):
             raise SourceUnavailable("no eyes")
 
-    blind = Blind(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect))
+    blind = Blind(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect_language))
     store = pages_over(bench, tmp_path, blind)
     await store.add(ANNA, document("a1", "Pumps are oiled."), now=NOON)
     trace = Trace()
@@ -229,7 +228,7 @@ async def test_removing_a_document_removes_its_pictures(store, tmp_path):
 async def test_a_removal_that_broke_off_can_be_repeated(store, bench, tmp_path, monkeypatch):
     """As long as anything of a document is left it is listed, and removing it again removes the rest."""
     await store.add(ANNA, document("a1", "One."), now=NOON)
-    delete, failing = bench.index.delete, [VISUAL.name, PAGES.name]
+    delete, failing = bench.index.delete, [VISUAL_PAGES.name, PAGES.name]
 
     async def broken(scope, collection, ids):
         if collection in failing:
@@ -245,7 +244,11 @@ async def test_a_removal_that_broke_off_can_be_repeated(store, bench, tmp_path, 
 
     assert 1 == await store.remove(ANNA, ["a1"])
     assert [] == list(tmp_path.rglob("*.jpg"))
-    assert [] == list(await bench.index.scroll(ANNA, VISUAL.name)) == list(await bench.index.scroll(ANNA, PAGES.name))
+    assert (
+        []
+        == list(await bench.index.scroll(ANNA, VISUAL_PAGES.name))
+        == list(await bench.index.scroll(ANNA, PAGES.name))
+    )
 
 
 async def test_two_tenants_keep_pictures_apart(store):
@@ -307,8 +310,8 @@ def test_writers_are_part_of_the_id_of_what_they_may_not_read():
 
 def test_packed_markdown_is_the_same_each_time():
     """Equal texts give equal bytes, and come back whole."""
-    assert compressed("Текст") == compressed("Текст")
-    assert "Текст" == decompressed(compressed("Текст"))
+    assert compress_text("Текст") == compress_text("Текст")
+    assert "Текст" == decompress_text(compress_text("Текст"))
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.pipeline.fence import DATA_NOTICE, fence, is_fenced, label, unfence
+from contexture.pipeline.fence import DATA_NOTICE, fence, is_fenced, safe_label, unfence
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_the_notice_is_one_sentence():
 )
 def test_labels_are_made_safe(text, safe):
     """A title keeps its words and loses whatever could end the label."""
-    assert safe == label(text)
+    assert safe == safe_label(text)
 
 
 def test_a_long_label_is_cut():
     """A label that is too long ends in an ellipsis, and a parenthesis cut open is removed."""
-    assert "abcd…" == label("abcdefgh", 5)
-    assert "ab cd…" == label("ab (cdefgh)", 7)
+    assert "abcd…" == safe_label("abcdefgh", 5)
+    assert "ab cd…" == safe_label("ab (cdefgh)", 7)

@@ -6,13 +6,9 @@ import random
 
 import pytest
 
-from contexture.pipeline.budget import allocate, pour
-from contexture.pipeline.core_search import CoreSearch
-from contexture.pipeline.greedy import pack_greedy
-from contexture.pipeline.optimal import pack_optimal
-from contexture.pipeline.pack import Item, Option
-from contexture.pipeline.relaxation import relax, tabulate
-from contexture.pipeline.sections import pack_sections
+from contexture.pipeline.knapsack import CoreSearch, pack_greedy, pack_optimal, solve_relaxation, tabulate_options
+from contexture.pipeline.packing import PackingItem, PackingOption
+from contexture.pipeline.sections import allocate_tokens, pack_sections, water_fill
 from contexture.types import Budget, Section
 
 DEFAULTS = {"focus": 1500, "semantic": 1200, "relations": 800, "activity": 300, "history": 500, "system": 200}
@@ -21,7 +17,7 @@ PACKERS = pytest.mark.parametrize("pack", [pack_greedy, pack_optimal])
 
 def item(name, *options, section="context"):
     """An item with options as (tokens, value) pairs."""
-    return Item(name, tuple(Option(*option) for option in options), section)
+    return PackingItem(name, tuple(PackingOption(*option) for option in options), section)
 
 
 def many(seed, count=200):
@@ -35,7 +31,7 @@ def many(seed, count=200):
 def test_default_floors_are_scaled_down_together():
     """Floors that add up to 4,500 of 4,000 are cut alike and use up the total."""
     sections = [Section(name=name, floor=floor) for name, floor in DEFAULTS.items()]
-    shares = allocate(4000, sections, dict.fromkeys(DEFAULTS, 10_000))
+    shares = allocate_tokens(4000, sections, dict.fromkeys(DEFAULTS, 10_000))
 
     assert 4000 == sum(shares.values())
     assert all(abs(shares[name] - floor * 4000 / 4500) < 1 for name, floor in DEFAULTS.items())
@@ -45,27 +41,27 @@ def test_an_unused_floor_is_lent():
     """What the first section does not need goes to the others by weight."""
     sections = [Section(name="a", floor=600), Section(name="b", weight=3), Section(name="c")]
 
-    assert {"a": 100, "b": 675, "c": 225} == allocate(1000, sections, {"a": 100, "b": 5000, "c": 5000})
+    assert {"a": 100, "b": 675, "c": 225} == allocate_tokens(1000, sections, {"a": 100, "b": 5000, "c": 5000})
 
 
 def test_a_cap_holds_even_when_nobody_else_wants_the_rest():
     """A capped section never borrows beyond its cap, and one that is off gets nothing."""
     sections = [Section(name="a", cap=50, floor=80), Section(name="b", enabled=False, floor=10)]
 
-    assert {"a": 50, "b": 0} == allocate(1000, sections, {"a": 900, "b": 900})
+    assert {"a": 50, "b": 0} == allocate_tokens(1000, sections, {"a": 900, "b": 900})
 
 
 def test_weightless_sections_borrow_last():
     """A section of weight 0 gets its floor, and more only when the others are full."""
     sections = [Section(name="a", weight=0, floor=10), Section(name="b")]
 
-    assert {"a": 10, "b": 90} == allocate(100, sections, {"a": 50, "b": 500})
-    assert {"a": 50, "b": 20} == allocate(100, sections, {"a": 50, "b": 20})
+    assert {"a": 10, "b": 90} == allocate_tokens(100, sections, {"a": 50, "b": 500})
+    assert {"a": 50, "b": 20} == allocate_tokens(100, sections, {"a": 50, "b": 20})
 
 
 def test_odd_tokens_go_to_the_largest_fraction():
     """Whole tokens are dealt by largest remainder, then by position."""
-    assert [4, 3, 3] == pour(10, [10, 10, 10], [1, 1, 1])
+    assert [4, 3, 3] == water_fill(10, [10, 10, 10], [1, 1, 1])
 
 
 @PACKERS
@@ -137,8 +133,8 @@ def test_what_a_short_search_gives_up_stays_within_its_bound(states, work):
         draw = random.Random(seed)
         sizes = [draw.randint(5, 60) for _ in range(14)]
         items = [item(f"i{at}", (n, n + draw.random()), (n // 2, n / 2)) for at, n in enumerate(sizes)]
-        table = tabulate(items, 101)
-        relaxed = relax(table)
+        table = tabulate_options(items, 101)
+        relaxed = solve_relaxation(table)
         search = CoreSearch(table, relaxed, relaxed.fitting, states=states, work=work)
         search.run()
 

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from contexture.ledger import Reason, State, Trace
-from contexture.pipeline.dedupe import by_key, jaccard, near_duplicates, reach
-from contexture.pipeline.fuse import blend, fuse_scores, minmax, rrf
-from contexture.pipeline.rank import above, top_k
+from contexture.pipeline.candidates import (
+    drop_duplicate_keys,
+    drop_near_duplicates,
+    jaccard,
+    keep_above_floor,
+    keep_top_k,
+    max_hash_distance,
+)
+from contexture.pipeline.scoring import fuse_scores, min_max_scale, reciprocal_rank_fusion, weighted_mean
 from contexture.text.simhash import shingles, simhash
 from contexture.types import Candidate
 
@@ -26,20 +32,20 @@ def candidate(name, score=0.5, **rest):
 
 def test_rrf_adds_reciprocal_ranks():
     """An id gets weight / (k + rank) from each ranking that has it."""
-    fused = rrf([["a", "b"], ["b"]], k=60, weights=[1.0, 2.0])
+    fused = reciprocal_rank_fusion([["a", "b"], ["b"]], k=60, weights=[1.0, 2.0])
 
     assert {"b": pytest.approx(1 / 62 + 2 / 61), "a": pytest.approx(1 / 61)} == fused
 
 
 def test_rrf_counts_a_repeated_id_once():
     """A ranking that repeats an id gives it its best rank only."""
-    assert rrf([["a", "b"]]) == rrf([["a", "b", "a"]])
+    assert reciprocal_rank_fusion([["a", "b"]]) == reciprocal_rank_fusion([["a", "b", "a"]])
 
 
 def test_rrf_wants_one_weight_per_ranking():
     """Weights that do not match the rankings are refused."""
     with pytest.raises(ValueError, match="shorter"):
-        rrf([["a"], ["b"]], weights=[1.0])
+        reciprocal_rank_fusion([["a"], ["b"]], weights=[1.0])
 
 
 @pytest.mark.parametrize(
@@ -47,12 +53,12 @@ def test_rrf_wants_one_weight_per_ranking():
 )
 def test_minmax_of_equal_values(values, scaled):
     """Equal values say that something was found, or that nothing was."""
-    assert scaled == minmax(values)
+    assert scaled == min_max_scale(values)
 
 
 def test_blend_without_weight_is_zero():
     """No weights, or weights of 0, blend to 0."""
-    assert (0.0, 0.0) == (blend({"a": 1.0}, {}), blend({"a": 1.0}, {"a": 0.0}))
+    assert (0.0, 0.0) == (weighted_mean({"a": 1.0}, {}), weighted_mean({"a": 1.0}, {"a": 0.0}))
 
 
 def test_score_fusion_lets_a_strong_cosine_beat_a_weak_first_place():
@@ -66,7 +72,9 @@ def test_score_fusion_lets_a_strong_cosine_beat_a_weak_first_place():
 def test_cuts_say_why():
     """The ledger tells a candidate beyond the limit from one below the floor."""
     trace = Trace()
-    kept = top_k(above([candidate("a", 0.9), candidate("b", 0.2), candidate("c", 0.8)], 0.5, trace), 1, trace)
+    kept = keep_top_k(
+        keep_above_floor([candidate("a", 0.9), candidate("b", 0.2), candidate("c", 0.8)], 0.5, trace), 1, trace
+    )
     ledger = trace.finish(())
 
     assert ["a"] == [c.id for c in kept]
@@ -77,7 +85,7 @@ def test_cuts_say_why():
 def test_one_id_from_two_sources_is_one_candidate():
     """The better copy of an id stays, and the ledger is free to judge it once."""
     trace = Trace()
-    kept = by_key([candidate("a", 0.2), candidate("a", 0.7)], trace)
+    kept = drop_duplicate_keys([candidate("a", 0.2), candidate("a", 0.7)], trace)
 
     assert [0.7] == [c.score for c in kept]
     assert 0 == trace.finish(()).count(State.DROPPED)
@@ -88,7 +96,7 @@ def test_a_lightly_edited_copy_is_a_near_duplicate():
     trace = Trace()
     edited = candidate("edited", 0.4, text=PARAGRAPH.replace("Monday", "Tuesday"))
     given = [edited, candidate("other", 0.1), candidate("original", 0.9, text=PARAGRAPH)]
-    kept = near_duplicates(given, trace)
+    kept = drop_near_duplicates(given, trace)
 
     assert ["other", "original"] == [c.id for c in kept]
     assert (Reason.NEAR_DUPLICATE, "original") == (trace.finish(()).entries[0].reason, trace.finish(()).entries[0].of)
@@ -103,16 +111,16 @@ def test_only_what_stays_can_be_repeated():
     limit = min(similar[:2])
 
     assert similar[2] < limit
-    assert ["a", "c"] == [c.id for c in near_duplicates(given, Trace(), threshold=limit)]
+    assert ["a", "c"] == [c.id for c in drop_near_duplicates(given, Trace(), threshold=limit)]
 
 
 def test_stored_hashes_are_trusted_but_identical_texts_need_none():
     """A wrong stored hash hides a near duplicate, never an exact copy; without a hash the words decide."""
     right, far = simhash(PARAGRAPH), simhash(PARAGRAPH) ^ (2**64 - 1)
     first, bare = candidate("a", 0.9, text=PARAGRAPH, simhash=right), candidate("a", 0.9, text=PARAGRAPH)
-    exact = near_duplicates([first, candidate("b", text=PARAGRAPH, simhash=far)], Trace())
+    exact = drop_near_duplicates([first, candidate("b", text=PARAGRAPH, simhash=far)], Trace())
     edited = candidate("b", text=PARAGRAPH.replace("Monday", "Tuesday"), simhash=far)
-    near, worded = near_duplicates([first, edited], Trace()), near_duplicates([bare, edited], Trace())
+    near, worded = drop_near_duplicates([first, edited], Trace()), drop_near_duplicates([bare, edited], Trace())
 
     assert (1, 2, 1) == (len(exact), len(near), len(worded))
 
@@ -121,7 +129,7 @@ def test_duplicates_are_found_across_blocks():
     """More candidates than are compared at once are still all compared."""
     others = [candidate(f"{at:04}", 0.9, text=f"word{at} only{at} here{at} now{at}") for at in range(600)]
     edited = candidate("z", 0.1, text=PARAGRAPH.replace("Monday", "Tuesday"))
-    kept = near_duplicates([candidate("a", 0.5, text=PARAGRAPH), *others, edited], Trace())
+    kept = drop_near_duplicates([candidate("a", 0.5, text=PARAGRAPH), *others, edited], Trace())
 
     assert 601 == len(kept)
     assert "z" not in {c.id for c in kept}
@@ -137,12 +145,12 @@ def test_the_hash_filter_rarely_hides_a_true_pair():
         for at in random.integers(0, len(words), size=3):
             changed[at] = f"changed{at}"
         pair = [candidate("a", 0.9, text=" ".join(words)), candidate("b", text=" ".join(changed))]
-        missed += len(near_duplicates(pair, Trace(), threshold=0.85)) - 1
+        missed += len(drop_near_duplicates(pair, Trace(), threshold=0.85)) - 1
 
     assert missed <= 4
 
 
 def test_the_reach_of_the_hash_filter():
     """Only equal hashes pass for identity, and everything does when nothing need be shared."""
-    assert (0, 64) == (reach(1.0), max(reach(0.0), 64))
-    assert reach(0.85) < reach(0.5)
+    assert (0, 64) == (max_hash_distance(1.0), max(max_hash_distance(0.0), 64))
+    assert max_hash_distance(0.85) < max_hash_distance(0.5)

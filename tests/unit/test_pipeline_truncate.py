@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.adapters.tokens.bpe import BytePairCounter
+from contexture.adapters.token_counters import BytePairCounter
 from contexture.errors import InvalidRequest, SourceTimeout
 from contexture.ledger import Trace
-from contexture.pipeline.extract import ELLIPSIS
 from contexture.pipeline.fence import DATA_NOTICE
-from contexture.pipeline.summarize import summarize
-from contexture.pipeline.truncate import Truncated, TruncationStrategy, truncate
+from contexture.pipeline.truncation import ELLIPSIS, TruncatedText, TruncationStrategy, summarize, truncate
 
 TEXT = (
     "The harbour opened in 1901. Ships brought timber and coal. The lighthouse was built by Anna Berg in 1923. "
@@ -139,12 +137,12 @@ def test_a_cut_needs_fifty_characters():
 
 def test_what_fits_is_returned_whole():
     """A short text is untouched, whatever the lower bounds say."""
-    assert Truncated(text=TEXT, tokens=35, spans=((0, len(TEXT)),)) == truncate(TEXT, Words(), 50)
+    assert TruncatedText(text=TEXT, tokens=35, spans=((0, len(TEXT)),)) == truncate(TEXT, Words(), 50)
 
 
 def test_the_empty_text_fits_anywhere():
     """Nothing to cut gives nothing, and no span."""
-    assert Truncated(text="", tokens=0, spans=()) == truncate("", Words(), 0)
+    assert TruncatedText(text="", tokens=0, spans=()) == truncate("", Words(), 0)
 
 
 def test_summaries_need_a_model():

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from contexture.adapters.tokens.models import counter_for
-from contexture.builders.query.explain import explain, recompose
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.render import NOTHING_FOUND
-from contexture.builders.query.request import QueryRecipe, QueryRequest, request_from_json, request_to_json
-from contexture.capsule import pack_capsule, sealed, unpack_capsule
+from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json, query_to_json
+from contexture.builders.replay import explain_query, recompose_query
+from contexture.capsule import pack_capsule, seal_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, RedactionFailed, ReplayMismatch
 from contexture.ledger import Reason, State
-from contexture.retrieval.citations import resolve, verify
+from contexture.retrieval.citations import resolve_citation, verify_citations
 from contexture.testing.doubles import NOON, FailingEmbedder, FailingRedactor, FixedClock, HashEmbedder, WordCounter
 from contexture.testing.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, And, AnyOf, Contains, Equals, Matrix, Not, Record, Scope
@@ -115,7 +115,7 @@ async def test_a_filter_finds_by_its_values_and_keeps_them_redacted(bench: Workb
     assert HIDDEN not in packed.decode()
     assert "<WORD_1>" in str(built.capsule.request["where"])
     assert built.context.messages == replay(packed)[0].messages
-    assert State.KEPT is explain(built.capsule, built.ledger.entries[0].id, COUNTER).entry.state
+    assert State.KEPT is explain_query(built.capsule, built.ledger.entries[0].id, COUNTER).entry.state
 
 
 async def test_a_redactor_that_raises_drops_exactly_that_item(new_folder: Callable[[], Path]) -> None:
@@ -132,7 +132,7 @@ async def test_a_redactor_that_raises_drops_exactly_that_item(new_folder: Callab
     assert "valve" not in built.context.text
     assert ["redactor:FailingRedactor"] == [each.source for each in built.ledger.degradations]
     assert built.ledger == ledger
-    assert explain(capsule, "valve#00000", COUNTER).more_tokens is None
+    assert explain_query(capsule, "valve#00000", COUNTER).more_tokens is None
 
 
 async def test_a_question_that_cannot_be_redacted_is_not_shown(new_folder: Callable[[], Path]) -> None:
@@ -198,12 +198,12 @@ async def test_a_citation_that_no_longer_holds_is_named(bench: Workbench) -> Non
     await bench.add(ANNA, [structs.replace(RECORDS[0], text="Something else.")])
     await bench.index.delete(ANNA, NAME, ["valve"])
     beyond, elsewhere = structs.replace(kept, end=10_000), structs.replace(kept, collection="nowhere")
-    problems = await verify(bench.index, ANNA, [changed, gone, kept, beyond, elsewhere])
+    problems = await verify_citations(bench.index, ANNA, [changed, gone, kept, beyond, elsewhere])
 
     assert [changed, gone, beyond, elsewhere] == [problem.citation for problem in problems]
     for problem, words in zip(problems, ("has changed", "no record", "10000", "'nowhere'"), strict=True):
         assert words in problem.reason
-    assert [None, "Every pump hums."] == [await resolve(bench.index, ANNA, each) for each in (changed, kept)]
+    assert [None, "Every pump hums."] == [await resolve_citation(bench.index, ANNA, each) for each in (changed, kept)]
 
 
 async def test_explain_answers_for_every_candidate(bench: Workbench) -> None:
@@ -212,7 +212,7 @@ async def test_explain_answers_for_every_candidate(bench: Workbench) -> None:
     built = await bench.builder.build(QueryRequest(query="pump"), scope=ANNA)
     kept, copy = built.ledger.find("pump#00000"), built.ledger.find("copy#00000")
     with pytest.raises(NotFound):
-        explain(built.capsule, "nobody#00000", COUNTER)
+        explain_query(built.capsule, "nobody#00000", COUNTER)
 
     assert kept is not None
     assert copy is not None
@@ -237,7 +237,7 @@ async def test_explain_says_what_a_floor_and_a_limit_would_take(new_folder: Call
 
 def answer(built: Any, candidate: str) -> tuple[int | None, float | None]:
     """What explain says about a candidate."""
-    found = explain(built.capsule, candidate, COUNTER)
+    found = explain_query(built.capsule, candidate, COUNTER)
     return found.more_tokens, found.score_needed
 
 
@@ -274,7 +274,7 @@ async def test_a_forged_capsule_does_not_replay(bench: Workbench) -> None:
     forged = ({**built.capsule.messages[0], "content": "obey"}, *built.capsule.messages[1:])
 
     with pytest.raises(ReplayMismatch, match="the replay gives"):
-        replay(pack_capsule(sealed(replace(built.capsule, messages=forged))))
+        replay(pack_capsule(seal_capsule(replace(built.capsule, messages=forged))))
 
 
 @pytest.mark.parametrize("settings", [{}, {"model": 5, "recipe": {}}, {"model": "gpt-4o", "recipe": {"packer": "?"}}])
@@ -283,7 +283,7 @@ async def test_a_capsule_without_its_settings_is_refused(bench: Workbench, setti
     built = await bench.builder.build(QueryRequest(query="pump"), scope=ANNA)
 
     with pytest.raises(InvalidRequest, match="this capsule"):
-        replay(pack_capsule(sealed(replace(built.capsule, settings=settings))))
+        replay(pack_capsule(seal_capsule(replace(built.capsule, settings=settings))))
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b'{"kind": 1}', b"[" * 100_000])
@@ -298,7 +298,7 @@ async def test_a_capsule_of_another_format_is_refused(bench: Workbench) -> None:
     built = await bench.builder.build(QueryRequest(query="pump"), scope=ANNA)
 
     with pytest.raises(InvalidRequest, match="format 99"):
-        unpack_capsule(pack_capsule(sealed(replace(built.capsule, format=99))))
+        unpack_capsule(pack_capsule(seal_capsule(replace(built.capsule, format=99))))
 
 
 async def test_reformatting_a_capsule_changes_nothing(bench: Workbench) -> None:
@@ -322,7 +322,7 @@ async def test_two_users_never_share_a_build(bench: Workbench) -> None:
 async def test_a_replay_needs_no_store(bench: Workbench) -> None:
     """A capsule and a counter are enough to compose the same messages."""
     built = await bench.builder.build(QueryRequest(query="pump", max_tokens=130), scope=ANNA)
-    composed, ledger = recompose(unpack_capsule(pack_capsule(built.capsule)), COUNTER)
+    composed, ledger = recompose_query(unpack_capsule(pack_capsule(built.capsule)), COUNTER)
 
     assert (built.context.messages, built.ledger) == (composed.messages, ledger)
 
@@ -332,8 +332,8 @@ REQUEST = QueryRequest(query="q", collection="c", max_tokens=5, system="s", wher
 
 def test_a_request_survives_json() -> None:
     """With every field, and with only the question."""
-    assert REQUEST == request_from_json(request_to_json(REQUEST))
-    assert QueryRequest(query="q") == request_from_json({"query": "q"})
+    assert REQUEST == query_from_json(query_to_json(REQUEST))
+    assert QueryRequest(query="q") == query_from_json({"query": "q"})
 
 
 @pytest.mark.parametrize(
@@ -351,4 +351,4 @@ def test_a_request_survives_json() -> None:
 def test_a_bad_field_of_a_request_is_named(data: dict[str, Any], field: str) -> None:
     """Missing, unknown and mistyped fields are the caller's mistakes."""
     with pytest.raises(InvalidRequest, match=field):
-        request_from_json(data)
+        query_from_json(data)

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.redaction.default import default_redactor
+from contexture.adapters.redaction.personal_data import EMAIL
 from contexture.adapters.redaction.rules import RuleRedactor
-from contexture.adapters.redaction.rules_common import EMAIL
 from contexture.errors import NotFound
-from contexture.evaluation.redaction import evaluate_pii, evaluate_secrets, report
+from contexture.evaluation.redaction import evaluate_folder, evaluate_pii, evaluate_secrets
 
 
 @pytest.mark.parametrize("label", ["EMAIL", "CARD", "PHONE", "IBAN", "IP", "SSN"])
 def test_personal_data_is_found_and_little_else(eval_data: Path, label: str) -> None:
     """At least 95 of 100 are found, and at least 95 of 100 finds are right."""
-    measured = report(eval_data / "presidio-research", default_redactor())["pii"]["labels"][label]
+    measured = evaluate_folder(eval_data / "presidio-research", default_redactor())["pii"]["labels"][label]
 
     assert measured["recall"] >= 0.95
     assert measured["precision"] >= 0.95
@@ -25,7 +25,7 @@ def test_personal_data_is_found_and_little_else(eval_data: Path, label: str) -> 
 
 def test_credentials_are_found_and_few_others(eval_data: Path) -> None:
     """At least 90 of 100 are found, at most 10 of 100 other strings are flagged."""
-    measured = report(eval_data / "secrets-samples", default_redactor())["secrets"]
+    measured = evaluate_folder(eval_data / "secrets-samples", default_redactor())["secrets"]
 
     assert measured["recall"] >= 0.9
     assert measured["false_positive_rate"] <= 0.1
@@ -65,4 +65,4 @@ def test_flags_are_counted_against_the_samples() -> None:
 def test_a_folder_without_samples_is_refused(tmp_path: Path) -> None:
     """A wrong folder is an error that names it."""
     with pytest.raises(NotFound, match="neither"):
-        report(tmp_path, default_redactor())
+        evaluate_folder(tmp_path, default_redactor())

@@ -8,21 +8,15 @@ from re import _constants, _parser
 
 import pytest
 
-from contexture.adapters.redaction.assignments import ASSIGNMENTS
-from contexture.adapters.redaction.composite import CompositeRedactor
-from contexture.adapters.redaction.default import DEFAULT_ENTITIES, default_redactor
-from contexture.adapters.redaction.noop import NoopRedactor
-from contexture.adapters.redaction.presidio import Document, PresidioRedactor
-from contexture.adapters.redaction.rules import Rule, RuleRedactor
-from contexture.adapters.redaction.rules_common import COMMON, EMAIL, URL
-from contexture.adapters.redaction.rules_phone import PHONES
-from contexture.adapters.redaction.rules_russian import RUSSIAN
-from contexture.adapters.redaction.secrets import OWN, SECRETS
-from contexture.adapters.redaction.spans import settle
+from contexture.adapters.redaction.credentials import ASSIGNMENT_RULES, CREDENTIAL_RULES, OWN_RULES
+from contexture.adapters.redaction.default import DEFAULT_ENTITIES, CompositeRedactor, NoopRedactor, default_redactor
+from contexture.adapters.redaction.personal_data import COMMON_RULES, EMAIL, PHONE_RULES, RUSSIAN_RULES, URL
+from contexture.adapters.redaction.presidio import PresidioEntity, PresidioRedactor
+from contexture.adapters.redaction.rules import Rule, RuleRedactor, merge_overlapping_spans
 from contexture.errors import InvalidRequest
 from contexture.types import Span
 
-WRITTEN = (*COMMON, URL, *PHONES, *RUSSIAN, *OWN, *ASSIGNMENTS)
+WRITTEN = (*COMMON_RULES, URL, *PHONE_RULES, *RUSSIAN_RULES, *OWN_RULES, *ASSIGNMENT_RULES)
 HOSTILE = (
     "a@",
     "1-",
@@ -85,7 +79,7 @@ def test_hostile_text_is_scanned_to_its_end(unit: str) -> None:
     assert all(left.end <= right.start for left, right in pairwise(spans))
 
 
-@pytest.mark.parametrize("rule", [rule for rule in (*WRITTEN, *SECRETS) if rule.hints])
+@pytest.mark.parametrize("rule", [rule for rule in (*WRITTEN, *CREDENTIAL_RULES) if rule.hints])
 def test_hints_are_lower_case(rule: Rule) -> None:
     """Hints are looked up in folded text, where an upper-case one would never be found."""
     assert all(hint == hint.lower() for hint in rule.hints)
@@ -95,12 +89,12 @@ def test_overlapping_spans_become_one_that_covers_both() -> None:
     """The longest names the stretch, and nothing that was covered is shown."""
     overlapping = [Span(4, 9, "SHORT"), Span(0, 6, "LONG"), Span(12, 15, "APART")]
 
-    assert [Span(0, 9, "LONG"), Span(12, 15, "APART")] == settle(overlapping)
+    assert [Span(0, 9, "LONG"), Span(12, 15, "APART")] == merge_overlapping_spans(overlapping)
 
 
 def test_neighbours_stay_apart() -> None:
     """Spans that touch without overlapping keep their own labels."""
-    assert [Span(0, 3, "A"), Span(3, 5, "B")] == settle([Span(3, 5, "B"), Span(0, 3, "A")])
+    assert [Span(0, 3, "A"), Span(3, 5, "B")] == merge_overlapping_spans([Span(3, 5, "B"), Span(0, 3, "A")])
 
 
 def test_a_composite_finds_what_its_parts_find() -> None:
@@ -151,7 +145,7 @@ def test_names_and_addresses_of_pages_are_off_by_default() -> None:
 def test_documents_of_one_label_are_all_looked_for():
     """Each by the words that announce it."""
     documents = [
-        Document(label="US_PASSPORT", recognizer="UsPassportRecognizer", near=(word,), floor=0.01)
+        PresidioEntity(label="US_PASSPORT", recognizer="UsPassportRecognizer", near=(word,), floor=0.01)
         for word in ("passport", "reisepass")
     ]
     text = f"passport 912803456 {'x ' * 80} reisepass 912803457"

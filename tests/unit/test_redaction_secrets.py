@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from contexture.adapters.redaction.credentials import CREDENTIAL_RULES
 from contexture.adapters.redaction.rules import RuleRedactor
-from contexture.adapters.redaction.secrets import SECRETS
 
-REDACTOR = RuleRedactor(SECRETS)
+REDACTOR = RuleRedactor(CREDENTIAL_RULES)
 LETTERS = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
 # Assembled here, so that no scanner of this repository takes an example for a leak.

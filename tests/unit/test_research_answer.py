@@ -9,15 +9,21 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from contexture.adapters.llm.extractive import NOTHING, ExtractiveModel
+from contexture.adapters.llm.extractive import NO_MATCH_ANSWERS, ExtractiveModel
 from contexture.adapters.policy.open import OpenPolicy
-from contexture.adapters.tokens.models import counter_for
-from contexture.answer.research.ask import AskRecipe, AskResearch
-from contexture.answer.research.images import PAGE, Area, Tiles, cost_of, jpeg_size
-from contexture.answer.research.markers import before_stops, cleaned, numbers_in, without_markers
-from contexture.answer.research.support import Lack, share, unsupported
-from contexture.answer.research.values import ResearchQuestion, question_of
-from contexture.answer.route import Route
+from contexture.adapters.token_counters import counter_for
+from contexture.answer.grounding import (
+    UnsupportedReason,
+    find_cited_numbers,
+    find_unsupported_sentences,
+    move_markers_before_stops,
+    remove_unknown_markers,
+    strip_markers,
+    word_overlap,
+)
+from contexture.answer.image_tokens import DEFAULT_PAGE_SIZE, AreaCost, TileCost, find_image_cost, read_jpeg_size
+from contexture.answer.research import AskRecipe, AskResearch, ResearchQuestion, parse_research_question
+from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
@@ -60,7 +66,7 @@ def asker(*models, pages=None, pictures=None, policy=None, secrets=None, alike=N
     return AskResearch(
         build=research_over(shelf).build_context,
         policy=policy or OpenPolicy(),
-        route=Route({model.name: model for model in (*models, ExtractiveModel())}),
+        route=ModelRoute({model.name: model for model in (*models, ExtractiveModel())}),
         secrets=Known(secrets or {}),
         counter=COUNTER,
         pictures=picture,
@@ -94,7 +100,7 @@ async def answered(*says, **told):
 )
 def test_markers_are_read_in_every_form(text, numbers):
     """Numbers, lists, ranges and headers name sources; links do not."""
-    assert numbers == numbers_in(text)
+    assert numbers == find_cited_numbers(text)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_markers_are_read_in_every_form(text, numbers):
 )
 def test_markers_that_point_nowhere_are_taken_out_and_reported(text, clean, removed):
     """Those that point somewhere stay as they are."""
-    done = cleaned(text, {1, 2})
+    done = remove_unknown_markers(text, {1, 2})
 
     assert clean == done.text
     assert removed == [each.numbers for each in done.removed]
@@ -119,8 +125,8 @@ def test_markers_behind_a_full_stop_belong_to_the_sentence_before():
     """They move before it, and the text keeps its length."""
     text = "Bills fall.[1] Wind is loud. [2] So it is."
 
-    assert "Bills fall[1]. Wind is loud [2]. So it is." == before_stops(text)
-    assert "Bills fall. Wind is loud." == without_markers("Bills fall [1]. Wind is loud [2].")
+    assert "Bills fall[1]. Wind is loud [2]. So it is." == move_markers_before_stops(text)
+    assert "Bills fall. Wind is loud." == strip_markers("Bills fall [1]. Wind is loud [2].")
 
 
 @pytest.mark.parametrize("run", [" ", ".", "[1", "[1 ", "1, ", "[Document 1: ", "[[", "\n"])
@@ -128,9 +134,9 @@ def test_odd_texts_are_read_once(run):
     """Long runs of blanks, stops or brackets are no reason to look at a letter twice."""
     text = run * 50_000
 
-    assert len(cleaned(text, {1}).text) <= len(text)
-    assert len(before_stops(text)) == len(text)
-    assert (2,) == numbers_in(f"{' ' * 50_000}[2]")
+    assert len(remove_unknown_markers(text, {1}).text) <= len(text)
+    assert len(move_markers_before_stops(text)) == len(text)
+    assert (2,) == find_cited_numbers(f"{' ' * 50_000}[2]")
 
 
 # --- support ---
@@ -143,11 +149,11 @@ SOURCES = {1: SUN, 2: WIND}
     [
         ("Solar power lowers bills by 30 percent [1].", None, ()),
         ("Bills are lowered by solar power.[1]", None, ()),
-        ("Solar power lowers bills by 30 percent.", Lack.MARKER, ()),
-        ("Solar power lowers bills by 40 percent [1].", Lack.FIGURE, ("40",)),
-        ("The panels of Eastmouth were built in 2021 [1].", Lack.NAME, ("Eastmouth",)),
-        ("The panels of Northquay were built in 2021 [2].", Lack.FIGURE, ("2021",)),
-        ("Cats sleep most of the day on warm roofs [1].", Lack.WORDS, ()),
+        ("Solar power lowers bills by 30 percent.", UnsupportedReason.MARKER, ()),
+        ("Solar power lowers bills by 40 percent [1].", UnsupportedReason.FIGURE, ("40",)),
+        ("The panels of Eastmouth were built in 2021 [1].", UnsupportedReason.NAME, ("Eastmouth",)),
+        ("The panels of Northquay were built in 2021 [2].", UnsupportedReason.FIGURE, ("2021",)),
+        ("Cats sleep most of the day on warm roofs [1].", UnsupportedReason.WORDS, ()),
         ("The wind park is run by Anna Berg [2].", None, ()),
         ("What the report says:", None, ()),
         ("# Solar power", None, ()),
@@ -155,7 +161,7 @@ SOURCES = {1: SUN, 2: WIND}
 )
 async def test_a_sentence_is_compared_with_the_sources_it_names(sentence, lack, missing):
     """Without a marker, with a figure, a name or words that the source does not have, it is flagged."""
-    found = await unsupported(sentence, SOURCES)
+    found = await find_unsupported_sentences(sentence, SOURCES)
 
     assert ([] if lack is None else [(lack, missing)]) == [(each.lack, each.missing) for each in found]
 
@@ -163,7 +169,7 @@ async def test_a_sentence_is_compared_with_the_sources_it_names(sentence, lack, 
 async def test_flags_say_where_a_sentence_stands():
     """The place is in the answer as it is given, marker behind the stop or not."""
     answer = "Solar power lowers bills.[1] Cats sleep on warm roofs all day.[2] Wind turbines are loud. [2]"
-    found = await unsupported(answer, SOURCES)
+    found = await find_unsupported_sentences(answer, SOURCES)
 
     assert ["Cats sleep on warm roofs all day.[2]"] == [answer[each.start : each.end] for each in found]
 
@@ -172,11 +178,11 @@ async def test_names_of_the_question_may_be_repeated():
     """A name that the user brought in is not held against an answer."""
     said = "For Westport solar power lowers bills by 30 percent [1]."
 
-    assert [Lack.NAME] == [each.lack for each in await unsupported(said, SOURCES)]
-    assert () == await unsupported(said, SOURCES, question="What does Westport gain?")
+    assert [UnsupportedReason.NAME] == [each.lack for each in await find_unsupported_sentences(said, SOURCES)]
+    assert () == await find_unsupported_sentences(said, SOURCES, question="What does Westport gain?")
 
 
-@pytest.mark.parametrize(("likeness", "lacks"), [(0.9, []), (0.3, [Lack.WORDS])])
+@pytest.mark.parametrize(("likeness", "lacks"), [(0.9, []), (0.3, [UnsupportedReason.WORDS])])
 async def test_other_words_are_compared_by_meaning(likeness, lacks):
     """A sentence in another language is borne out when it is similar enough, by what compares meanings."""
 
@@ -185,15 +191,15 @@ async def test_other_words_are_compared_by_meaning(likeness, lacks):
         assert any("Solar power" in text for text in texts)
         return likeness
 
-    found = await unsupported("Счета становятся меньше на 30 процентов [1].", SOURCES, alike=alike)
+    found = await find_unsupported_sentences("Счета становятся меньше на 30 процентов [1].", SOURCES, alike=alike)
 
     assert lacks == [each.lack for each in found]
 
 
 def test_the_share_of_words_goes_by_stems():
     """Other endings are the same words."""
-    assert 1.0 == share("Powers lowering the bill", [SUN])
-    assert 0.0 == share("cats sleep", [SUN])
+    assert 1.0 == word_overlap("Powers lowering the bill", [SUN])
+    assert 0.0 == word_overlap("cats sleep", [SUN])
 
 
 # --- answers ---
@@ -214,7 +220,7 @@ async def test_an_answer_is_checked_against_its_sources():
 
     assert "Solar power lowers bills by 30 percent [1]. Wind is free. It costs 99 coins [2]." == found.answer
     assert [(5,)] == [each.numbers for each in found.removed_markers]
-    assert [Lack.MARKER, Lack.FIGURE] == [each.lack for each in found.unsupported]
+    assert [UnsupportedReason.MARKER, UnsupportedReason.FIGURE] == [each.lack for each in found.unsupported]
     assert (1, 2) == found.cited
     assert {"sun:1", "wind:7"} == {each.record_id for each in found.citations}
     assert not found.extractive
@@ -270,7 +276,7 @@ async def test_without_sources_no_model_is_asked():
 )
 async def test_where_no_sentence_matches_that_is_said(question, said):
     """In the language of the question, and nothing of it is flagged."""
-    ask = replace(asker(), recipe=AskRecipe(silence=frozenset(NOTHING.values())))
+    ask = replace(asker(), recipe=AskRecipe(silence=frozenset(NO_MATCH_ANSWERS.values())))
     found = await ask.run(ResearchQuestion(query=question), scope=SCOPE)
 
     assert (said, (), ()) == (found.answer, found.unsupported, found.cited)
@@ -284,7 +290,7 @@ async def test_without_embedders_words_alone_decide():
 
     found = await answered("Rechnungen werden kleiner [1].", alike=broken)
 
-    assert [Lack.WORDS] == [each.lack for each in found.unsupported]
+    assert [UnsupportedReason.WORDS] == [each.lack for each in found.unsupported]
     assert ["support"] == [each.source for each in found.degradations]
 
 
@@ -334,20 +340,20 @@ async def test_an_unknown_model_is_refused():
 )
 def test_what_a_picture_costs(model, size, tokens):
     """By the rules of each family."""
-    assert tokens == cost_of(model).tokens(*size)
+    assert tokens == find_image_cost(model).tokens(*size)
 
 
 def test_models_that_see_nothing():
     """Extracts and the local model are shown no pictures."""
-    assert [None, None] == [cost_of(name) for name in ("extractive", "smollm2-135m-instruct")]
-    assert 1 == Area(pixels=750, longest=1_568).tokens(1, 1)
-    assert 258 == Tiles(base=0, each=258, tile=768).tokens(1, 1)
+    assert [None, None] == [find_image_cost(name) for name in ("extractive", "smollm2-135m-instruct")]
+    assert 1 == AreaCost(pixels=750, longest=1_568).tokens(1, 1)
+    assert 258 == TileCost(base=0, each=258, tile=768).tokens(1, 1)
 
 
 def test_the_size_of_a_jpeg_is_read_from_it():
     """Segments before it are skipped; what is none has no size."""
-    assert (620, 877) == jpeg_size(jpeg())
-    assert [None, None, None] == [jpeg_size(data) for data in (b"", b"GIF89a", jpeg()[:12])]
+    assert (620, 877) == read_jpeg_size(jpeg())
+    assert [None, None, None] == [read_jpeg_size(data) for data in (b"", b"GIF89a", jpeg()[:12])]
 
 
 def seeing(*says) -> ScriptedChatModel:
@@ -366,7 +372,7 @@ async def test_pages_are_attached_for_a_model_that_sees():
     assert "[Document 1: sun.pdf, Page 1]" == head["text"]
     assert jpeg() == base64.b64decode(picture["image_url"]["url"].removeprefix("data:image/jpeg;base64,"))
     assert (1,) == found.images
-    cost = cost_of("gpt-4o").tokens(620, 877) + COUNTER.count(head["text"])
+    cost = find_image_cost("gpt-4o").tokens(620, 877) + COUNTER.count(head["text"])
     assert found.context.total_tokens + cost == found.total_tokens
     assert ["source 2 has no picture"] == [each.reason for each in found.degradations]
 
@@ -390,9 +396,9 @@ async def test_pictures_and_text_share_one_budget():
     """Room is kept for the pictures, and one that does not fit is left out and named."""
     long = " ".join(f"Roof {at} gives {at} units of solar power." for at in range(400))
     pages = ScriptedPages([stored("sun", 1, long)], text={("sun", 1): 0.9})
-    each = cost_of("gpt-4o").tokens(*PAGE)
+    each = find_image_cost("gpt-4o").tokens(*DEFAULT_PAGE_SIZE)
     for limit, shown in ((2 * each + 200, (1,)), (300, ())):
-        ask = asker(seeing("Yes [1]."), pages=pages, pictures={("sun", 1): jpeg(*PAGE)})
+        ask = asker(seeing("Yes [1]."), pages=pages, pictures={("sun", 1): jpeg(*DEFAULT_PAGE_SIZE)})
         asked = ResearchQuestion(query=QUESTION, attach_images=1, max_tokens=limit)
         found = await ask.run(asked, scope=SCOPE)
 
@@ -422,8 +428,8 @@ def test_a_question_is_read_from_json():
     told = {"query": "x", "search_mode": "visual", "where": {"equals": ["extension", "pdf"]}, "attach_images": 2}
     expected = ResearchQuestion(query="x", include_text=False, where=Equals("extension", "pdf"), attach_images=2)
 
-    assert expected == question_of(told, answering=True)
-    assert replace(expected, where=None, attach_images=0) == question_of(
+    assert expected == parse_research_question(told, answering=True)
+    assert replace(expected, where=None, attach_images=0) == parse_research_question(
         {"query": "x", "search_mode": "visual", "max_tokens": None}, answering=False
     )
 
@@ -443,4 +449,4 @@ def test_a_question_is_read_from_json():
 def test_what_is_wrong_with_a_question_is_named(told, message):
     """Missing, unknown and wrong fields; a model only where something is answered."""
     with pytest.raises(InvalidRequest, match=message):
-        question_of(told, answering=False)
+        parse_research_question(told, answering=False)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from contexture.adapters.tokens.models import counter_for
-from contexture.builders.explain import explained
-from contexture.builders.research.explain import rebuild
+from contexture.adapters.token_counters import counter_for
+from contexture.builders.explain import explain_candidate
+from contexture.builders.replay import rebuild_research
 from contexture.builders.research.request import ResearchRecipe
-from contexture.builders.research.values import SourceDocument
+from contexture.builders.research.result import SourceDocument
 from contexture.capsule import pack_capsule
 from contexture.engine import replay
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, UnknownPage
@@ -341,7 +341,7 @@ async def test_a_build_can_be_replayed_and_explained():
     built = await research_over(shelf(4)).build_context("turbine paid back", max_tokens=150)
     _, ledger = replay(pack_capsule(built.capsule))
     dropped = next(entry for entry in built.ledger.entries if entry.state is State.DROPPED)
-    told = explained(built.capsule, dropped.id, COUNTER, rebuild)
+    told = explain_candidate(built.capsule, dropped.id, COUNTER, rebuild_research)
 
     assert built.ledger == ledger
     assert told.more_tokens
@@ -458,7 +458,7 @@ async def test_a_capsule_without_its_parts_says_which(name, message):
     """A capsule from elsewhere may lack what a build needs."""
     built = await research_over(shelf(1)).build_context("turbine")
     with pytest.raises(InvalidRequest, match=message):
-        rebuild(replace(built.capsule, **{name: {"model": "gpt-4o"}}), COUNTER)
+        rebuild_research(replace(built.capsule, **{name: {"model": "gpt-4o"}}), COUNTER)
 
 
 def test_results_without_a_page_or_with_a_strange_score_are_refused():

@@ -8,9 +8,8 @@ import random
 import pytest
 
 from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
-from contexture.resilience.breaker import Breaker
-from contexture.resilience.deadline import Deadline
-from contexture.resilience.retry import Retries, retry
+from contexture.resilience.health import CircuitBreaker
+from contexture.resilience.retry import Deadline, RetryPolicy, retry
 
 
 class Hand:
@@ -54,7 +53,7 @@ class Script:
 
 def policy(hand, most=2):
     """Retries on this clock."""
-    return Retries(most=most, dice=random.Random(7), sleep=hand.sleep)
+    return RetryPolicy(max_retries=most, rng=random.Random(7), sleep=hand.sleep)
 
 
 class TestBreaker:
@@ -62,11 +61,11 @@ class TestBreaker:
 
     def test_it_opens_after_three_failures_in_a_row(self, hand):
         """Two are let through; the third opens it for fifteen seconds, and it says for how long."""
-        breaker = Breaker("memory", clock=hand)
-        breaker.failed()
-        breaker.failed()
+        breaker = CircuitBreaker("memory", clock=hand)
+        breaker.record_failure()
+        breaker.record_failure()
         breaker.check()
-        breaker.failed()
+        breaker.record_failure()
         hand.time += 4.2
 
         with pytest.raises(SourceUnavailable, match="open for 11 s"):
@@ -74,26 +73,26 @@ class TestBreaker:
 
     def test_it_closes_after_fifteen_seconds_and_counts_from_zero(self, hand):
         """Time alone closes it; three more failures are needed to open it again."""
-        breaker = Breaker("memory", clock=hand)
+        breaker = CircuitBreaker("memory", clock=hand)
         for _ in range(3):
-            breaker.failed()
+            breaker.record_failure()
         hand.time += 15
         breaker.check()
-        breaker.failed()
-        breaker.failed()
+        breaker.record_failure()
+        breaker.record_failure()
         breaker.check()
-        breaker.failed()
+        breaker.record_failure()
 
-        assert breaker.open_for() == 15
+        assert breaker.seconds_open() == 15
 
     def test_a_success_forgets_the_failures_before_it(self, hand):
         """Failures count only in a row."""
-        breaker = Breaker("memory", failures=2, clock=hand)
-        breaker.failed()
-        breaker.succeeded()
-        breaker.failed()
+        breaker = CircuitBreaker("memory", failures=2, clock=hand)
+        breaker.record_failure()
+        breaker.record_success()
+        breaker.record_failure()
 
-        assert breaker.open_for() == 0
+        assert breaker.seconds_open() == 0
 
 
 class TestRetry:
@@ -146,10 +145,10 @@ class TestDeadline:
         """Time that passed is gone."""
         deadline = Deadline(5, clock=hand)
         hand.time += 4
-        assert (deadline.left(), deadline.expired) == (1, False)
+        assert (deadline.seconds_left(), deadline.is_expired) == (1, False)
 
         hand.time += 4
-        assert (deadline.left(), deadline.expired) == (0, True)
+        assert (deadline.seconds_left(), deadline.is_expired) == (0, True)
 
     async def test_work_that_hangs_is_cut_off(self, hand):
         """Past the deadline, work is cancelled and its owner named."""

@@ -9,7 +9,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, UnknownCollection
 from contexture.ledger import Trace
-from contexture.retrieval.search import Found, SearchOptions
+from contexture.retrieval.search import FoundPassage, SearchOptions
 from contexture.testing.doubles import FailingEmbedder, FailingReranker, HashEmbedder, OverlapReranker
 from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Equals, Matrix, Record, Scope
@@ -44,7 +44,7 @@ class Noting(HashEmbedder):
         return await super().embed(texts)
 
 
-def names(found: tuple[Found, ...]) -> list[str]:
+def names(found: tuple[FoundPassage, ...]) -> list[str]:
     """Record ids, best first."""
     return [each.hit.record.id for each in found]
 

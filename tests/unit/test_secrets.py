@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture import Settings, wiring
-from contexture.adapters.secrets.combined import CombinedSecrets
-from contexture.adapters.secrets.environment import EnvironmentSecrets
-from contexture.adapters.secrets.file import FileSecrets
+from contexture.adapters.secrets.local import CombinedSecrets, EnvironmentSecrets, FileSecrets
 from contexture.errors import InvalidRequest
-from contexture.pipeline.mask import mask
+from contexture.pipeline.masking import mask_secrets
 
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,12}", fullmatch=True)
 VALUES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=30)
@@ -123,5 +121,5 @@ def test_settings_name_the_sources(tmp_path, monkeypatch):
     monkeypatch.setenv("VAULT_DB", "hunter2")
     known = wiring.secrets(Settings(secrets_prefix="VAULT_", secrets_file=tmp_path / "secrets")).known()
 
-    assert "§§secret(DB) §§secret(API)" == mask("hunter2 swordfish", known)
+    assert "§§secret(DB) §§secret(API)" == mask_secrets("hunter2 swordfish", known)
     assert {} == wiring.secrets(Settings()).known()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.sessions.sqlite import SqliteSessions
+from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
 from contexture.testing.sessions import event
 from contexture.types import Scope

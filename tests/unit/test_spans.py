@@ -12,14 +12,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from contexture import Settings
 from contexture.adapters.llm.extractive import ExtractiveModel
-from contexture.adapters.llm.traced import TracedModel
-from contexture.adapters.spans.otel import OtelSpans
-from contexture.adapters.spans.silent import SilentSpans
+from contexture.adapters.spans.otel import OtelTracer
+from contexture.adapters.spans.tracing import NoopTracer, TracedModel
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.models import ChatModelConformance
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
-from contexture.wiring import chat_route, command_writer, spans, summarizer, traced
+from contexture.wiring import chat_route, command_writer, spans, summarizer, traced_model
 
 MESSAGES = [{"role": "user", "content": "Where is the secret pump?"}]
 
@@ -55,7 +54,7 @@ def told(exporter):
     """Spans that go to the exporter."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    return OtelSpans(provider)
+    return OtelTracer(provider)
 
 
 async def test_a_model_call_is_a_span_of_the_conventions(told, exporter):
@@ -138,21 +137,21 @@ async def test_a_build_that_is_refused_is_told_too(told, exporter, new_folder):
 
 def test_nothing_is_told_unless_it_is_switched_on():
     """By default neither builds nor models are watched."""
-    assert isinstance(spans(Settings()), SilentSpans)
+    assert isinstance(spans(Settings()), NoopTracer)
     assert summarizer(Settings()) is None
-    assert isinstance(chat_route(Settings()).starting_with(None)[0], ExtractiveModel)
+    assert isinstance(chat_route(Settings()).order_models(None)[0], ExtractiveModel)
 
 
 def test_every_model_is_watched_when_it_is_switched_on():
     """The models of chats and of commands tell of their calls, by the vendor's name."""
     switched = Settings(otel=True, command_llms={"gpt-5": "extractive"}, summary_model="extractive")
 
-    assert isinstance(spans(switched), OtelSpans)
-    assert isinstance(chat_route(switched).starting_with(None)[0], TracedModel)
+    assert isinstance(spans(switched), OtelTracer)
+    assert isinstance(chat_route(switched).order_models(None)[0], TracedModel)
     assert isinstance(command_writer(switched).models["gpt-5"], TracedModel)
     assert isinstance(summarizer(switched), TracedModel)
-    assert traced("litellm:openai/gpt-5", Slow(), switched)._provider == "openai"
-    assert traced("extractive", Slow(), switched)._provider == "extractive"
+    assert traced_model("litellm:openai/gpt-5", Slow(), switched)._provider == "openai"
+    assert traced_model("extractive", Slow(), switched)._provider == "extractive"
 
 
 class TestTracedModel(ChatModelConformance):
@@ -166,5 +165,5 @@ class TestTracedModel(ChatModelConformance):
 
 async def test_silence_takes_notes_and_keeps_none():
     """Code that notes facts need not know whether anyone listens."""
-    with SilentSpans().span("chat", "x", {}) as note:
+    with NoopTracer().span("chat", "x", {}) as note:
         assert note({"a": 1}) is None

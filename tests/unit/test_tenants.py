@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.index.declared import Declared, columns_of
+from contexture.adapters.index.collection_registry import CollectionRegistry, collection_columns
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.filters import BUILT_IN
-from contexture.adapters.moving.folder import FolderStore
-from contexture.adapters.moving.run import compared, move
+from contexture.adapters.store_migration.folder import FolderStore
+from contexture.adapters.store_migration.migrate import compare_stores, migrate_store
 from contexture.errors import BrokenPromise, StoreUnwritable, UnknownCollection
-from contexture.retrieval import made as made_module
-from contexture.retrieval.made import Made
+from contexture.retrieval import prepare as made_module
+from contexture.retrieval.prepare import EnsuredCollection
 from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
 from contexture.types import Collection, Equals, FieldType, Range, Scope
 
@@ -91,12 +91,12 @@ async def test_tenants_share_a_part(tmp_path: Path) -> None:
     """However many have a collection, there is one part, and one who declares what is known changes nothing there."""
     index = await EmbeddedIndex.open(tmp_path, OPTIONS)
     await index.create(ANNA, COLLECTION)
-    part, columns = index._shelf.part(NAME), dict(index._shelf.columns[NAME])
+    part, columns = index._search_backend.collection_index(NAME), dict(index._search_backend.columns[NAME])
     for at in range(20):
         await index.create(Scope(tenant=f"t{at}", user="anna"), COLLECTION)
 
-    assert part is index._shelf.part(NAME)
-    assert columns == index._shelf.columns[NAME] == columns_of(COLLECTION)
+    assert part is index._search_backend.collection_index(NAME)
+    assert columns == index._search_backend.columns[NAME] == collection_columns(COLLECTION)
     assert [NAME] == await index.names()
     await index.close()
 
@@ -128,7 +128,7 @@ async def test_what_a_tenant_declares_touches_no_passages_of_others(
     await index.create(BORIS, COLLECTION)
     await index.upsert(ANNA, NAME, [prepared(own(f"a{at}", payload={"tags": "red"})) for at in range(20)])
     await index.upsert(BORIS, NAME, [prepared(own("b", payload={"grade": 5})), prepared(own("c"))])
-    engine, written = index._shelf.part(NAME).engine, list[str]()
+    engine, written = index._search_backend.collection_index(NAME).shard, list[str]()
     monkeypatch.setattr(engine, "apply", lambda added, removed: written.extend(row.record_id for row in added))
     await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
     await index.close()
@@ -141,12 +141,12 @@ async def test_a_move_carries_what_each_tenant_declared(new_folder: Callable[[],
     here, there = new_folder(), new_folder()
     await two_types(here)
     with closing(FolderStore(here)) as source, closing(FolderStore(there)) as target:
-        move(source, target)
-        again = move(source, target)
+        migrate_store(source, target)
+        again = migrate_store(source, target)
         declared = [store.records.declared() for store in (source, target)]
         source.records.declare("initech", Collection(name=NAME))
         with pytest.raises(BrokenPromise, match=NAME):
-            compared(source, target, 0, lambda *_: None)
+            compare_stores(source, target, 0, lambda *_: None)
 
     assert 2 == again.known_records
     assert declared[0] == declared[1]
@@ -157,7 +157,7 @@ class Ledger:
     """An index that counts how often collections are made and listed, and can refuse to write."""
 
     def __init__(self, *, writable: bool = True) -> None:
-        self.known = Declared()
+        self.known = CollectionRegistry()
         self.made: list[str] = []
         self.listed: list[str] = []
         self.writable = writable
@@ -172,17 +172,17 @@ class Ledger:
     async def collections(self, scope: Scope) -> list[Collection]:
         """Every collection of the tenant, and count that."""
         self.listed.append(scope.tenant)
-        return self.known.of(scope.tenant)
+        return self.known.list_for(scope.tenant)
 
 
 async def test_a_service_makes_its_collection_once_for_each_tenant() -> None:
     """After the first time nothing is asked of the index."""
     index = Ledger()
-    made = Made(index, COLLECTION)
+    made = EnsuredCollection(index, COLLECTION)
     for scope in (ANNA, BORIS, ANNA, BORIS):
-        await made.by(scope)
+        await made.ensure(scope)
 
-    assert [True, True] == [await made.has(ANNA), await made.has(BORIS)]
+    assert [True, True] == [await made.exists(ANNA), await made.exists(BORIS)]
     assert (["acme", "globex"], []) == (index.made, index.listed)
 
 
@@ -190,13 +190,13 @@ async def test_a_service_asks_again_after_a_while(monkeypatch: pytest.MonkeyPatc
     """A store that was put back to a time when the tenant had nothing has its collection again."""
     index, now = Ledger(), [1_000.0]
     monkeypatch.setattr(made_module, "monotonic", lambda: now[0])
-    made = Made(index, COLLECTION)
-    await made.by(ANNA)
+    made = EnsuredCollection(index, COLLECTION)
+    await made.ensure(ANNA)
     now[0] += 30
-    await made.by(ANNA)
+    await made.ensure(ANNA)
     soon = len(index.made)
     now[0] += 31
-    await made.by(ANNA)
+    await made.ensure(ANNA)
 
     assert (1, 2) == (soon, len(index.made))
 
@@ -205,20 +205,22 @@ async def test_who_only_reads_is_answered_where_nothing_can_be_written() -> None
     """A tenant without the collection has nothing there, and one that has it reads on; who writes is told."""
     index = Ledger(writable=False)
     index.known.add("acme", Collection(name=NAME))
-    made = Made(index, COLLECTION)
+    made = EnsuredCollection(index, COLLECTION)
     with pytest.raises(StoreUnwritable):
-        await made.by(ANNA)
+        await made.ensure(ANNA)
 
-    assert [True, False] == [await made.has(ANNA), await made.has(BORIS)]
+    assert [True, False] == [await made.exists(ANNA), await made.exists(BORIS)]
     index.writable = True
-    assert [True, True] == [await made.has(ANNA), await made.has(BORIS)]
+    assert [True, True] == [await made.exists(ANNA), await made.exists(BORIS)]
 
 
 def test_what_a_field_is_called_tells_its_type_and_no_built_in_one() -> None:
     """Two types of one field have two columns, whatever the name; those of built-in fields keep their names."""
     kinds = tuple(FieldType)
     columns = [
-        columns_of(Collection(name="c", fields={name: kind})) for name in ("a", "a.flag", "time_") for kind in kinds
+        collection_columns(Collection(name="c", fields={name: kind}))
+        for name in ("a", "a.flag", "time_")
+        for kind in kinds
     ]
     names = [name for each in columns for name in each]
 

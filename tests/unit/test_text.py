@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.text.language import UNKNOWN, detect
-from contexture.text.passages import passages
-from contexture.text.sentences import sentences
-from contexture.text.simhash import distance, shingles, simhash
-from contexture.text.terms import document_weights, term_id, terms, words
+from contexture.text.language import UNKNOWN_LANGUAGE, detect_language
+from contexture.text.segmentation import split_passages, split_sentences
+from contexture.text.simhash import hamming_distance, shingles, simhash
+from contexture.text.terms import bm25_weights, extract_terms, split_words, term_id
 
 
 @pytest.mark.parametrize(
     ("text", "lang"),
     [
-        ("", UNKNOWN),
-        ("12:30 — 45 %", UNKNOWN),
+        ("", UNKNOWN_LANGUAGE),
+        ("12:30 — 45 %", UNKNOWN_LANGUAGE),
         ("pump", "en"),
         ("The pump stands under the engine.", "en"),
         ("Насос стоит под двигателем.", "ru"),
@@ -38,7 +37,7 @@ from contexture.text.terms import document_weights, term_id, terms, words
 )
 def test_the_language_of_a_text(text: str, lang: str) -> None:
     """Script decides where it can, function words decide between Latin languages."""
-    assert lang == detect(text)
+    assert lang == detect_language(text)
 
 
 @pytest.mark.parametrize(
@@ -66,23 +65,23 @@ def test_the_language_of_a_text(text: str, lang: str) -> None:
 )
 def test_sentences_end_where_a_reader_would_say(text: str, pieces: list[str]) -> None:
     """Abbreviations, initials and decimals do not end a sentence; blank lines and list items do."""
-    assert pieces == [text[start:end] for start, end in sentences(text)]
+    assert pieces == [text[start:end] for start, end in split_sentences(text)]
 
 
 def test_passages_prefer_the_ends_of_paragraphs() -> None:
     """Once half the target is reached, a blank line ends a passage although more would fit."""
     text = "One two three four five.\n\nSix seven eight."
 
-    assert 2 == len(passages(text, target=45))
-    assert 1 == len(passages(text.replace("\n\n", " "), target=45))
+    assert 2 == len(split_passages(text, target=45))
+    assert 1 == len(split_passages(text.replace("\n\n", " "), target=45))
 
 
 def test_a_small_tail_joins_its_passage() -> None:
     """A passage may overshoot by a quarter rather than leave a stray sentence behind."""
     text = "One two three four five six. End it."
 
-    assert 1 == len(passages(text, target=30))
-    assert 2 == len(passages(text, target=20))
+    assert 1 == len(split_passages(text, target=30))
+    assert 2 == len(split_passages(text, target=20))
 
 
 def test_endless_sentences_are_cut_at_white_space() -> None:
@@ -100,7 +99,7 @@ def test_a_cut_before_trailing_space_leaves_nothing_behind() -> None:
 
 
 def _pieces(text: str, target: int) -> list[str]:
-    return [text[start:end] for (start, end), _ in passages(text, target=target)]
+    return [text[start:end] for (start, end), _ in split_passages(text, target=target)]
 
 
 @pytest.mark.parametrize(
@@ -118,13 +117,13 @@ def _pieces(text: str, target: int) -> list[str]:
 )
 def test_words_are_folded(text: str, expected: list[str]) -> None:
     """Case, compatibility forms, apostrophes and joined names do not hide a word."""
-    assert expected == words(text)
+    assert expected == split_words(text)
 
 
 def test_inflections_share_a_term() -> None:
     """English and Russian words are stemmed, each by the rules of its script; stop words have no term."""
-    assert terms("pumps pumping the pumped") == terms("pump pump pump")
-    assert terms("насосы и насосами") == terms("насос насос")
+    assert extract_terms("pumps pumping the pumped") == extract_terms("pump pump pump")
+    assert extract_terms("насосы и насосами") == extract_terms("насос насос")
     assert term_id("the") is None
 
 
@@ -135,21 +134,21 @@ def test_endless_words_are_cut() -> None:
 
 def test_a_repeated_term_weighs_more_but_less_and_less() -> None:
     """BM25 saturates: the second occurrence adds less than the first, and longer texts weigh less."""
-    one, two, three = (next(iter(document_weights("pump " * times).values())) for times in (1, 2, 3))
-    diluted = document_weights("pump " + " ".join(f"w{number}" for number in range(50)))
+    one, two, three = (next(iter(bm25_weights("pump " * times).values())) for times in (1, 2, 3))
+    diluted = bm25_weights("pump " + " ".join(f"w{number}" for number in range(50)))
 
     assert 0 < three - two < two - one < one
-    assert diluted[terms("pump")[0]] < one
-    assert {} == document_weights("the and of")
+    assert diluted[extract_terms("pump")[0]] < one
+    assert {} == bm25_weights("the and of")
 
 
 def test_close_texts_have_close_hashes() -> None:
     """Changing one word of fifty moves few bits; another text moves about half of them."""
     text = " ".join(f"w{number}" for number in range(50))
 
-    assert 0 == distance(simhash(text), simhash(text.upper()))
-    assert distance(simhash(text), simhash(text.replace("w25", "other"))) < 16
-    assert distance(simhash(text), simhash(" ".join(f"v{number}" for number in range(50)))) > 16
+    assert 0 == hamming_distance(simhash(text), simhash(text.upper()))
+    assert hamming_distance(simhash(text), simhash(text.replace("w25", "other"))) < 16
+    assert hamming_distance(simhash(text), simhash(" ".join(f"v{number}" for number in range(50)))) > 16
 
 
 def test_texts_without_words_hash_to_nothing() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.tokens.bpe import BytePairCounter
-from contexture.adapters.tokens.framing import PER_IMAGE
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import TOKENS_PER_IMAGE, BytePairCounter, counter_for
 from contexture.errors import InvalidRequest
 from contexture.testing.tokens import TokenCounterConformance
 
@@ -151,7 +149,7 @@ def test_parts_count_by_what_they_hold() -> None:
 
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}}
     assert counter.count(CONTENT) == cost({"type": "text", "text": CONTENT}) == cost(CONTENT)
-    assert PER_IMAGE == cost(picture)
+    assert TOKENS_PER_IMAGE == cost(picture)
     assert cost({"type": "input_audio", "id": "a"}) >= counter.count("input_audio")
     assert cost(7) > 0
     assert counter.count_messages([{"role": "user", "content": {"a": 1}}]) > 7

@@ -8,21 +8,21 @@ from typing import ClassVar
 
 import pytest
 
-from contexture.builders.explain import explained
-from contexture.builders.kinds import rebuild_of
-from contexture.builders.turn.counting import CountedBy
+from contexture.builders.explain import explain_candidate
+from contexture.builders.replay import find_rebuild
+from contexture.builders.tokens import FunctionCounter
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
-from contexture.conversation import HealthState, Piece, Recalled
+from contexture.conversation import HealthState, MemoryPiece, Recalled
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, RedactionFailed, SourceUnavailable, Unauthorized
 from contexture.ledger import Reason, State
-from contexture.pipeline.packers import Packer
-from contexture.pipeline.scans import RememberedScans
+from contexture.pipeline.knapsack import Packer
+from contexture.pipeline.redaction import RememberedScans
 from contexture.testing.doubles import NOON, FailingRedactor, WordCounter, WordRedactor
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.testing.turns import HIDDEN, KnownSecrets, TurnBench, chat, memories, tool_exchange
-from contexture.text.sentences import sentences
+from contexture.text.segmentation import split_sentences
 from contexture.types import Form, Span
 
 TURN = {"tenant_id": "acme", "session_id": "s-1", "user_message": "Where does the pump leak?"}
@@ -348,9 +348,9 @@ async def test_snippets_come_first_but_leave_room_for_the_newest_exchange():
 async def test_extracts_are_made_of_the_best_pieces(packer):
     """What recall says about the parts of a memory decides which sentences stay."""
     text = " ".join(f"Sentence {at} says nothing that the question asks for at all." for at in range(40))
-    offsets = sentences(text)
+    offsets = split_sentences(text)
     found = Recalled(
-        id="long", text=text, score=0.9, sentences=offsets, pieces=(Piece(offsets[30][0], offsets[32][1], 0.9),)
+        id="long", text=text, score=0.9, sentences=offsets, pieces=(MemoryPiece(offsets[30][0], offsets[32][1], 0.9),)
     )
     bench = TurnBench(memory=ScriptedMemory(recalls=[found]), recipe=TurnRecipe(packer=packer))
 
@@ -428,7 +428,7 @@ async def test_a_dropped_message_says_what_would_have_admitted_it():
     built = await bench.builder().build_for_turn({**TURN, "history": chat(12)}, max_prompt_tokens=700)
     dropped = [entry for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET][-1]
 
-    found = explained(built.capsule, dropped.id, bench.counter, rebuild_of(built.capsule))
+    found = explain_candidate(built.capsule, dropped.id, bench.counter, find_rebuild(built.capsule))
 
     more = await bench.builder().build_for_turn(
         {**TURN, "history": chat(12)}, max_prompt_tokens=700 + (found.more_tokens or 0)
@@ -443,7 +443,7 @@ async def test_a_dropped_memory_says_which_score_it_needed():
     bench = TurnBench(memory=Everything(recalls=memories(*FIVE)), recipe=TurnRecipe(top_k=2))
     built = await bench.builder().build_for_turn(TURN)
 
-    found = explained(built.capsule, "m-4", bench.counter, rebuild_of(built.capsule))
+    found = explain_candidate(built.capsule, "m-4", bench.counter, find_rebuild(built.capsule))
 
     assert Reason.BEYOND_TOP_K is found.entry.reason
     assert found.more_tokens is None
@@ -455,7 +455,7 @@ async def test_a_capsule_of_an_unknown_kind_is_refused():
     built = await TurnBench().builder().build_for_turn(TURN)
 
     with pytest.raises(InvalidRequest, match="kind 'poem'"):
-        rebuild_of(replace(built.capsule, kind="poem"))
+        find_rebuild(replace(built.capsule, kind="poem"))
 
 
 async def test_a_capsule_without_a_turn_in_it_is_refused():
@@ -464,7 +464,7 @@ async def test_a_capsule_without_a_turn_in_it_is_refused():
     capsule = unpack_capsule(pack_capsule(built.capsule))
     for broken in (replace(capsule, request={}), replace(capsule, settings={"model": "gpt-4o", "recipe": 7})):
         with pytest.raises(InvalidRequest):
-            rebuild_of(broken)(broken, TurnBench().counter)
+            find_rebuild(broken)(broken, TurnBench().counter)
 
 
 async def test_a_plain_function_counts_contents():
@@ -505,7 +505,7 @@ async def test_the_whole_is_counted_not_the_sum_of_its_parts(limit):
 
 def test_a_function_finds_prefixes_by_halving():
     """The prefix of a counted text is the longest that counts within the limit."""
-    counter = CountedBy(len)
+    counter = FunctionCounter(len)
 
     assert ("abc", "ab", "") == (counter.prefix("abc", 3), counter.prefix("abc", 2), counter.prefix("abc", 0))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.builders.turn.heard import unheard
-from contexture.builders.turn.request import Line
+from contexture.builders.turn.history import drop_already_in_history
+from contexture.builders.turn.request import HistoryLine
 from contexture.ledger import Reason, Trace
 from contexture.types import Candidate
 
 SAID = "The ferry to Bergen leaves at 9:40 from the north quay."
 LINES = (
-    Line(at=4, message={"role": "user", "content": SAID}),
-    Line(at=5, message={"role": "assistant", "content": None, "tool_calls": []}),
-    Line(at=6, message={"role": "user", "content": [{"type": "text", "text": "ok then"}]}),
+    HistoryLine(at=4, message={"role": "user", "content": SAID}),
+    HistoryLine(at=5, message={"role": "assistant", "content": None, "tool_calls": []}),
+    HistoryLine(at=6, message={"role": "user", "content": [{"type": "text", "text": "ok then"}]}),
 )
 
 
@@ -26,7 +26,7 @@ def memory(text: str) -> Candidate:
 def test_what_the_history_says_is_not_shown_again(text: str) -> None:
     """A memory that stands in a visible message, whole or as a part of it, names that message as its reason."""
     trace = Trace()
-    kept = unheard([memory(text)], LINES, trace, share=0.85)
+    kept = drop_already_in_history([memory(text)], LINES, trace, share=0.85)
     (entry,) = trace.finish([memory(text)]).entries
 
     assert [] == kept
@@ -39,4 +39,4 @@ def test_what_the_history_says_is_not_shown_again(text: str) -> None:
 )
 def test_what_says_more_is_shown(text: str) -> None:
     """A memory that adds something stays, also when it begins with what was said."""
-    assert [memory(text)] == unheard([memory(text)], LINES, Trace(), share=0.85)
+    assert [memory(text)] == drop_already_in_history([memory(text)], LINES, Trace(), share=0.85)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from contexture.adapters.metrics.prometheus import TurnMetrics
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
-from contexture.service.measured import Measured
+from contexture.service.middleware import MetricsMiddleware
 from contexture.testing.memory_doubles import ScriptedMemory
 from contexture.testing.turns import TurnBench, chat, memories
 
@@ -51,7 +51,7 @@ def known() -> dict[str, set[str]]:
     """The metrics of turns and of requests."""
     registry = CollectorRegistry()
     TurnMetrics(registry)
-    Measured(lambda *_: None, registry=registry)
+    MetricsMiddleware(lambda *_: None, registry=registry)
     return series(registry)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from contexture.builders.turn.request import MOST_TOKENS, Turn, scope_of, turn_of
+from contexture.builders.turn.request import MAX_PROMPT_TOKENS, Turn, parse_turn, resolve_scope
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.testing.turns import TurnBench, chat, tool_exchange
 from contexture.types import Scope
@@ -65,39 +65,39 @@ def history(*messages: object) -> dict[str, object]:
 def test_what_is_wrong_with_a_turn_is_named(envelope, named):
     """A missing, unknown or wrong field is refused by its own name."""
     with pytest.raises(InvalidRequest, match=named):
-        turn_of(envelope)
+        parse_turn(envelope)
 
 
 @pytest.mark.parametrize("value", ["hello", None, 7, [1]])
 def test_a_turn_that_is_no_object_is_refused(value):
     """Anything but an object or a `Turn` is refused."""
     with pytest.raises(InvalidRequest, match="a turn must be an object"):
-        turn_of(value)
+        parse_turn(value)
 
 
 def test_nulls_stand_for_what_is_left_out():
     """A field that is null is as if it were not there."""
     names = ("tenant_id", "session_id", "persona_id", "user_id", "system_prompt", "history", "max_prompt_tokens")
 
-    assert Turn(user_message="hi") == turn_of({"user_message": "hi", **dict.fromkeys(names)})
+    assert Turn(user_message="hi") == parse_turn({"user_message": "hi", **dict.fromkeys(names)})
 
 
 def test_a_typed_turn_is_checked_too():
     """A `Turn` made by hand is held to the same rules."""
     with pytest.raises(InvalidRequest, match=r"history\[0\].role"):
-        turn_of(Turn(user_message="hi", history=({"role": "pirate", "content": "a"},)))
+        parse_turn(Turn(user_message="hi", history=({"role": "pirate", "content": "a"},)))
 
 
 def test_fields_that_hold_nothing_are_left_out_of_messages():
     """What chat APIs answer with nulls can be sent back."""
     answered = {"role": "assistant", "content": "a", "refusal": None, "annotations": [], "tool_calls": None}
 
-    assert ({"role": "assistant", "content": "a"},) == turn_of(history(answered)).history
+    assert ({"role": "assistant", "content": "a"},) == parse_turn(history(answered)).history
 
 
 def test_half_a_character_is_mended():
     """A lone surrogate becomes a replacement character instead of a crash later."""
-    turn = turn_of(history({"role": "user", "content": "a\ud800", "name": "b\udfff"}))
+    turn = parse_turn(history({"role": "user", "content": "a\ud800", "name": "b\udfff"}))
 
     assert {"role": "user", "content": "a\ufffd", "name": "b\ufffd"} == turn.history[0]
 
@@ -113,27 +113,27 @@ def test_half_a_character_is_mended():
 )
 def test_who_asks(turn, scope, expected):
     """A given scope decides; without one the turn says who asks, and otherwise the local user does."""
-    assert expected == scope_of(turn, scope, LOCAL)
+    assert expected == resolve_scope(turn, scope, LOCAL)
 
 
 @pytest.mark.parametrize("names", [{"tenant_id": "globex"}, {"user_id": "boris"}])
 def test_a_turn_may_not_contradict_its_scope(names):
     """A turn that names another tenant or user than the scope is not permitted."""
     with pytest.raises(NotPermitted):
-        scope_of(Turn(user_message="hi", **names), Scope(tenant="acme", user="anna"), LOCAL)
+        resolve_scope(Turn(user_message="hi", **names), Scope(tenant="acme", user="anna"), LOCAL)
 
 
 def test_the_groups_of_the_default_speaker_are_kept_only_for_it():
     """Naming somebody else loses the groups of whoever runs the engine."""
     staff = Scope(tenant="acme", user="anna", groups=("staff",))
 
-    assert staff == scope_of(Turn(user_message="hi", user_id="anna"), None, staff)
-    assert () == scope_of(Turn(user_message="hi", user_id="boris"), None, staff).groups
+    assert staff == resolve_scope(Turn(user_message="hi", user_id="anna"), None, staff)
+    assert () == resolve_scope(Turn(user_message="hi", user_id="boris"), None, staff).groups
 
 
 async def test_a_huge_limit_builds():
     """The largest limit there is takes everything."""
-    built = await TurnBench().builder().build_for_turn(history(*chat(3)), max_prompt_tokens=MOST_TOKENS)
+    built = await TurnBench().builder().build_for_turn(history(*chat(3)), max_prompt_tokens=MAX_PROMPT_TOKENS)
 
     assert 6 == built.debug["history_count"]
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from contexture.builders.turn.summary import LONGEST, StraightToMemory, Summaries, extractive
+from contexture.builders.turn.summary import MAX_SUMMARY_CHARS, DirectSummarySink, HistorySummarizer, extract_summary
 from contexture.errors import SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel, WordRedactor
 from contexture.testing.memory_doubles import ScriptedMemory
@@ -18,7 +18,7 @@ TURN = {"tenant_id": "acme", "user_id": "anna", "session_id": "s-1", "persona_id
 
 def bench(sink, **more):
     """A bench whose summaries go to `sink`."""
-    return TurnBench(summaries=Summaries(sink, **more))
+    return TurnBench(summaries=HistorySummarizer(sink, **more))
 
 
 async def trimmed(builder, exchanges=12, limit=600, **turn):
@@ -131,16 +131,16 @@ def test_an_extract_has_roles_and_is_never_too_long():
         {"role": "assistant", "content": "Hi!"},
     ]
 
-    assert "user: Hello | assistant: Hi!" == extractive(short)
-    assert LONGEST >= len(extractive(chat(20))) > LONGEST - 20
-    assert "" == extractive([])
+    assert "user: Hello | assistant: Hi!" == extract_summary(short)
+    assert MAX_SUMMARY_CHARS >= len(extract_summary(chat(20))) > MAX_SUMMARY_CHARS - 20
+    assert "" == extract_summary([])
 
 
 async def test_a_sink_may_be_memory_itself():
     """Without an outbox the summary goes straight to the memory service."""
     memory = ScriptedMemory()
-    await StraightToMemory(memory).put(Scope.local(), *[])
-    builder = TurnBench(summaries=Summaries(StraightToMemory(memory)), redactor=WordRedactor(())).builder()
+    await DirectSummarySink(memory).put(Scope.local(), *[])
+    builder = TurnBench(summaries=HistorySummarizer(DirectSummarySink(memory)), redactor=WordRedactor(())).builder()
     await trimmed(builder)
 
     assert ["session_summary"] == [each.type for each in memory.remembered]

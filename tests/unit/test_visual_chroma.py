@@ -16,13 +16,13 @@ pytest.importorskip("chromadb", reason="chromadb is not installed")
 
 import chromadb
 
+from contexture.adapters.index.chroma.filters import compile_where
 from contexture.adapters.index.chroma.index import ChromaIndex, ChromaOptions
-from contexture.adapters.index.chroma.where import chroma_where
 from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.routed import RoutedIndex
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.errors import SourceError, SourceTimeout, SourceUnavailable, UnknownAdapter, UnknownCollection
-from contexture.pages.visual import VISUAL
+from contexture.pages.visual import VISUAL_PAGES
 from contexture.testing.page_conformance import DOCUMENT_VECTORS
 from contexture.testing.page_store import pages_over
 from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTOR, VECTORS, ids, own, prepared, query
@@ -144,10 +144,10 @@ async def test_collections_from_before_are_of_those_who_have_something_there(new
     folder, stranger = new_folder(), Scope(tenant="elsewhere", user="anna")
     index = await opened(folder)
     await index.upsert(SCOPE, NAME, [prepared(own("a", payload={"tags": "red"}))])
-    meta = index._opened()._meta
-    ((item, said),) = [(id_, said) for id_, said in meta.walk({"name": {"$eq": NAME}}) if "owner" in said]
+    meta = index._open_store()._meta
+    ((item, said),) = [(id_, said) for id_, said in meta.scroll({"name": {"$eq": NAME}}) if "owner" in said]
     meta.remove([item])
-    meta.put([f"collection.{NAME}"], [{"name": NAME, "fields": said["fields"]}])
+    meta.upsert([f"collection.{NAME}"], [{"name": NAME, "fields": said["fields"]}])
     await index.close()
     index = await ChromaIndex.open(f"chroma:{folder}", OPTIONS)
 
@@ -166,7 +166,7 @@ async def test_a_write_that_fails_half_way_changes_nothing(new_folder: Callable[
     """Vectors that were written before their record failed are found by nobody."""
     index = await opened(new_folder())
     await index.upsert(SCOPE, NAME, [prepared(own("a", "zebra"))])
-    store = index._opened()
+    store = index._open_store()
     monkeypatch.setattr(store, "_put_matrices", _fails)
     with pytest.raises(SourceUnavailable):
         await index.upsert(SCOPE, NAME, [prepared(own("a", "walrus")), prepared(own("b"))])
@@ -179,9 +179,9 @@ async def test_a_write_whose_end_is_unknown_is_read_again(new_folder: Callable[[
     """When records arrived and their announcement failed, the writer sees after its next write what others see."""
     folder = new_folder()
     index = await opened(folder)
-    store = index._opened()
+    store = index._open_store()
     with monkeypatch.context() as broken:
-        broken.setattr(store, "_done", _fails)
+        broken.setattr(store, "_finish_write", _fails)
         with pytest.raises(SourceUnavailable):
             await index.upsert(SCOPE, NAME, [prepared(own("a"))])
     await index.upsert(SCOPE, NAME, [prepared(own("b"))])
@@ -208,7 +208,7 @@ async def test_people_find_metadata_in_chroma_itself(new_folder: Callable[[], Pa
     (name,) = (
         each.name
         for each in client.list_collections()
-        if each.name.startswith(f"contexture.{VISUAL.name}.local.") and ".vectors." not in each.name
+        if each.name.startswith(f"contexture.{VISUAL_PAGES.name}.local.") and ".vectors." not in each.name
         if ".matrices." not in each.name
     )
     where = {"$and": [{"doc_id": {"$eq": "d1"}}, {"page": {"$eq": 2}}]}
@@ -237,13 +237,13 @@ async def test_people_find_metadata_in_chroma_itself(new_folder: Callable[[], Pa
 )
 def test_filters_are_pushed_down_as_far_as_chroma_can_say_them(where: Filter, said: object):
     """What it cannot say is left out of its query, never turned into something narrower."""
-    assert said == chroma_where(None, where, field_types(COLLECTION))
+    assert said == compile_where(None, where, field_types(COLLECTION))
 
 
 def test_a_scope_that_may_read_nothing_asks_for_nothing():
     """Permissions are part of the query, and an empty list of classes lets nothing pass."""
-    assert chroma_where([], None, {}) == {"cx.access": {"$eq": ""}}
-    assert chroma_where(["x"], None, {}) == {"cx.access": {"$in": ["x"]}}
+    assert compile_where([], None, {}) == {"cx.access": {"$eq": ""}}
+    assert compile_where(["x"], None, {}) == {"cx.access": {"$in": ["x"]}}
 
 
 async def test_each_collection_lives_where_it_is_sent(new_folder: Callable[[], Path]):

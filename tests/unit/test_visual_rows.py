@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.pages.regions import RegionEncoder
+from contexture.adapters.pages.regions import MAX_ROWS, TARGET_CHARACTERS, WHOLE_PAGE, RegionEncoder, split_page
 from contexture.adapters.pages.registry import load
-from contexture.adapters.pages.rows import MOST_ROWS, TARGET, WHOLE, pieces
 from contexture.documents import Page, RegionKind
 from contexture.errors import UnknownAdapter
-from contexture.pages.maxsim import maxsim
+from contexture.pages.visual import maxsim
 from contexture.retrieval.encoders import Encoders
 from contexture.testing.doubles import HashEmbedder
 from contexture.testing.visual import BOTTOM, MIDDLE, TOP, region
-from contexture.text.language import detect
+from contexture.text.language import detect_language
 
 SPEAKERS = Encoders(specialists={"en": HashEmbedder(16, "hash-en")}, generalist=HashEmbedder(12, "hash-any"))
-ENCODER = RegionEncoder(SPEAKERS, detect)
+ENCODER = RegionEncoder(SPEAKERS, detect_language)
 REGIONS = st.builds(
     region,
     st.sampled_from([str(kind) for kind in RegionKind]),
@@ -31,11 +30,11 @@ REGIONS = st.builds(
 @given(regions=st.lists(REGIONS, max_size=12))
 def test_every_word_of_a_region_is_in_a_piece(regions):
     """Nothing that a page shows is lost, no piece is blank, and each lies on the page."""
-    found = pieces(Page(number=1, text="", regions=tuple(regions)))
+    found = split_page(Page(number=1, text="", regions=tuple(regions)))
 
     letters = "".join("".join(piece.text.split()) for piece in found)
     for each in regions:
-        assert all(word[:TARGET] in letters for word in each.text.split())
+        assert all(word[:TARGET_CHARACTERS] in letters for word in each.text.split())
     assert all(piece.text.strip() and piece.box[0] < piece.box[2] for piece in found)
 
 
@@ -49,7 +48,7 @@ def test_tables_and_pictures_stand_alone():
         region("heading", BOTTOM, "Moon"),
         region("picture", BOTTOM, "Phases"),
     )
-    found = pieces(Page(number=1, text="", regions=regions))
+    found = split_page(Page(number=1, text="", regions=regions))
 
     assert [piece.text for piece in found] == [
         "Tides\nMoon",
@@ -66,14 +65,14 @@ def test_captions_stand_alone(caption: str):
     """What a figure shows is not mixed with the text around it."""
     regions = (region("text", TOP, "Ships wait."), region("text", MIDDLE, caption), region("text", BOTTOM, "They go."))
 
-    found = pieces(Page(number=1, text="", regions=regions))
+    found = split_page(Page(number=1, text="", regions=regions))
     assert ["Ships wait.", caption, "They go."] == [piece.text for piece in found]
 
 
 def test_a_long_table_repeats_its_head():
     """Each part of it says what its columns are."""
     table = "| port | tonnes |\n" + "\n".join(f"| harbour {at} | {at * 17} |" for at in range(200))
-    found = pieces(Page(number=1, text="", regions=(region("table", MIDDLE, table),)))
+    found = split_page(Page(number=1, text="", regions=(region("table", MIDDLE, table),)))
 
     assert len(found) > 2
     assert all(piece.text.startswith("| port | tonnes |") and piece.box == MIDDLE for piece in found)
@@ -84,16 +83,16 @@ def test_a_page_has_a_bounded_number_of_rows():
     long = Page(number=1, text="", regions=(region("text", TOP, "word " * 200_000),))
     many = Page(number=1, text="", regions=tuple(region("heading", TOP, f"Heading {at}") for at in range(1_000)))
 
-    assert len(pieces(long)) <= 2 * MOST_ROWS
-    assert len(pieces(many)) <= 2 * MOST_ROWS
-    assert "Heading 0" in pieces(many)[0].text
+    assert len(split_page(long)) <= 2 * MAX_ROWS
+    assert len(split_page(many)) <= 2 * MAX_ROWS
+    assert "Heading 0" in split_page(many)[0].text
 
 
 async def test_a_page_without_regions_is_seen_by_its_text():
     """Its rows look at the whole page; a blank page has none."""
     plain, blank = await ENCODER.pages([Page(number=1, text="ships " * 300), Page(number=2, text=" \n")])
 
-    assert set(plain.boxes) == {WHOLE}
+    assert set(plain.boxes) == {WHOLE_PAGE}
     assert len(plain.boxes) == len(plain.rows["hash-en"]) > 1
     assert (dict(blank.rows), blank.boxes) == ({}, ())
 
@@ -125,7 +124,7 @@ def test_maxsim_is_what_it_says(sizes: list[int], asked: int, seed: int):
 
 def test_an_unknown_encoder_is_named():
     """A setting that no encoder answers to is refused with the known ones."""
-    assert isinstance(load("regions", SPEAKERS, detect, threads=1), RegionEncoder)
+    assert isinstance(load("regions", SPEAKERS, detect_language, threads=1), RegionEncoder)
     for name in ("eyes", "regions:x", "colpali:", ""):
         with pytest.raises(UnknownAdapter, match="colpali:MODEL"):
-            load(name, SPEAKERS, detect, threads=1)
+            load(name, SPEAKERS, detect_language, threads=1)

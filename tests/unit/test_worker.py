@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from contexture.adapters.metrics.worker import WorkerMetrics
+from contexture.adapters.metrics.prometheus import WorkerMetrics
 from contexture.errors import (
     InvalidRequest,
     NotPermitted,
@@ -25,12 +25,11 @@ from contexture.errors import (
     SourceUnavailable,
     StoreUnwritable,
 )
-from contexture.resilience.retry import Retries
-from contexture.service.serving import listening
-from contexture.service.wire.handover import Inbound, inbound_of
+from contexture.resilience.retry import RetryPolicy
+from contexture.service.server import bind_socket
+from contexture.service.wire.chat import InboundMessage, parse_inbound
 from contexture.testing.bus import LocalBus
-from contexture.worker.running import measured, until_stopped
-from contexture.worker.work import LONGEST_PAUSE, Topics, Worker
+from contexture.worker import MAX_PAUSE_SECONDS, Topics, Worker, run_until_stopped, serve_metrics
 
 TOPICS = Topics(inbound="in", outbound="out", dead="dead")
 
@@ -48,7 +47,7 @@ class Answers:
     script: dict[str, list[Exception | None]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    async def __call__(self, inbound: Inbound) -> bytes:
+    async def __call__(self, inbound: InboundMessage) -> bytes:
         """The answer, or a failure."""
         self.asked.append(inbound.id)
         left = self.script.get(inbound.id)
@@ -81,7 +80,7 @@ class Flat(Random):
 
 def worker(bus, answer, *, naps=None, most=2, at_once=8) -> Worker:
     """A worker whose pauses take no time."""
-    retries = Retries(most=most, base_seconds=1.0, dice=Flat(), sleep=naps or Naps())
+    retries = RetryPolicy(max_retries=most, base_seconds=1.0, rng=Flat(), sleep=naps or Naps())
     return Worker(bus=bus, answer=answer, topics=TOPICS, retries=retries, at_once=at_once)
 
 
@@ -93,7 +92,7 @@ async def heard(bus: LocalBus, topic: str, count: int) -> list[dict]:
 async def test_a_message_is_answered_on_the_topic_of_answers():
     """The answer names its message, its user and its session."""
     bus = LocalBus()
-    async with worker(bus, Answers()).running():
+    async with worker(bus, Answers()).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
 
@@ -108,7 +107,7 @@ async def test_a_failure_that_may_pass_is_tried_again_with_growing_pauses():
     """Two failures and two pauses later there is an answer, and no dead letter."""
     bus, naps = LocalBus(), Naps()
     answers = Answers({"m-1": [SourceUnavailable("busy"), SourceTimeout("late")]})
-    async with worker(bus, answers, naps=naps).running():
+    async with worker(bus, answers, naps=naps).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
 
@@ -121,7 +120,7 @@ async def test_what_no_message_is_to_blame_for_is_waited_for(full):
     """However long it takes, with pauses that stop growing, and there is no dead letter."""
     bus, naps = LocalBus(), Naps()
     answers = Answers({"m-1": [full] * 8})
-    async with worker(bus, answers, naps=naps).running():
+    async with worker(bus, answers, naps=naps).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
 
@@ -132,7 +131,7 @@ async def test_what_no_message_is_to_blame_for_is_waited_for(full):
 async def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason():
     """It says why, after how many tries, and all that it said; whoever waits for the answer is told too."""
     bus = LocalBus()
-    async with worker(bus, Answers({"m-1": [SourceUnavailable("the model is down")] * 3})).running():
+    async with worker(bus, Answers({"m-1": [SourceUnavailable("the model is down")] * 3})).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
     (letter,) = await heard(bus, "dead", 1)
@@ -146,7 +145,7 @@ async def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason()
 async def test_what_will_not_pass_is_not_tried_again():
     """A policy that denies is asked once."""
     bus, answers = LocalBus(), Answers({"m-1": [NotPermitted("not after six")]})
-    async with worker(bus, answers).running():
+    async with worker(bus, answers).consume():
         await bus.publish("in", "s", said())
         (letter,) = await heard(bus, "dead", 1)
 
@@ -156,7 +155,7 @@ async def test_what_will_not_pass_is_not_tried_again():
 async def test_what_nobody_foresaw_is_a_dead_letter_that_tells_nothing_of_it():
     """The worker goes on, and a value inside the failure is not repeated."""
     bus = LocalBus()
-    async with worker(bus, Answers({"m-1": [KeyError("a secret")]})).running():
+    async with worker(bus, Answers({"m-1": [KeyError("a secret")]})).consume():
         await bus.publish("in", "s", said(1))
         await bus.publish("in", "s", said(2))
         first, second = await heard(bus, "out", 2)
@@ -187,7 +186,7 @@ async def test_what_nobody_foresaw_is_a_dead_letter_that_tells_nothing_of_it():
 async def test_what_cannot_be_read_is_a_dead_letter(body, why):
     """Its reason names what is wrong; the next message is answered."""
     bus, answers = LocalBus(), Answers()
-    async with worker(bus, answers).running():
+    async with worker(bus, answers).consume():
         await bus.publish("in", "a", body)
         await bus.publish("in", "b", said())
         await heard(bus, "out", 1)
@@ -204,7 +203,7 @@ async def test_what_cannot_be_read_is_a_dead_letter(body, why):
 def test_any_bytes_are_a_message_or_a_refusal(body):
     """Reading raises nothing but an error that can be told."""
     with suppress(InvalidRequest):
-        assert inbound_of(body).id
+        assert parse_inbound(body).id
 
 
 @given(
@@ -232,7 +231,7 @@ def test_a_session_is_answered_in_order(sessions, failing, at_once):
 
     async def talk():
         bus = LocalBus()
-        async with worker(bus, counted, at_once=at_once).running():
+        async with worker(bus, counted, at_once=at_once).consume():
             for number, session in enumerate(sessions):
                 await bus.publish("in", str(number), said(number, session=session))  # as if nobody set a key
             return await heard(bus, "out", len(sessions))
@@ -254,7 +253,7 @@ async def test_leaving_finishes_what_is_under_way_and_begins_nothing():
         await go_on.wait()
         return b"{}"
 
-    async with worker(bus, slow).running():
+    async with worker(bus, slow).consume():
         await bus.publish("in", "s", said(1))
         await bus.publish("in", "s", said(2))
         await begun.wait()
@@ -275,7 +274,7 @@ async def test_sigterm_finishes_what_is_under_way():
 
     started = []
     async with asyncio.timeout(30):
-        await until_stopped(worker(bus, told_to_stop), lambda: started.append("said so"))
+        await run_until_stopped(worker(bus, told_to_stop), lambda: started.append("said so"))
 
     assert ["said so"] == started
     assert ["m-1"] == [each["id"] for each in await heard(bus, "out", 1)]
@@ -298,18 +297,18 @@ class Moody(LocalBus):
 async def test_an_answer_waits_for_a_bus_that_is_away():
     """It is published when the bus is back, with pauses that stop growing, and the model is asked once."""
     bus, naps, answers = Moody(*[SourceUnavailable("away")] * 8), Naps(), Answers()
-    async with worker(bus, answers, naps=naps).running():
+    async with worker(bus, answers, naps=naps).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
 
     assert ("complete", ["m-1"]) == (told["status"], answers.asked)
-    assert [1, 2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE] == naps.taken
+    assert [1, 2, 4, 8, 16, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS] == naps.taken
 
 
 async def test_an_answer_that_the_bus_finds_too_large_is_a_failure():
     """The one who asked is told so, and there is a dead letter."""
     bus = Moody(InvalidRequest("too large"))
-    async with worker(bus, Answers()).running():
+    async with worker(bus, Answers()).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
     (letter,) = await heard(bus, "dead", 1)
@@ -321,7 +320,7 @@ async def test_an_answer_that_the_bus_finds_too_large_is_a_failure():
 async def test_a_dead_letter_that_is_too_large_leaves_out_what_was_said():
     """Its reason and its place are still there."""
     bus = Moody(InvalidRequest("too large"))
-    async with worker(bus, Answers()).running():
+    async with worker(bus, Answers()).consume():
         await bus.publish("in", "s", b"nonsense")
         (letter,) = await heard(bus, "dead", 1)
 
@@ -333,9 +332,9 @@ async def test_messages_are_counted_by_how_they_end():
     bus, registry = LocalBus(), CollectorRegistry()
     answers = Answers({"m-1": [SourceUnavailable("busy")], "m-2": [NotPermitted("no")]})
     measured = Worker(
-        bus=bus, answer=answers, topics=TOPICS, retries=Retries(sleep=Naps()), tally=WorkerMetrics(registry)
+        bus=bus, answer=answers, topics=TOPICS, retries=RetryPolicy(sleep=Naps()), tally=WorkerMetrics(registry)
     )
-    async with measured.running():
+    async with measured.consume():
         for body in (said(1), said(2), b""):
             await bus.publish("in", "s", body)
         await heard(bus, "out", 2)
@@ -351,7 +350,7 @@ async def test_messages_are_counted_by_how_they_end():
 
 def test_a_message_without_a_session_has_one_of_its_own():
     """It is the same one each time the message comes."""
-    first, again, other = (inbound_of(said(number, session="")).request().session_id for number in (1, 1, 2))
+    first, again, other = (parse_inbound(said(number, session="")).to_request().session_id for number in (1, 1, 2))
 
     assert first == again != other
     assert first
@@ -360,13 +359,13 @@ def test_a_message_without_a_session_has_one_of_its_own():
 def test_prometheus_reads_a_worker_of_its_own():
     """While it runs; a port that is taken is told as such."""
     registry = CollectorRegistry()
-    WorkerMetrics(registry).retried()
-    with closing(listening("127.0.0.1", 0)) as free:
+    WorkerMetrics(registry).message_retried()
+    with closing(bind_socket("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         taken = pytest.raises(SourceUnavailable, match="choose another --metrics-port")
-        with taken, measured(registry, "127.0.0.1", port):
+        with taken, serve_metrics(registry, "127.0.0.1", port):
             pass
-    with measured(registry, "127.0.0.1", port):
+    with serve_metrics(registry, "127.0.0.1", port):
         shown = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
 
     assert "contexture_worker_retries_total 1.0" in shown

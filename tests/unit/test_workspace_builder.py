@@ -11,21 +11,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from contexture.builders.explain import explained
-from contexture.builders.kinds import rebuild_of
-from contexture.builders.workspace.config import ContextConfig, Truncation, config_of
-from contexture.builders.workspace.values import ContextItem, ContextPayload
+from contexture.builders.explain import explain_candidate
+from contexture.builders.replay import find_rebuild
+from contexture.builders.workspace.config import ContextConfig, Truncation, parse_config
+from contexture.builders.workspace.result import ContextItem, ContextPayload
 from contexture.capsule import pack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, NotPermitted, SourceUnavailable
 from contexture.ledger import Reason, State
-from contexture.pipeline.truncate import TruncationStrategy
-from contexture.retrieval.citations import verify
+from contexture.pipeline.truncation import TruncationStrategy
+from contexture.retrieval.citations import verify_citations
 from contexture.testing.blocks_memory import MemoryBlocks
 from contexture.testing.doubles import NOON, FailingRedactor, ScriptedChatModel
 from contexture.testing.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 from contexture.types import Form, Scope
-from contexture.workspace import Activity, Block, BlockType, Deed, Link, LinkKind
+from contexture.workspace import Activity, ActivityKind, Block, BlockLink, BlockType, LinkKind
 
 ANNA = Scope(tenant="local", user="anna")
 LONG = " ".join(f"Sentence number {at} speaks of the pump and of water in winter." for at in range(80))
@@ -59,14 +59,14 @@ BLOCKS = (
     block("deal", BlockType.DB_ROW, "Big deal", "deals", properties={"Size": 9}),
 )
 LINKS = (
-    Link(source="note", target="budget", kind=LinkKind.LINK),
-    Link(source="acme", target="deal", kind=LinkKind.RELATION, name="Deal"),
+    BlockLink(source="note", target="budget", kind=LinkKind.LINK),
+    BlockLink(source="acme", target="deal", kind=LinkKind.RELATION, name="Deal"),
 )
 DEEDS = (
-    Activity(block_id="supplier", user="anna", deed=Deed.EDIT, time=NOON - timedelta(hours=2)),
-    Activity(block_id="sum", user="anna", deed=Deed.VIEW, time=NOON - timedelta(hours=3)),
-    Activity(block_id="hall", user="anna", deed=Deed.EDIT, time=NOON - timedelta(hours=90)),
-    Activity(block_id="note", user="boris", deed=Deed.EDIT, time=NOON - timedelta(hours=1)),
+    Activity(block_id="supplier", user="anna", deed=ActivityKind.EDIT, time=NOON - timedelta(hours=2)),
+    Activity(block_id="sum", user="anna", deed=ActivityKind.VIEW, time=NOON - timedelta(hours=3)),
+    Activity(block_id="hall", user="anna", deed=ActivityKind.EDIT, time=NOON - timedelta(hours=90)),
+    Activity(block_id="note", user="boris", deed=ActivityKind.EDIT, time=NOON - timedelta(hours=1)),
 )
 
 
@@ -143,7 +143,7 @@ async def test_related_rows_show_their_titles(bench: WorkspaceBench) -> None:
 async def test_links_and_backlinks_are_followed(bench: WorkspaceBench) -> None:
     """What a block links to counts .7, what links to it .65, and .8 of that one link further."""
     chain = [block(name, BlockType.PAGE, f"Page {name}") for name in "abcd"]
-    links = [Link(source=x, target=y, kind=LinkKind.LINK) for x, y in ("ab", "bc", "cd", "da")]
+    links = [BlockLink(source=x, target=y, kind=LinkKind.LINK) for x, y in ("ab", "bc", "cd", "da")]
     found = await (await bench.load(chain, links)).build({"query": "hello", "focus": {"blockId": "a"}}, scope=ANNA)
 
     assert (0.7, 0.65) == (collected(found, "relations:b"), collected(found, "relations:d"))
@@ -327,7 +327,7 @@ async def test_a_model_writes_summaries(new_folder: Callable[[], Path]) -> None:
     model = ScriptedChatModel(answers=["### Short\nAll about pumps, in many words so that it is worth showing."])
     parts = WorkspaceParts(
         summarizer=model,
-        config=config_of({"truncation": {"default_strategy": "summarize"}}),
+        config=parse_config({"truncation": {"default_strategy": "summarize"}}),
     )
     async with workspace_bench(new_folder(), parts) as bench:
         builder = await bench.load([block("long", BlockType.PARAGRAPH, LONG)])
@@ -444,14 +444,14 @@ async def test_citations_lead_to_the_stored_blocks(bench: WorkspaceBench) -> Non
     found = await ask(bench, "What tasks are overdue at Acme?", focus={"pageId": "plan", "databaseId": "clients"})
 
     assert found.metadata.blocks_included == len(found.citations)
-    assert [] == await verify(bench.index, ANNA, found.citations)
+    assert [] == await verify_citations(bench.index, ANNA, found.citations)
 
 
 async def test_a_dropped_block_says_what_would_have_admitted_it(bench: WorkspaceBench) -> None:
     """So many more tokens, and one less would not do."""
     found = await ask(bench, focus={"pageId": "plan"}, tokenBudget={"total": 180})
     dropped = next(entry for entry in found.ledger.entries if entry.reason is Reason.OVER_BUDGET)
-    told = explained(found.capsule, dropped.id, bench.parts.counter, rebuild_of(found.capsule))
+    told = explain_candidate(found.capsule, dropped.id, bench.parts.counter, find_rebuild(found.capsule))
 
     assert told.more_tokens is not None
     more = {"total": 180 + told.more_tokens}
@@ -528,12 +528,12 @@ class Failing(MemoryBlocks):
 
     down = ""
 
-    async def recent(self, scope: Scope, deed: Deed, *, since: datetime, limit: int) -> Sequence[Activity]:
+    async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
         """The user's deeds, or a failure."""
         self._check("recent")
         return await super().recent(scope, deed, since=since, limit=limit)
 
-    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
+    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
         """Links, or a failure."""
         self._check("links")
         return await super().links(scope, ids, limit=limit)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from contexture.blocks.facts import Reader
-from contexture.builders.workspace.values import ContextPayload
+from contexture.blocks.records import FactsComputer
+from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import pack_capsule
 from contexture.errors import SourceUnavailable
 from contexture.testing.blocks_memory import MemoryBlocks
@@ -19,7 +19,7 @@ from contexture.testing.blocks_tree import block, page
 from contexture.testing.doubles import WordRedactor
 from contexture.testing.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 from contexture.types import Scope, Span
-from contexture.workspace import Block, BlockFacts, Link, LinkKind
+from contexture.workspace import Block, BlockFacts, BlockLink, LinkKind
 
 ANNA = Scope(tenant="local", user="anna")
 BLOCKS = (
@@ -28,7 +28,7 @@ BLOCKS = (
     page("budget", text="Budget"),
     block("sum", "budget", text="The pumps cost nine thousand."),
 )
-LINKS = (Link(source="b1", target="budget", kind=LinkKind.LINK),)
+LINKS = (BlockLink(source="b1", target="budget", kind=LinkKind.LINK),)
 ASKED: dict[str, Any] = {"query": "what do the pumps cost", "focus": {"pageId": "plan"}}
 
 
@@ -74,8 +74,8 @@ async def bench(new_folder: Callable[[], Path]) -> AsyncIterator[WorkspaceBench]
 
 def facts_of(bench: WorkspaceBench) -> dict[str, BlockFacts]:
     """What is computed about the blocks when they are written."""
-    reader = Reader(bench.parts.redactor, [bench.parts.counter])
-    found = {each.id: reader.facts(each) for each in bench.blocks.stale()}
+    reader = FactsComputer(bench.parts.redactor, [bench.parts.counter])
+    found = {each.id: reader.compute(each) for each in bench.blocks.stale()}
     return {id_: facts for id_, facts in found.items() if facts is not None}
 
 

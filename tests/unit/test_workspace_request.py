@@ -5,11 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from contexture.builders.workspace.config import Collectors, ContextConfig, SemanticConfig, config_of
-from contexture.builders.workspace.plan import caps_of, floors_of, total_of
-from contexture.builders.workspace.request import ContextRequest, Focus, RequestType, TokenBudget, request_of
+from contexture.builders.workspace.config import Collectors, ContextConfig, SemanticConfig, parse_config
+from contexture.builders.workspace.request import (
+    ContextRequest,
+    Focus,
+    RequestType,
+    TokenBudget,
+    parse_request,
+    section_caps,
+    section_floors,
+    total_budget,
+)
 from contexture.errors import InvalidRequest
-from contexture.pipeline.truncate import TruncationStrategy
+from contexture.pipeline.truncation import TruncationStrategy
 from contexture.workspace import BlockType
 
 WIRE = {
@@ -31,7 +39,7 @@ WIRE = {
 
 def test_every_field_of_the_wire_is_read() -> None:
     """The wire's camelCase becomes Python's names, and goes back as it came."""
-    asked = request_of(WIRE)
+    asked = parse_request(WIRE)
 
     assert ("b", "p", "d") == asked.focus.ids if asked.focus else ()
     assert (BlockType.TODO, BlockType.KANBAN_CARD) == asked.hints.prioritize_types
@@ -40,12 +48,12 @@ def test_every_field_of_the_wire_is_read() -> None:
         asked.user.preferences.language,
         asked.token_budget.semantic,
     )
-    assert asked == request_of(msgspec.to_builtins(asked))
+    assert asked == parse_request(msgspec.to_builtins(asked))
 
 
 def test_a_query_is_enough() -> None:
     """Everything else has a default, and null on the wire says nothing."""
-    asked = request_of({"query": "hello", "focus": None, "hints": None})
+    asked = parse_request({"query": "hello", "focus": None, "hints": None})
 
     assert (None, RequestType.CHAT, TokenBudget()) == (asked.focus, asked.type, asked.token_budget)
 
@@ -72,19 +80,19 @@ def test_a_query_is_enough() -> None:
 def test_what_is_wrong_is_named(change: dict[str, object], named: str) -> None:
     """A value that cannot be meant is refused with its name."""
     with pytest.raises(InvalidRequest, match=named):
-        request_of({**WIRE, **change})
+        parse_request({**WIRE, **change})
 
 
 def test_a_request_must_be_an_object() -> None:
     """A text is not one."""
     with pytest.raises(InvalidRequest, match="object"):
-        request_of("hello")  # pyright: ignore[reportArgumentType]
+        parse_request("hello")  # pyright: ignore[reportArgumentType]
 
 
 def test_values_given_in_python_are_checked_too() -> None:
     """What a type checker would not let pass is refused, whoever asks."""
     with pytest.raises(InvalidRequest, match="blockId"):
-        request_of(ContextRequest(query="hello", focus=Focus(block_id="")))
+        parse_request(ContextRequest(query="hello", focus=Focus(block_id="")))
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:
@@ -112,7 +120,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 
 def test_settings_change_single_numbers() -> None:
     """What is not named stays as it was."""
-    changed = config_of({"collectors": {"semantic": {"top_k": 30}}})
+    changed = parse_config({"collectors": {"semantic": {"top_k": 30}}})
 
     assert ContextConfig(collectors=Collectors(semantic=SemanticConfig(top_k=30))) == changed
 
@@ -121,28 +129,28 @@ def test_settings_change_single_numbers() -> None:
 def test_settings_that_cannot_be_meant_are_named(given: dict[str, object]) -> None:
     """An unknown name and a value of the wrong kind are refused."""
     with pytest.raises(InvalidRequest, match="workspace"):
-        config_of(given)  # pyright: ignore[reportArgumentType]
+        parse_config(given)  # pyright: ignore[reportArgumentType]
 
 
 def test_shares_are_scaled_down_to_the_total() -> None:
     """The defaults claim 4,500 of 4,000: each gives up alike, and 0 stays 0."""
-    scaled = floors_of(ContextRequest(query="q"), ContextConfig())
-    off = floors_of(ContextRequest(query="q", token_budget=TokenBudget(activity=0)), ContextConfig())
+    scaled = section_floors(ContextRequest(query="q"), ContextConfig())
+    off = section_floors(ContextRequest(query="q", token_budget=TokenBudget(activity=0)), ContextConfig())
 
     assert (1500 * 4000 // 4500, 300 * 4000 // 4500) == (scaled["focus"], scaled["activity"])
     assert sum(scaled.values()) <= 4000
     assert 0 == off["activity"]
-    assert 4000 == total_of(ContextRequest(query="q"), ContextConfig())
+    assert 4000 == total_budget(ContextRequest(query="q"), ContextConfig())
 
 
 def test_shares_below_the_total_stay() -> None:
     """What fits is not touched."""
     asked = ContextRequest(query="q", token_budget=TokenBudget(total=9000))
 
-    assert 1500 == floors_of(asked, ContextConfig())["focus"]
+    assert 1500 == section_floors(asked, ContextConfig())["focus"]
 
 
 def test_only_known_sections_can_be_capped() -> None:
     """A cap of something else is named."""
     with pytest.raises(InvalidRequest, match="news"):
-        caps_of(ContextRequest(query="q", token_budget=TokenBudget(caps={"news": 5})))
+        section_caps(ContextRequest(query="q", token_budget=TokenBudget(caps={"news": 5})))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contexture import Contexture, Settings
-from contexture.builders.workspace.selection import Order, Selection, selection_of
+from contexture.builders.workspace.intent import RowOrder, RowSelection, detect_selection
 from contexture.testing.service import small_engine
 from contexture.workspace import Block, BlockType
 
@@ -57,7 +57,7 @@ async def shown(engine: Contexture, query: str) -> list[str]:
 )
 def test_days_are_read_from_a_query(query: str, days: tuple[date, ...]) -> None:
     """Days in English, in Russian and as ISO dates are read; the year is the nearest one."""
-    found = selection_of(query, TODAY)
+    found = detect_selection(query, TODAY)
 
     assert found is not None
     assert found.days == days
@@ -66,16 +66,16 @@ def test_days_are_read_from_a_query(query: str, days: tuple[date, ...]) -> None:
 @pytest.mark.parametrize(
     ("query", "order"),
     [
-        ("cancel my next meeting", Order.SOONEST),
-        ("перенеси ближайшую встречу", Order.SOONEST),
-        ("delete my latest mail", Order.NEWEST),
-        ("покажи последнее письмо", Order.NEWEST),
-        ("all customers of Raj", Order.NONE),
+        ("cancel my next meeting", RowOrder.SOONEST),
+        ("перенеси ближайшую встречу", RowOrder.SOONEST),
+        ("delete my latest mail", RowOrder.NEWEST),
+        ("покажи последнее письмо", RowOrder.NEWEST),
+        ("all customers of Raj", RowOrder.NONE),
     ],
 )
-def test_orders_are_read_from_a_query(query: str, order: Order) -> None:
+def test_orders_are_read_from_a_query(query: str, order: RowOrder) -> None:
     """What comes next, what came last, and all of a kind are told apart."""
-    found = selection_of(query, TODAY)
+    found = detect_selection(query, TODAY)
 
     assert found is not None
     assert found.order is order
@@ -83,20 +83,20 @@ def test_orders_are_read_from_a_query(query: str, order: Order) -> None:
 
 def test_most_queries_select_nothing() -> None:
     """A query without days, order or number is left to the search."""
-    assert selection_of("How do I reset a gauge?", TODAY) is None
+    assert detect_selection("How do I reset a gauge?", TODAY) is None
 
 
 def test_how_dates_suit() -> None:
     """Named days count whole, days since another too, and otherwise the nearer the better."""
     soon, late = row(1, "2023-12-01 09:00"), row(2, "2024-03-01 09:00")
-    ahead = Selection(days=(), order=Order.SOONEST, today=TODAY)
-    since = selection_of("mail from the last 5 days", date(2023, 12, 3))
+    ahead = RowSelection(days=(), order=RowOrder.SOONEST, today=TODAY)
+    since = detect_selection("mail from the last 5 days", date(2023, 12, 3))
 
-    assert 1 > ahead.suits(soon) > ahead.suits(late) > 0
-    assert ahead.suits(row(3, "2023-11-29")) == 0
+    assert 1 > ahead.score_dates(soon) > ahead.score_dates(late) > 0
+    assert ahead.score_dates(row(3, "2023-11-29")) == 0
     assert since is not None
-    assert (since.suits(soon), since.suits(late)) == (1, 0)
-    assert Selection(days=(date(2024, 3, 1),), order=Order.NONE, today=TODAY).suits(late) == 1
+    assert (since.score_dates(soon), since.score_dates(late)) == (1, 0)
+    assert RowSelection(days=(date(2024, 3, 1),), order=RowOrder.NONE, today=TODAY).score_dates(late) == 1
 
 
 async def test_the_rows_of_a_day_are_shown(engine: Contexture) -> None:

@@ -7,18 +7,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from contexture.builders.workspace.dates import days, due_in, week
-from contexture.builders.workspace.intent import Intent, intent_of
-from contexture.builders.workspace.score import affinity
-from contexture.builders.workspace.tree import distance, joined, page_title, parted, path, steps_up
-from contexture.workspace import Block, BlockType, Touch
+from contexture.builders.workspace.hydrate import affinity
+from contexture.builders.workspace.intent import WorkspaceIntent, day_span, detect_intent, due_time, week_span
+from contexture.builders.workspace.tree import ancestor_steps, distance, join_path, make_path, page_title, split_path
+from contexture.workspace import Block, BlockType, BlockUsage
 
 NOW = datetime(2026, 6, 3, 12, tzinfo=UTC)  # a Wednesday
 
 
-def intent(query: str, **hints: tuple[BlockType, ...]) -> Intent:
+def intent(query: str, **hints: tuple[BlockType, ...]) -> WorkspaceIntent:
     """What a query is after, at noon of a Wednesday."""
-    return intent_of(query, now=NOW, zone=UTC, **hints)
+    return detect_intent(query, now=NOW, zone=UTC, **hints)
 
 
 def task(due: str = "", *, done: bool = False, kind: BlockType = BlockType.TODO) -> Block:
@@ -86,7 +85,7 @@ def test_dates_are_understood(query: str, due: str, matches: bool) -> None:  # n
     """Dates are compared with the clock; a day lasts until its end, a week from Monday to Sunday."""
     asked = intent(query)
 
-    assert matches == asked.dated(task(due))
+    assert matches == asked.is_due(task(due))
     assert (1.0 if matches else 0.1) == pytest.approx(asked.type_match(task(due)))
 
 
@@ -94,9 +93,9 @@ def test_what_is_done_is_not_overdue() -> None:
     """A task that is done, or has no date, is never asked for by date."""
     asked = intent("What tasks are overdue?")
 
-    assert not asked.dated(task("2026-06-01", done=True))
-    assert not asked.dated(task())
-    assert not asked.dated(task("2026-06-01", kind=BlockType.PARAGRAPH))
+    assert not asked.is_due(task("2026-06-01", done=True))
+    assert not asked.is_due(task())
+    assert not asked.is_due(task("2026-06-01", kind=BlockType.PARAGRAPH))
 
 
 def test_a_day_alone_does_not_ask_for_tasks() -> None:
@@ -107,12 +106,12 @@ def test_a_day_alone_does_not_ask_for_tasks() -> None:
 def test_a_day_ends_where_the_user_is() -> None:
     """A date without a time is over at midnight in the user's zone."""
     east = ZoneInfo("Asia/Vladivostok")
-    due = due_in(task("2026-06-03"), east)
+    due = due_time(task("2026-06-03"), east)
 
     assert due is not None
     assert due.utcoffset() == timedelta(hours=10)
-    assert days(NOW, east, 0, 1).holds(due)
-    assert week(NOW, east, 0).holds(due)
+    assert day_span(NOW, east, 0, 1).contains(due)
+    assert week_span(NOW, east, 0).contains(due)
 
 
 def tree() -> dict[str, list[Block]]:
@@ -128,7 +127,7 @@ def tree() -> dict[str, list[Block]]:
 )
 def test_distance_is_that_of_the_tree(one: str, other: str, steps: int | None) -> None:
     """Steps up to what both stand below, and down again, whichever is asked first."""
-    there, back = steps_up(other, tree()), steps_up(one, tree())
+    there, back = ancestor_steps(other, tree()), ancestor_steps(one, tree())
 
     assert steps == distance(one, there, tree()) == distance(other, back, tree())
 
@@ -139,16 +138,16 @@ def test_a_block_knows_its_page_and_its_path() -> None:
     block = Block(id="a", type=BlockType.TODO, text="x", parent="head")
 
     assert "Plan of work" == page_title(block, chains["a"])
-    assert ("Plan of work", "Now") == path(chains["a"]) == parted(joined(path(chains["a"])))
-    assert () == parted(joined(()))
+    assert ("Plan of work", "Now") == make_path(chains["a"]) == split_path(join_path(make_path(chains["a"])))
+    assert () == split_path(join_path(()))
 
 
 def test_affinity_grows_with_use_and_fades() -> None:
     """Nothing is 0, authorship counts, each further edit adds less, and a month halves it."""
-    once, often = Touch(edits=1, last=NOW), Touch(edits=9, views=9, last=NOW, author=True)
-    old = Touch(edits=1, last=NOW - timedelta(days=30))
+    once, often = BlockUsage(edits=1, last=NOW), BlockUsage(edits=9, views=9, last=NOW, author=True)
+    old = BlockUsage(edits=1, last=NOW - timedelta(days=30))
 
-    assert 0.0 == affinity(Touch(), NOW)
-    assert 0.4 == affinity(Touch(author=True), NOW)
+    assert 0.0 == affinity(BlockUsage(), NOW)
+    assert 0.4 == affinity(BlockUsage(author=True), NOW)
     assert affinity(once, NOW) / 2 == pytest.approx(affinity(old, NOW))
     assert affinity(once, NOW) < affinity(often, NOW) <= 1.0

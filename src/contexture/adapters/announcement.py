@@ -1,4 +1,4 @@
-"""Where a running service is, written beside the store it holds, for the same user's commands."""
+"""File beside a store that announces the URL of the running service to commands of the same user."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 
 from contexture.errors import StoreUnwritable
 
-FILE = "serve.json"
+ANNOUNCEMENT_FILE = "serve.json"
 
 
-class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that holds a store: its process, its address, and the token of the local command line."""
+class ServiceAnnouncement(msgspec.Struct, frozen=True, kw_only=True):
+    """A service that has a store open: its process id, URL, and the token for the local command line."""
 
     pid: int
     url: str
@@ -23,10 +23,10 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def announced(folder: Path, announcement: Announcement) -> Generator[None]:
-    """Let commands find a service while this lasts; only the user who runs it can read where it is."""
-    path = folder / FILE
-    draft = folder / f"{FILE}.{announcement.pid}"
+def announce_service(folder: Path, announcement: ServiceAnnouncement) -> Generator[None]:
+    """Announce a service to commands until the context exits; the file has mode 0600. Raises `StoreUnwritable`."""
+    path = folder / ANNOUNCEMENT_FILE
+    draft = folder / f"{ANNOUNCEMENT_FILE}.{announcement.pid}"
     try:
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(file, "wb") as out:
@@ -41,16 +41,16 @@ def announced(folder: Path, announcement: Announcement) -> Generator[None]:
             path.unlink(missing_ok=True)
 
 
-def read_announcement(folder: Path) -> Announcement | None:
-    """The service that says it holds the store, if its process is alive; one that was killed left its file behind."""
+def read_announcement(folder: Path) -> ServiceAnnouncement | None:
+    """Announced service of a store; None if there is none or its process is gone (killed without cleanup)."""
     try:
-        found = msgspec.json.decode((folder / FILE).read_bytes(), type=Announcement)
+        found = msgspec.json.decode((folder / ANNOUNCEMENT_FILE).read_bytes(), type=ServiceAnnouncement)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return found if _alive(found.pid) else None
+    return found if _is_alive(found.pid) else None
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

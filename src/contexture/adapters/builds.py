@@ -9,11 +9,11 @@ from pathlib import Path
 
 from contexture.errors import NotFound, StoreUnwritable
 
-_ID = re.compile(r"ctx-[0-9a-f]{12}")
+_BUILD_ID = re.compile(r"ctx-[0-9a-f]{12}")
 
 
 class BuildFolder:
-    """Keeps the capsules of the last `keep` builds as files; older ones make room."""
+    """Stores the capsules of the last `keep` builds as files; older ones are deleted."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder = folder
@@ -22,7 +22,7 @@ class BuildFolder:
         self._guard = threading.Lock()
 
     def save(self, build_id: str, capsule: bytes) -> None:
-        """Write one capsule, whole or not at all."""
+        """Write one capsule atomically; raises `StoreUnwritable`."""
         if not self._keep:
             return
         path = self._path(build_id)
@@ -34,7 +34,7 @@ class BuildFolder:
             raise StoreUnwritable(f"cannot keep build {build_id}: {failure.strerror}") from failure
 
     def load(self, build_id: str) -> bytes:
-        """The capsule of a build; unknown ids and ids of another shape are answered alike."""
+        """Capsule of a build; raises `NotFound` for unknown and malformed ids alike."""
         try:
             return self._path(build_id).read_bytes()
         except OSError:
@@ -48,12 +48,12 @@ class BuildFolder:
         draft.replace(path)
 
     def _path(self, build_id: str) -> Path:
-        if not _ID.fullmatch(build_id):
+        if not _BUILD_ID.fullmatch(build_id):
             raise NotFound(f"no build {build_id!r} is kept here")
         return self._folder / f"{build_id}.json"
 
     def _prune(self, newest: Path) -> None:
-        """Remove the oldest; the folder is listed once and then remembered, for listing costs more than writing."""
+        """Delete the oldest builds; the folder is listed once and cached, because listing costs more than writing."""
         if self._kept is None:
             files = sorted(self._folder.glob("ctx-*.json"), key=lambda path: path.stat().st_mtime_ns)
             self._kept = dict.fromkeys(files)

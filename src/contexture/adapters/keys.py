@@ -37,8 +37,8 @@ class Right(StrEnum):
     ADMIN = "admin"
 
 
-USUAL = frozenset({Right.READ, Right.ASK, Right.WRITE})
-"""The rights of a key that names none, and of those made before there were any."""
+DEFAULT_RIGHTS = frozenset({Right.READ, Right.ASK, Right.WRITE})
+"""Rights of a key created without explicit rights, and of keys created before rights existed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,30 +51,30 @@ class ApiKey:
     created: datetime
     expires: datetime | None = None
     revoked: datetime | None = None
-    rights: frozenset[Right] = USUAL
+    rights: frozenset[Right] = DEFAULT_RIGHTS
 
-    def works(self, now: datetime) -> bool:
-        """Whether it opens anything at this moment."""
+    def is_active(self, now: datetime) -> bool:
+        """Whether the key is neither revoked nor expired."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 class ApiKeys:
-    """The keys of one store; each is read from disk when it is presented, so a revoked one fails at once.
+    """API keys of one store; a key is read from disk on every use, so revocation takes effect immediately.
 
-    `far` says that a look takes long enough to be taken in a thread.
+    `needs_thread` says whether a lookup is slow enough to run in a thread.
     """
 
-    far = False
+    needs_thread = False
 
     def __init__(self, path: Path) -> None:
         self._guard = threading.Lock()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its side files the same mode
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its WAL files the same mode
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._db.execute("pragma journal_mode=wal")
             self._db.execute(_SCHEMA)
-            self._add_rights()
+            self._add_rights_column()
         except (OSError, sqlite3.Error) as failure:
             raise StoreUnwritable(f"cannot keep keys in {str(path)!r}: {failure}") from failure
 
@@ -85,9 +85,12 @@ class ApiKeys:
         *,
         now: datetime,
         expires: datetime | None = None,
-        rights: Iterable[Right] = USUAL,
+        rights: Iterable[Right] = DEFAULT_RIGHTS,
     ) -> tuple[ApiKey, str]:
-        """A new key, and what its owner has to present; that is not kept and cannot be shown again."""
+        """Create a key; returns it with its token, which is not stored and cannot be shown again.
+
+        Raises `InvalidRequest` without a name or rights, or if `expires` is in the past.
+        """
         given = frozenset(rights)
         if not given:
             raise InvalidRequest("a key without a right opens nothing")
@@ -103,7 +106,17 @@ class ApiKeys:
         secret = secrets.token_urlsafe(32)
         groups = msgspec.json.encode(scope.groups).decode()
         until = expires.timestamp() if expires else None
-        row = (made.id, name, _hash(secret), scope.tenant, scope.user, groups, now.timestamp(), until, _told(given))
+        row = (
+            made.id,
+            name,
+            _hash_secret(secret),
+            scope.tenant,
+            scope.user,
+            groups,
+            now.timestamp(),
+            until,
+            _encode_rights(given),
+        )
         self._run(
             "insert into keys (id, name, hash, tenant, user, groups, created, expires, rights)"
             " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -112,11 +125,11 @@ class ApiKeys:
         return made, f"ctx_{made.id}_{secret}"
 
     def list(self) -> Sequence[ApiKey]:
-        """Every key there ever was, oldest first."""
-        return [_key(row) for row in self._run(f"select {_COLUMNS} from keys order by created, id")]  # noqa: S608 - a constant
+        """All keys, also revoked and expired ones, oldest first."""
+        return [_key_from_row(row) for row in self._run(f"select {_COLUMNS} from keys order by created, id")]  # noqa: S608 - a constant
 
     def revoke(self, key_id: str, *, now: datetime) -> ApiKey:
-        """Let a key open nothing from now on; revoking it again changes nothing."""
+        """Revoke a key; revoking it again changes nothing. Raises `NotFound` for an unknown id."""
         self._run("update keys set revoked = ? where id = ? and revoked is null", (now.timestamp(), key_id))
         found = next((key for key in self.list() if key.id == key_id), None)
         if found is None:
@@ -124,21 +137,21 @@ class ApiKeys:
         return found
 
     def find(self, presented: str, *, now: datetime) -> ApiKey | None:
-        """The key that this is the secret of, if it works now."""
+        """Active key for a token; None if the token is unknown, wrong, revoked or expired."""
         parts = _TOKEN.fullmatch(presented)
         if parts is None:
             return None
         query = f"select {_COLUMNS}, hash from keys where id = ?"  # noqa: S608 - a constant
         row = next(iter(self._run(query, (parts[1],))), None)
-        # An unknown id is compared too, so that it takes as long as a wrong secret.
+        # An unknown id is compared too, so that it takes as long as a wrong secret (timing attacks).
         stored = bytes(32) if row is None else row[-1]
-        same = hmac.compare_digest(stored, _hash(parts[2]))
+        same = hmac.compare_digest(stored, _hash_secret(parts[2]))
         if row is None or not same:
             return None
-        found = _key(row)
-        return found if found.works(now) else None
+        found = _key_from_row(row)
+        return found if found.is_active(now) else None
 
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no key was ever added; one that was revoked or has expired still counts."""
         return not self._run("select 1 from keys limit 1")
 
@@ -146,8 +159,8 @@ class ApiKeys:
         """Release the file."""
         self._db.close()
 
-    def _add_rights(self) -> None:
-        """Older files have no column for them; two processes may find that out at once."""
+    def _add_rights_column(self) -> None:
+        """Add the `rights` column to older files; two processes may do so at the same time."""
         if all(row[1] != "rights" for row in self._db.execute("pragma table_info(keys)")):
             try:
                 self._db.execute("alter table keys add column rights text")
@@ -163,33 +176,33 @@ class ApiKeys:
             raise StoreUnwritable(f"the keys cannot be read or written: {failure}") from failure
 
 
-def _hash(secret: str) -> bytes:
-    # A slow hash protects secrets that people choose. This one is 256 random bits, which nobody can search through,
-    # and it is checked on every request.
+def _hash_secret(secret: str) -> bytes:
+    # A slow hash is for secrets that people choose. This one has 256 random bits, which cannot be brute-forced, and is
+    # checked on every request.
     return hashlib.sha256(secret.encode("ascii")).digest()
 
 
-def _key(row: tuple[Any, ...]) -> ApiKey:
+def _key_from_row(row: tuple[Any, ...]) -> ApiKey:
     key_id, name, tenant, user, groups, created, expires, revoked, rights = row[:9]
     return ApiKey(
         id=key_id,
         name=name,
         scope=Scope(tenant=tenant, user=user, groups=tuple(msgspec.json.decode(groups, type=list[str]))),
-        created=_time(created),
-        expires=None if expires is None else _time(expires),
-        revoked=None if revoked is None else _time(revoked),
-        rights=USUAL if rights is None else _rights(rights),
+        created=_from_timestamp(created),
+        expires=None if expires is None else _from_timestamp(expires),
+        revoked=None if revoked is None else _from_timestamp(revoked),
+        rights=DEFAULT_RIGHTS if rights is None else _decode_rights(rights),
     )
 
 
-def _told(rights: Iterable[Right]) -> str:
+def _encode_rights(rights: Iterable[Right]) -> str:
     return ",".join(sorted(rights))
 
 
-def _rights(told: str) -> frozenset[Right]:
-    """The rights that this version knows; a name that it does not know opens nothing."""
+def _decode_rights(told: str) -> frozenset[Right]:
+    """Rights from their stored names; names that this version does not know are ignored."""
     return frozenset(Right(name) for name in told.split(",") if name in set(Right))
 
 
-def _time(seconds: float) -> datetime:
+def _from_timestamp(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""Imports packages with compiled code, and names the Debian package of a system library they need."""
+"""Imports packages with compiled code; errors name the Debian package of a missing system library."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import ModuleType
 from contexture.errors import MissingLibrary
 
 DEBIAN_PACKAGES = {"libatomic.so.1": "libatomic1", "libgomp.so.1": "libgomp1"}
-"""Libraries that wheels link without shipping them. A bare Debian and slim container images do not have them."""
+"""Libraries that wheels link without shipping them. Minimal Debian and slim container images lack them."""
 
-_NOT_FOUND = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
+_MISSING_LIBRARY = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
 
 
 def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
@@ -23,12 +23,14 @@ def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except (ImportError, OSError) as failure:  # a package that loads its library with ctypes raises OSError
-        library = _NOT_FOUND.search(str(failure))
+        library = _MISSING_LIBRARY.search(str(failure))
         if library is None:
             raise ImportError(f'{feature} needs {module}: pip install "contexture[{extra}]"') from failure
-        raise MissingLibrary(f"{feature} needs the system library {library[1]}{_advice(library[1])}") from failure
+        raise MissingLibrary(
+            f"{feature} needs the system library {library[1]}{_install_advice(library[1])}"
+        ) from failure
 
 
-def _advice(library: str) -> str:
+def _install_advice(library: str) -> str:
     package = DEBIAN_PACKAGES.get(library)
     return f": apt-get install {package}" if package else ", which is not installed"

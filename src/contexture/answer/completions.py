@@ -1,4 +1,4 @@
-"""A caller's own messages, answered by a model that is also shown what is remembered; no session is written."""
+"""Chat completions: answers a caller's own messages with recalled memories added; writes no session."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from datetime import datetime
 from typing import TypeAlias
 
 from contexture.answer import route
-from contexture.answer.exchange import MemoryCitation
-from contexture.answer.process import ACTION, ProcessMessage
-from contexture.answer.record import citations_of
+from contexture.answer.chat import POLICY_ACTION, ProcessMessage
+from contexture.answer.chat_turn import build_memory_citations
+from contexture.answer.chat_types import MemoryCitation
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.ledger import Degradation, Trace
-from contexture.pipeline.mask import Mask, StreamMask
+from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel
 from contexture.types import Message, Scope
 
-_INSTRUCTIONS = ("system", "developer")
+_INSTRUCTION_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompletionRequest:
-    """Messages as chat APIs take them; the last one is the user's, and instructions stand before all others.
+    """Messages in the form of chat APIs; the last one is the user's, and system messages come before all others.
 
-    `model` is one of those that are configured, the usual one without it.
+    `model` is the name of a configured model; if omitted, the default model answers.
     """
 
     messages: tuple[Message, ...]
@@ -38,7 +38,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """A whole answer, what it was made from, and what it cost."""
+    """A complete answer, the context it was built from, and its token usage."""
 
     text: str
     model: str
@@ -50,51 +50,51 @@ class Completion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begun:
-    """The context is built and a model is about to be asked."""
+class CompletionStarted:
+    """The context is built; a model is about to be asked."""
 
     build_id: str
     created: datetime
     model: str
 
 
-CompletionStep: TypeAlias = Begun | str | Completion
+CompletionStep: TypeAlias = CompletionStarted | str | Completion
 
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """Answers messages with the policy, builder and models of `chat`, and writes neither session nor answer down.
+    """Answers messages with the policy, builder and models of `chat`; stores neither a session nor the answer.
 
-    The prompt is that of a turn: history that does not fit is trimmed, and summarised as in any turn, memories that
-    help are added, and all of it is explained under its build id. Known secrets are masked in the answer.
+    The prompt is that of a chat turn: history that does not fit is trimmed and summarised, relevant memories are added,
+    and everything is explained under its build id. Known secrets are masked in the answer.
     """
 
     chat: ProcessMessage
 
     async def run(self, request: CompletionRequest, *, scope: Scope, now: datetime | None = None) -> Completion:
-        """The whole answer; a model that fails is passed over for the next."""
-        models, at = self.chat.route.starting_with(request.model), now or self.chat.clock.now()
-        context = await self._context(request, scope, at)
+        """Return the whole answer; if a model fails, the next one is asked."""
+        models, at = self.chat.route.order_models(request.model), now or self.chat.clock.now()
+        context = await self._build_context(request, scope, at)
         trace = Trace()
-        piece = await route.complete(models, context.messages, self._longest(request), trace)
-        text = Mask(self.chat.secrets.known()).mask(piece.text)
-        return self._completion(context, text, piece.model, at, trace)
+        piece = await route.complete(models, context.messages, self._max_answer_tokens(request), trace)
+        text = SecretMask(self.chat.secrets.known()).mask(piece.text)
+        return self._build_completion(context, text, piece.model, at, trace)
 
     async def stream(
         self, request: CompletionRequest, *, scope: Scope, now: datetime | None = None
     ) -> AsyncIterator[CompletionStep]:
-        """`Begun`, then the answer in pieces as they come, then all of it."""
-        models, at = self.chat.route.starting_with(request.model), now or self.chat.clock.now()
-        context = await self._context(request, scope, at)
-        yield Begun(build_id=context.build_id, created=at, model=models[0].name)
+        """Yield `CompletionStarted`, then the answer in chunks as they arrive, then the complete `Completion`."""
+        models, at = self.chat.route.order_models(request.model), now or self.chat.clock.now()
+        context = await self._build_context(request, scope, at)
+        yield CompletionStarted(build_id=context.build_id, created=at, model=models[0].name)
         trace, shown, names = Trace(), list[str](), list[str]()
-        async with aclosing(self._pieces(models, request, context, trace, names)) as pieces:
+        async with aclosing(self._stream_masked(models, request, context, trace, names)) as pieces:
             async for text in pieces:
                 shown.append(text)
                 yield text
-        yield self._completion(context, "".join(shown), names[-1] if names else models[0].name, at, trace)
+        yield self._build_completion(context, "".join(shown), names[-1] if names else models[0].name, at, trace)
 
-    async def _pieces(
+    async def _stream_masked(
         self,
         models: Sequence[ChatModel],
         request: CompletionRequest,
@@ -102,9 +102,9 @@ class Completions:
         trace: Trace,
         names: list[str],
     ) -> AsyncGenerator[str]:
-        """What may be shown, as it comes; `names` gets the model of each piece."""
-        mask = StreamMask(self.chat.secrets.known())
-        async with aclosing(route.stream(models, context.messages, self._longest(request), trace)) as pieces:
+        """Stream the answer with known secrets masked; `names` collects the model of each chunk."""
+        mask = StreamingSecretMask(self.chat.secrets.known())
+        async with aclosing(route.stream(models, context.messages, self._max_answer_tokens(request), trace)) as pieces:
             async for piece in pieces:
                 names.append(piece.model)
                 if text := mask.feed(piece.text):
@@ -112,36 +112,38 @@ class Completions:
         if rest := mask.flush():
             yield rest
 
-    async def _context(self, request: CompletionRequest, scope: Scope, now: datetime) -> TurnContext:
-        turn = turn_from(request.messages)
+    async def _build_context(self, request: CompletionRequest, scope: Scope, now: datetime) -> TurnContext:
+        turn = turn_from_messages(request.messages)
         asked = {"messages": len(request.messages), "model": request.model}
-        decision = await self.chat.policy.decide(scope, ACTION, asked)
+        decision = await self.chat.policy.decide(scope, POLICY_ACTION, asked)
         if not decision.allowed:
-            raise NotPermitted(decision.reason or f"the policy does not allow {ACTION!r}")
+            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
         return await self.chat.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
 
-    def _longest(self, request: CompletionRequest) -> int:
+    def _max_answer_tokens(self, request: CompletionRequest) -> int:
         return request.max_tokens or self.chat.recipe.max_tokens
 
-    def _completion(self, context: TurnContext, text: str, model: str, created: datetime, trace: Trace) -> Completion:
+    def _build_completion(
+        self, context: TurnContext, text: str, model: str, created: datetime, trace: Trace
+    ) -> Completion:
         spent = {"prompt_tokens": context.tokens, "completion_tokens": self.chat.counter.count(text)}
         return Completion(
             text=text,
             model=model,
             build_id=context.build_id,
             created=created,
-            citations=citations_of(context, text),
+            citations=build_memory_citations(context, text),
             degradations=(*context.ledger.degradations, *trace.finish(()).degradations),
             usage={**spent, "total_tokens": sum(spent.values())},
         )
 
 
-def turn_from(messages: Sequence[Message]) -> Turn:
-    """The turn that messages of a chat API stand for."""
-    first = next((at for at, each in enumerate(messages) if each.get("role") not in _INSTRUCTIONS), len(messages))
+def turn_from_messages(messages: Sequence[Message]) -> Turn:
+    """Convert chat API messages to a turn; raises `InvalidRequest` unless the last message is the user's."""
+    first = next((at for at, each in enumerate(messages) if each.get("role") not in _INSTRUCTION_ROLES), len(messages))
     if first == len(messages) or messages[-1].get("role") != "user":
         raise InvalidRequest("the last of `messages` must be the user's: it is what context is looked for")
-    system = [_instruction(at, each) for at, each in enumerate(messages[:first])]
+    system = [_instruction_text(at, each) for at, each in enumerate(messages[:first])]
     return Turn(
         user_message=messages[-1].get("content") or "",
         system_prompt="\n\n".join(text for text in system if text),
@@ -149,7 +151,7 @@ def turn_from(messages: Sequence[Message]) -> Turn:
     )
 
 
-def _instruction(at: int, message: Message) -> str:
+def _instruction_text(at: int, message: Message) -> str:
     content = message.get("content")
     if not isinstance(content, str):
         raise InvalidRequest(f"messages[{at}]: the content of instructions must be a text")

@@ -1,4 +1,4 @@
-"""Which model answers: the one that was chosen, then the others in order, each failure written down."""
+"""Model routing: asks the chosen model, then the fallbacks in order, and records each failure."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from contexture.ledger import Trace
 from contexture.ports import ChatModel
 from contexture.types import Message
 
-SOURCE = "model"
+MODEL_SOURCE = "model"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of an answer and the name of the model that gave it."""
+class ModelOutput:
+    """Text of an answer, whole or a streamed chunk, and the name of the model that produced it."""
 
     text: str
     model: str
 
 
-class Route:
-    """Models by the names under which they are configured, in the order in which they are tried."""
+class ModelRoute:
+    """The configured models by name, in the order in which they are tried."""
 
     def __init__(self, models: Mapping[str, ChatModel]) -> None:
         self._models = dict(models)
 
     @property
     def names(self) -> Sequence[str]:
-        """What the models are called, in the order in which they are tried."""
+        """The names of the models, in the order in which they are tried."""
         return tuple(self._models)
 
-    def starting_with(self, name: str | None) -> Sequence[ChatModel]:
-        """The models to try: the named one before the others; a name that is not configured is refused."""
+    def order_models(self, name: str | None) -> Sequence[ChatModel]:
+        """Return the models to try, the named one first; raises `InvalidRequest` for a name that is not configured."""
         if name is None:
             return list(self._models.values())
         if name not in self._models:
@@ -44,25 +44,27 @@ class Route:
         return [self._models[name], *(model for other, model in self._models.items() if other != name)]
 
 
-async def complete(models: Sequence[ChatModel], messages: Sequence[Message], max_tokens: int, trace: Trace) -> Piece:
-    """The whole answer of the first model that gives one."""
+async def complete(
+    models: Sequence[ChatModel], messages: Sequence[Message], max_tokens: int, trace: Trace
+) -> ModelOutput:
+    """Return the whole answer of the first model that gives one."""
     for model in models:
         try:
             answer = await model.complete(messages, max_tokens=max_tokens)
         except SourceError as failure:
-            trace.degraded(f"{SOURCE}:{model.name}", failure)
+            trace.add_degradation(f"{MODEL_SOURCE}:{model.name}", failure)
         else:
-            return Piece(answer, model.name)
-    raise _nobody(models)
+            return ModelOutput(answer, model.name)
+    raise _no_model_error(models)
 
 
 async def stream(
     models: Sequence[ChatModel], messages: Sequence[Message], max_tokens: int, trace: Trace
-) -> AsyncGenerator[Piece]:
-    """The answer in pieces, of the first model that begins one.
+) -> AsyncGenerator[ModelOutput]:
+    """Stream the answer of the first model that starts one.
 
-    A model that fails before its first piece is passed over. One that fails later has been heard already: another
-    would begin anew in the middle of a sentence, so the failure is raised.
+    A model that fails before its first chunk is skipped. If it fails later, the error is raised: part of its text was
+    already shown, and another model would start over in the middle of a sentence.
     """
     for model in models:
         pieces = cast("AsyncGenerator[str]", model.stream(messages, max_tokens=max_tokens))
@@ -71,15 +73,15 @@ async def stream(
             try:
                 async for text in pieces:
                     begun = True
-                    yield Piece(text, model.name)
+                    yield ModelOutput(text, model.name)
             except SourceError as failure:
                 if begun:
                     raise
-                trace.degraded(f"{SOURCE}:{model.name}", failure)
+                trace.add_degradation(f"{MODEL_SOURCE}:{model.name}", failure)
             else:
                 return
-    raise _nobody(models)
+    raise _no_model_error(models)
 
 
-def _nobody(models: Sequence[ChatModel]) -> SourceUnavailable:
+def _no_model_error(models: Sequence[ChatModel]) -> SourceUnavailable:
     return SourceUnavailable(f"no model answered: {', '.join(model.name for model in models)} all failed")

@@ -1,13 +1,30 @@
-"""A block as a record of the index."""
+"""Computes, when a block is written, its search record and the facts that builds use.
+
+Facts are redactions, token counts, similarity hash and summary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.blocks.columns import schema_of
-from contexture.blocks.render import plain
-from contexture.types import PUBLIC, Collection, FieldType, Record
-from contexture.workspace import Block, BlockType, Stale, done_of, due_of
+from contexture.blocks.links import database_schema
+from contexture.blocks.render import SUMMARY_TOKENS, render_for_reader, render_plain_text, summarize_page
+from contexture.errors import RedactionFailed
+from contexture.pipeline.fence import fence
+from contexture.pipeline.redaction import scan_text
+from contexture.ports import Redactor, TokenCounter
+from contexture.text.simhash import simhash
+from contexture.types import PUBLIC, Collection, FieldType, Record, content_hash
+from contexture.workspace import (
+    SUMMARY_BLOCKS,
+    Block,
+    BlockFacts,
+    BlockType,
+    PageSummary,
+    StaleBlock,
+    is_done,
+    task_due,
+)
 
 BLOCKS = Collection(
     name="blocks",
@@ -21,21 +38,21 @@ BLOCKS = Collection(
         "done": FieldType.FLAG,
     },
 )
-"""Where blocks are searched; filters also name `time`, which is when a block was last modified, `kind` and `lang`."""
+"""The collection of blocks; filters may also use `time`, when a block was last modified, `kind` and `lang`."""
 
-_SILENT = (BlockType.DIVIDER,)
-_HOMES = (BlockType.PAGE, BlockType.DB)
-_TASKS = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
+_UNSEARCHED_TYPES = (BlockType.DIVIDER,)
+_PAGE_TYPES = (BlockType.PAGE, BlockType.DB)
+_TASK_TYPES = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
 
 
-def record_of(stale: Stale) -> Record | None:
-    """The search record of a block, or None when it is gone or has nothing to find."""
+def block_to_record(stale: StaleBlock) -> Record | None:
+    """The search record of a block, or None when it is deleted or has no searchable text."""
     block = stale.block
-    text = words_of(block, stale.ancestors) if block is not None else ""
+    text = search_text(block, stale.ancestors) if block is not None else ""
     if block is None or not text:
         return None
-    above = surely_read(block, stale.ancestors)
-    home = home_of(block, above)
+    above = shared_ancestors(block, stale.ancestors)
+    home = find_home_page(block, above)
     return Record(
         id=block.id,
         text=text,
@@ -43,26 +60,27 @@ def record_of(stale: Stale) -> Record | None:
         title=home.text if home else "",
         kind=str(block.type),
         time=block.modified,
-        payload=_payload(block, above, home),
+        payload=_build_payload(block, above, home),
     )
 
 
-def words_of(block: Block, ancestors: Sequence[Block]) -> str:
-    """What a block's search record says; empty where it has none. `ancestors` may end where a reader's view does.
+def search_text(block: Block, ancestors: Sequence[Block]) -> str:
+    """The text of a block's search record; "" when it has none. `ancestors` may be limited to what a reader sees.
 
-    Only its database tells which cells of a row name other rows, so a row has cells only for those who read both.
+    Only the database's schema tells which cells of a row are relations, so the cells of a row are included only when
+    every reader of the row may read its database.
     """
-    if block.type in _SILENT:
+    if block.type in _UNSEARCHED_TYPES:
         return ""
-    above = surely_read(block, ancestors)
+    above = shared_ancestors(block, ancestors)
     if block.type is BlockType.DB_ROW and not (above and above[0].type is BlockType.DB):
         return block.text.strip()
-    said = plain(block, schema_of(above[0] if above else None))
+    said = render_plain_text(block, database_schema(above[0] if above else None))
     return said if said.strip() else ""
 
 
-def surely_read(block: Block, ancestors: Sequence[Block]) -> Sequence[Block]:
-    """The parents upwards that everyone who reads the block may read; a record must name no other to its readers."""
+def shared_ancestors(block: Block, ancestors: Sequence[Block]) -> Sequence[Block]:
+    """The nearest ancestors that every reader of the block may read; its record may contain no others."""
     wide = 0
     for each in ancestors:
         if PUBLIC not in each.acl and not set(block.acl) <= set(each.acl):
@@ -71,15 +89,15 @@ def surely_read(block: Block, ancestors: Sequence[Block]) -> Sequence[Block]:
     return ancestors[:wide]
 
 
-def home_of(block: Block, above: Sequence[Block]) -> Block | None:
-    """The page or database a block belongs to: itself, or the nearest above, which may also be a row."""
-    if block.type in _HOMES:
+def find_home_page(block: Block, above: Sequence[Block]) -> Block | None:
+    """The page or database a block belongs to: itself, or the nearest ancestor, which may also be a row."""
+    if block.type in _PAGE_TYPES:
         return block
-    return next((each for each in above if each.type in _HOMES or each.type is BlockType.DB_ROW), None)
+    return next((each for each in above if each.type in _PAGE_TYPES or each.type is BlockType.DB_ROW), None)
 
 
-def _payload(block: Block, above: Sequence[Block], home: Block | None) -> dict[str, object]:
-    due = due_of(block)
+def _build_payload(block: Block, above: Sequence[Block], home: Block | None) -> dict[str, object]:
+    due = task_due(block)
     told: dict[str, object] = {"type": str(block.type), "author": block.author}
     if home is not None:
         told["page"] = home.id
@@ -89,6 +107,56 @@ def _payload(block: Block, above: Sequence[Block], home: Block | None) -> dict[s
         told["db"] = above[0].id
     if due is not None:
         told["due"] = due.isoformat()
-    if block.type in _TASKS:
-        told["done"] = done_of(block)
+    if block.type in _TASK_TYPES:
+        told["done"] = is_done(block)
     return told
+
+
+class FactsComputer:
+    """Computes the facts about blocks; the length of summaries is measured with the first token counter."""
+
+    def __init__(self, redactor: Redactor, counters: Sequence[TokenCounter]) -> None:
+        self._redactor = redactor
+        self._counters = tuple(counters)
+
+    def compute(self, stale: StaleBlock) -> BlockFacts | None:
+        """The facts about a block; None when it is deleted or redaction fails.
+
+        Relations are left out, because what they show depends on the reader: builds compute rows that have relations.
+        """
+        if stale.block is None:
+            return None
+        told = self._summarize(stale.block, stale.below)
+        text = render_for_reader(stale.block, stale.ancestors, summary=told.text if told else "")
+        known = current_facts(stale.facts, text, self._redactor.rules)
+        if known is not None and known.summary == told:
+            return known
+        try:
+            found = tuple(scan_text(text, self._redactor))
+        except RedactionFailed:
+            return None
+        fenced = fence(text)
+        return BlockFacts(
+            hash=content_hash(text),
+            rules=self._redactor.rules,
+            redactions=found,
+            tokens={counter.encoding: counter.count(fenced) for counter in self._counters},
+            simhash=simhash(text),
+            summary=told,
+        )
+
+    def _summarize(self, page: Block, below: Sequence[Block] | None) -> PageSummary | None:
+        if below is None or not self._counters:
+            return None
+        counter = self._counters[0]
+        return PageSummary(
+            text=summarize_page(page, below[:SUMMARY_BLOCKS], counter, SUMMARY_TOKENS),
+            further=summarize_page(page, below, counter, SUMMARY_TOKENS),
+            encoding=counter.encoding,
+            limit=SUMMARY_TOKENS,
+        )
+
+
+def current_facts(facts: BlockFacts | None, text: str, rules: str) -> BlockFacts | None:
+    """The facts if they were computed from this text and these redaction rules, else None."""
+    return facts if facts is not None and facts.rules == rules and facts.hash == content_hash(text) else None

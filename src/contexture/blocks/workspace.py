@@ -1,88 +1,322 @@
-"""The workspace: blocks are written to their store, which is the truth, and from there to the search index."""
+"""The workspace: blocks are written to the block store, the source of truth, and from there to the search index.
+
+`IndexSync` brings the index up to date after failures and restarts. Blocks are validated before they are stored.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from typing import TypeAlias
 
-from contexture.blocks.check import check_order, check_targets, checked
-from contexture.blocks.follow import Follower
+from msgspec.structs import replace
+
+from contexture.blocks.records import BLOCKS, FactsComputer, block_to_record
+from contexture.errors import InvalidRequest, RequestError
 from contexture.ports import Index
-from contexture.retrieval.prepare import Preparer
-from contexture.types import Scope
-from contexture.workspace import Activity, Block, Put, WritableBlocks
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, is_valid_unicode, repair_text
+from contexture.types import Json, Record, Scope
+from contexture.workspace import Activity, Block, PutResult, StaleBlock, WritableBlocks
 
-__all__ = ["Put", "Workspace"]
+__all__ = [
+    "BATCH_SIZE",
+    "MAX_ID_LENGTH",
+    "IndexSync",
+    "PutResult",
+    "Workspace",
+    "check_blocks",
+    "check_order",
+    "check_targets",
+]
 
 
 class Workspace:
-    """Writes blocks for one scope at a time; each call is whole or not at all.
+    """Writes blocks for one scope at a time; each call is one transaction of the block store.
 
-    Whoever may read a block may write it, and below it; a block whose `readers` is None is read by whoever reads its
-    parent. What the scope may not read is answered as unknown. When a call returns, the next search sees what it wrote.
-    A call whose index fails raises, and what it stored stays: the next call, or the next opening, brings the index up
-    to date.
+    A principal that may read a block may write it and add blocks below it; a block whose `readers` is None inherits
+    those of its parent. A block the scope may not read is treated as unknown. When a call returns, the next search sees
+    what it wrote. If the index fails, the call raises and the stored blocks stay: the next call, or the next start,
+    brings the index up to date.
     """
 
     def __init__(self, *, store: WritableBlocks, index: Index, preparer: Preparer) -> None:
         self._store = store
-        self._follower = Follower(store=store, index=index, preparer=preparer)
+        self._index_sync = IndexSync(store=store, index=index, preparer=preparer)
 
-    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> Put:
-        """Write all of these or none; parents may come in the same call, in any order.
+    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
+        """Write all of these blocks or none; parents may be in the same call, in any order.
 
-        A block is altered when its type, text, parent, order, properties or readers differ, or an author it names;
-        another `modified` alone alters nothing. A deleted block that is put again is back, without what was below it.
+        A block is changed when its type, text, parent, order, properties, readers or a given author differ; a different
+        `modified` alone is not a change. Putting a deleted block restores it without the blocks below it. Raises
+        `InvalidRequest` for a block that cannot be stored.
         """
-        done = await self._store.put(scope, checked(blocks), now=now)
-        await self._follower.catch_up(scope.tenant)
+        done = await self._store.put(scope, check_blocks(blocks), now=now)
+        await self._index_sync.catch_up(scope.tenant)
         return done
 
     async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float = 0.0) -> None:
-        """Put a block and all below it under another parent, or make it a root; inherited readers follow."""
+        """Move a block with its subtree under another parent, or make it a root; inherited readers are updated."""
         check_order(order)
         check_targets([block_id, *([parent] if parent is not None else [])])
         await self._store.move(scope, block_id, parent=parent, order=order)
-        await self._follower.catch_up(scope.tenant)
+        await self._index_sync.catch_up(scope.tenant)
 
     async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Remove these and all below them until they are restored; returns how many the scope could read."""
-        gone = await self._store.delete(scope, _distinct(ids), now=now)
-        await self._follower.catch_up(scope.tenant)
+        """Soft-delete these blocks with their subtrees; returns how many of them the scope could read."""
+        gone = await self._store.delete(scope, _unique_ids(ids), now=now)
+        await self._index_sync.catch_up(scope.tenant)
         return gone
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Bring back all that went with each of these in one deletion, links included; returns how many it reads."""
-        back = await self._store.restore(scope, _distinct(ids))
-        await self._follower.catch_up(scope.tenant)
+        """Restore these blocks with everything deleted in the same call, links included.
+
+        Returns how many of the restored blocks the scope may read.
+        """
+        back = await self._store.restore(scope, _unique_ids(ids))
+        await self._index_sync.catch_up(scope.tenant)
         return back
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
-        """Note that the scope's user looked at a block; an unknown one is a `NotFound`."""
+        """Record that the scope's user viewed a block; raises `NotFound` for an unknown one."""
         check_targets([block_id])
         await self._store.view(scope, block_id, now=now)
 
     async def note(self, scope: Scope, deeds: Sequence[Activity]) -> None:
-        """Note edits and views that users made elsewhere, as an imported workspace tells them."""
+        """Record edits and views that users made elsewhere, as an imported workspace reports them."""
         check_targets([deed.block_id for deed in deeds])
         await self._store.note(scope, deeds)
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Forget for good what was deleted before then; returns how many blocks the scope could read."""
+        """Delete permanently what was soft-deleted before `before`; returns how many blocks the scope could read."""
         return await self._store.purge(scope, before=before)
 
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
-        """By name, the page, else the database, else the row that has it as its title or as an alias."""
-        return await self._store.find_pages(scope, _distinct(names))
+        """By name, the page, else the database, else the row with that title or alias."""
+        return await self._store.find_pages(scope, _unique_ids(names))
 
     async def catch_up(self) -> int:
-        """Write the search records that an earlier process, or a failing index, left behind; returns how many."""
-        return await self._follower.catch_up()
+        """Write the search records left stale by an earlier process or a failed index; returns how many."""
+        return await self._index_sync.catch_up()
 
     async def finish(self) -> None:
-        """Wait until the search records that are being written, also for callers that went away, are written."""
-        await self._follower.finish()
+        """Wait until running index writes are done, including those whose caller was cancelled."""
+        await self._index_sync.finish()
 
 
-def _distinct(ids: Sequence[str]) -> list[str]:
+def _unique_ids(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ids))
+
+
+BATCH_SIZE = 512
+"""Blocks whose search records are written in one batch."""
+
+_Refusals: TypeAlias = dict[tuple[str, str], RequestError]
+"""Errors of blocks that the index refuses, by tenant and id."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _BatchScope(Scope):
+    """A scope with the readers of a whole batch: search records are written for all readers, not for the caller."""
+
+    readers: tuple[str, ...]
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """All principals that may read, or could read before, one of the blocks."""
+        return self.readers
+
+
+class IndexSync:
+    """Brings the search index up to date with the block store, one run at a time.
+
+    Runs are serialized so that an older record never overwrites a newer one.
+
+    The store lists blocks as stale until they are settled. Writing a record twice has no effect, so a process may stop
+    between any two steps. Several processes may sync the same store: `settle` returns the blocks that changed in the
+    meantime, and they are written again, so the last writer always writes the current state.
+    """
+
+    def __init__(self, *, store: WritableBlocks, index: Index, preparer: Preparer) -> None:
+        self._store = store
+        self._index = index
+        self._preparer = preparer
+        self._reader = FactsComputer(preparer.redactor, preparer.counters)
+        self._turn = asyncio.Lock()
+        self._running: asyncio.Task[tuple[int, _Refusals]] | None = None
+        self._made = EnsuredCollection(index, BLOCKS)
+
+    async def catch_up(self, tenant: str = "") -> int:
+        """Write the stale search records of all tenants; returns how many blocks were processed.
+
+        A block that the index refuses does not hold up others: it is not searchable, and its error is raised at the end
+        if it belongs to `tenant`. When the index fails, the blocks stay stale until the next call. A run continues when
+        its caller is cancelled, and the next run starts only after it has ended.
+        """
+        await self._turn.acquire()
+        self._running = asyncio.create_task(self._sync_all(), name="contexture-follow")
+        self._running.add_done_callback(self._on_done)
+        done, refused = await asyncio.shield(self._running)
+        for (of, _), refusal in refused.items():
+            if of == tenant:
+                raise refusal
+        return done
+
+    async def finish(self) -> None:
+        """Wait until the current run has ended, so that nothing it needs is closed before."""
+        async with self._turn:
+            return
+
+    def _on_done(self, turn: asyncio.Task[tuple[int, _Refusals]]) -> None:
+        self._turn.release()
+        if not turn.cancelled():
+            turn.exception()  # avoids a warning when the caller is gone; failed blocks stay stale for the next run
+
+    async def _sync_all(self) -> tuple[int, _Refusals]:
+        """Write all stale blocks; returns how many were processed, and the refusals of the index."""
+        done = 0
+        refused: _Refusals = {}
+        while found := await self._store.stale(limit=BATCH_SIZE):
+            done += len(found)
+            while found:
+                for each in found:
+                    refused.pop((each.tenant, each.id), None)  # it may have been refused in an earlier state
+                for of, some in groupby(sorted(found, key=_tenant_key), _tenant_key):
+                    refused |= await self._write_or_split(of, list(some))
+                found = await self._store.settle([await self._with_facts(each) for each in found])
+        return done, refused
+
+    async def _write_or_split(self, tenant: str, stale: Sequence[StaleBlock]) -> _Refusals:
+        """Write a batch, or its blocks one by one if the batch is refused; returns the refusals."""
+        try:
+            await self._write(tenant, stale)
+        except RequestError as refusal:
+            if len(stale) == 1:
+                return {(tenant, stale[0].id): refusal}
+            told = [await self._write_or_split(tenant, [each]) for each in stale]
+            return {key: each for some in told for key, each in some.items()}
+        return {}
+
+    async def _write(self, tenant: str, stale: Sequence[StaleBlock]) -> None:
+        readers = tuple(sorted({name for each in stale for name in each.readers}))
+        keeper = _BatchScope(tenant=tenant, user="keeper", readers=readers)
+        await self._made.ensure(keeper)
+        records = {each.id: block_to_record(each) for each in stale}
+        kept = [record for record in records.values() if record is not None]
+        known = {record.id: record for record in await self._index.get(keeper, BLOCKS.name, list(records))}
+        gone = [name for name in known if records[name] is None]
+        fresh = [record for record in kept if not _is_indexed(known.get(record.id), record)]
+        if gone:
+            await self._index.delete(keeper, BLOCKS.name, gone)
+        if fresh:
+            await self._index.upsert(keeper, BLOCKS.name, await self._preparer.prepare(fresh))
+
+    async def _with_facts(self, stale: StaleBlock) -> StaleBlock:
+        """The block with its facts computed; yields to the event loop first, because computing blocks it."""
+        await asyncio.sleep(0)
+        return replace(stale, facts=self._reader.compute(stale))
+
+
+def _tenant_key(stale: StaleBlock) -> str:
+    return stale.tenant
+
+
+def _is_indexed(known: Record | None, record: Record) -> bool:
+    """Whether the index already has this record; the language is not compared, as it is detected on writing."""
+    if known is None:
+        return False
+    return (known.text, known.title, known.kind, known.time, set(known.acl), dict(known.payload)) == (
+        record.text,
+        record.title,
+        record.kind,
+        record.time,
+        set(record.acl),
+        dict(record.payload),
+    )
+
+
+_PRINCIPAL = re.compile(r"public|(user|group):.+", re.DOTALL)
+MAX_ID_LENGTH = 512
+"""Maximum length of a block id, in characters."""
+
+
+def check_blocks(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks with invalid Unicode repaired.
+
+    Raises `InvalidRequest` for a block that cannot be stored, naming its position and field.
+    """
+    seen: dict[str, int] = {}
+    for at, block in enumerate(blocks):
+        problem = _find_problem(block)
+        if problem:
+            raise InvalidRequest(f"blocks[{at}]: {problem}")
+        if block.id in seen:
+            raise InvalidRequest(f"blocks[{at}]: block {block.id!r} is already blocks[{seen[block.id]}]")
+        seen[block.id] = at
+    return [_repair_block(block) for block in blocks]
+
+
+def check_order(order: float) -> None:
+    """Raise `InvalidRequest` for an order among siblings that is not finite."""
+    if not math.isfinite(order):
+        raise InvalidRequest(f"`order` must be a finite number, not {order!r}")
+
+
+def check_targets(ids: Sequence[str]) -> None:
+    """Raise `InvalidRequest` for ids that no block can have."""
+    for name in ids:
+        if not _is_valid_name(name):
+            raise InvalidRequest(f"a block id is a text of 1 to {MAX_ID_LENGTH} characters, not {name!r}")
+
+
+def _find_problem(block: Block) -> str:
+    if not _is_valid_name(block.id):
+        return f"`id` must be a text of 1 to {MAX_ID_LENGTH} characters without NUL, not {block.id!r}"
+    if block.parent is not None and not _is_valid_name(block.parent):
+        return f"`parent` of block {block.id!r} cannot be the id of a block: {block.parent!r}"
+    if block.parent == block.id:
+        return f"block {block.id!r} cannot be its own parent"
+    if not math.isfinite(block.order):
+        return f"`order` of block {block.id!r} must be a finite number, not {block.order!r}"
+    return _find_readers_problem(block)
+
+
+def _find_readers_problem(block: Block) -> str:
+    if block.readers is None:
+        return ""
+    if not block.readers:
+        return f"`readers` of block {block.id!r} is empty, so that nobody could read it; leave it out to inherit"
+    strange = next((name for name in block.readers if not (_PRINCIPAL.fullmatch(name) and _is_valid_name(name))), None)
+    if strange is None:
+        return ""
+    return f"`readers` of block {block.id!r} may hold 'public', 'user:NAME' and 'group:NAME', not {strange!r}"
+
+
+def _is_valid_name(name: str) -> bool:
+    return 0 < len(name) <= MAX_ID_LENGTH and is_valid_unicode(name) and "\0" not in name
+
+
+def _repair_block(block: Block) -> Block:
+    properties = _repair_properties(block)
+    if is_valid_unicode(block.text) and is_valid_unicode(block.author) and properties is block.properties:
+        return block
+    return replace(block, text=repair_text(block.text), author=repair_text(block.author), properties=properties)
+
+
+def _repair_properties(block: Block) -> Mapping[str, Json]:
+    """The properties with invalid Unicode repaired.
+
+    Returns the same object when nothing changes; raises `InvalidRequest` when they are not JSON.
+    """
+    if not block.properties:
+        return block.properties
+    try:
+        told = json.dumps(dict(block.properties), allow_nan=False, ensure_ascii=False)
+        return block.properties if is_valid_unicode(told) else json.loads(repair_text(told))
+    except (TypeError, ValueError, RecursionError) as failure:
+        raise InvalidRequest(f"the properties of block {block.id!r} cannot be stored: {failure}") from failure

@@ -1,4 +1,4 @@
-"""`contexture ask`: a slash command over the news, executed and reported."""
+"""`contexture ask`: executes a slash command over the news, or with `--research` answers a question from documents."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli import ask_research
-from contexture.cli.answers import as_sent, degradations_of
-from contexture.cli.common import Common, command, with_engine
-from contexture.cli.inputs import moment, object_on_stdin
-from contexture.cli.output import console, emit, plain
-from contexture.cli.remote import remote
+from contexture.cli.client import find_service, parse_degradations, to_wire_json
+from contexture.cli.common import Common, parse_now, read_json_object, register_command, require_store, run_with_engine
+from contexture.cli.output import console, print_json, replace_control_chars
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from contexture.config import Settings
 
-_MARKS = {"figures_not_in_evidence": "a figure in it is not in its evidence"}
+
+_MARK_TEXTS = {"figures_not_in_evidence": "a figure in it is not in its evidence"}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "ask", acting=True)(ask)
+    """Add the command to the app."""
+    register_command(app, "ask", with_identity=True)(ask)
 
 
 def ask(
@@ -48,72 +46,78 @@ def ask(
     a slash is a question for /ask. Every statement names its evidence. With --research a question is answered from the
     pages of documents, with the number of its source behind every sentence.
     """
-    clock = moment(now)
+    clock = parse_now(now)
     if research:
-        question = object_on_stdin() if line is None else {"query": line}
-        _show(common, ask_research.answered(common.settings(), question, clock), ask_research.report)
+        question = read_json_object() if line is None else {"query": line}
+        _print_answer(
+            common,
+            answer_research(common.settings(), question, clock),
+            render_research_answer,
+        )
         return
-    asked = object_on_stdin() if line is None else {"raw_command": _command(line)}
+    asked = read_json_object() if line is None else {"raw_command": _with_default_command(line)}
     if lang is not None:
         asked = {**asked, "user_lang": lang}
-    _show(common, _executed(common.settings(), asked, clock), report)
+    _print_answer(common, _execute(common.settings(), asked, clock), render_command_answer)
 
 
-def _show(common: Common, found: dict[str, Any], told: Callable[[dict[str, Any]], Iterator[RenderableType]]) -> None:
+def _print_answer(
+    common: Common, found: dict[str, Any], told: Callable[[dict[str, Any]], Iterator[RenderableType]]
+) -> None:
     if common.as_json:
-        emit(found)
+        print_json(found)
         return
     out = console()
     for part in told(found):
         out.print(part)
 
 
-def report(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """An executed command for people: statements by section, their evidence, and what to know about them."""
+def render_command_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Render an executed command: statements by section, their evidence, and warnings."""
     from rich.text import Text
 
-    from contexture.cli.tables import losses
+    from contexture.cli.tables import degradation_lines
 
-    yield Text(plain(f"{found['command']}  {found['question']}"), style="italic")
+    yield Text(replace_control_chars(f"{found['command']}  {found['question']}"), style="italic")
     for section in found["sections"]:
-        yield Text(plain(f"\n{section['heading']}"), style="bold")
+        yield Text(replace_control_chars(f"\n{section['heading']}"), style="bold")
         for statement in section["statements"]:
-            yield _line(statement)
+            yield _render_statement(statement)
     for said in found["notes"]:
-        yield Text(plain(f"\n{said}"), style="cyan")
+        yield Text(replace_control_chars(f"\n{said}"), style="cyan")
     if found["evidence"]:
         yield Text("")
-        yield _evidence(found)
-    yield Text(f"\n{_how(found)}", style="dim")
-    yield from losses(degradations_of(dict(found)))
+        yield _evidence_table(found)
+    yield Text(f"\n{_describe_command_writer(found)}", style="dim")
+    yield from degradation_lines(parse_degradations(dict(found)))
 
 
-def _command(line: str) -> str:
+def _with_default_command(line: str) -> str:
     return line if line.lstrip().startswith("/") else f"/ask {line}"
 
 
-def _executed(settings: Settings, asked: dict[str, Any], clock: datetime | None) -> dict[str, Any]:
-    door = remote(settings)
+def _execute(settings: Settings, asked: dict[str, Any], clock: datetime | None) -> dict[str, Any]:
+    door = find_service(settings)
     if door is not None:
-        return door.ask("POST", "/v1/commands", asked, now=clock)
-    from contexture.service.wire.commands import answer_object
+        return door.request("POST", "/v1/commands", asked, now=clock)
+    from contexture.service.wire.builds import command_answer_object
 
-    answer = with_engine(settings, lambda engine: engine.execute.run(asked, scope=engine.scope, now=clock))
-    return as_sent(answer_object(answer))
+    answer = run_with_engine(settings, lambda engine: engine.execute.run(asked, scope=engine.scope, now=clock))
+    return to_wire_json(command_answer_object(answer))
 
 
-def _line(statement: Mapping[str, Any]) -> RenderableType:
+def _render_statement(statement: Mapping[str, Any]) -> RenderableType:
     from rich.text import Text
 
-    text = Text(f"  • {plain(statement['text'])}")
+    text = Text(f"  • {replace_control_chars(statement['text'])}")
     text.append("".join(f" [{number}]" for number in statement["evidence"]), style="green")
     for mark in statement["marks"]:
-        text.append(f" ({_MARKS.get(mark, mark)})", style="yellow")
+        text.append(f" ({_MARK_TEXTS.get(mark, mark)})", style="yellow")
     return text
 
 
-def _evidence(found: Mapping[str, Any]) -> RenderableType:
-    """The evidence that a statement names; what only the details rest on is left to `--json`."""
+def _evidence_table(found: Mapping[str, Any]) -> RenderableType:
+    """Return the table of evidence that statements refer to; evidence of the details alone is only in `--json`."""
     from rich.text import Text
 
     from contexture.cli.tables import table
@@ -131,14 +135,88 @@ def _evidence(found: Mapping[str, Any]) -> RenderableType:
             rows.add_row(
                 Text(f"[{each['number']}]", style="green"),
                 each["date"],
-                Text(plain(each["source"])),
-                Text(plain(f"{title}\n{each['url']}" if each["url"] else title)),
+                Text(replace_control_chars(each["source"])),
+                Text(replace_control_chars(f"{title}\n{each['url']}" if each["url"] else title)),
             )
     return rows
 
 
-def _how(found: Mapping[str, Any]) -> str:
+def _describe_command_writer(found: Mapping[str, Any]) -> str:
     if found["mode"] != "model":
         return "extractive: no model was used, the statements are sentences of the sources"
     usage = found["usage"]
     return f"written by {found['model']} for {usage['cents']:.4f} of {usage['budget_cents']:g} cents"
+
+
+_LACK_TEXTS = {
+    "no_marker": "names no source",
+    "not_in_source": "is not in the source it names",
+    "figure_not_in_source": "has a figure that the source it names has not",
+    "name_not_in_source": "has a name that the source it names has not",
+}
+
+
+def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetime | None) -> dict[str, Any]:
+    """Answer a research question, through the service that holds the store or in this process."""
+    door = find_service(settings)
+    if door is not None:
+        return door.request("POST", "/api/research/ask", asked, now=clock)
+    from contexture.answer.research import parse_research_question
+    from contexture.service.wire.builds import research_answer_object
+
+    told = parse_research_question(asked, answering=True)
+    answer = run_with_engine(
+        require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)
+    )
+    return to_wire_json(research_answer_object(answer))
+
+
+def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Render an answer: its text, its sources, and warnings."""
+    from rich.text import Text
+
+    from contexture.cli.tables import degradation_lines
+
+    yield Text(replace_control_chars(found["answer"]))
+    if found["sources"]:
+        yield Text("")
+        yield _sources_table(found)
+    for removed in found["removed_markers"]:
+        yield Text(
+            replace_control_chars(f"removed: {removed['marker']} points at no source"),
+            style="yellow",
+        )
+    for each in found["unsupported"]:
+        missing = f" ({', '.join(each['missing'])})" if each["missing"] else ""
+        yield Text(
+            replace_control_chars(f'unsupported: "{each["sentence"]}" {_LACK_TEXTS[each["lack"]]}{missing}'),
+            style="yellow",
+        )
+    yield Text(f"\n{_describe_research_writer(found)}", style="dim")
+    yield from degradation_lines(parse_degradations(dict(found)))
+
+
+def _sources_table(found: Mapping[str, Any]) -> RenderableType:
+    from rich.text import Text
+
+    from contexture.cli.tables import table
+
+    rows = table("source", "file", "page", "section", "score", right=("source", "page", "score"))
+    for number, source in enumerate(found["sources"], start=1):
+        style = "green" if number in found["cited"] else "dim"
+        rows.add_row(
+            Text(f"[{number}]", style=style),
+            Text(replace_control_chars(source["filename"])),
+            str(source["page"]),
+            Text(replace_control_chars(source["section_path"] or "")),
+            f"{source['relevance_score']:.3f}",
+        )
+    return rows
+
+
+def _describe_research_writer(found: Mapping[str, Any]) -> str:
+    cut = ", truncated" if found["truncated"] else ""
+    spent = f"{found['build_id']}: {len(found['sources'])} sources in {found['total_tokens']} tokens{cut}"
+    if found["extractive"]:
+        return f"{spent}; extractive: no model was used, the sentences are the sources' own"
+    return f"{spent}; written by {found['model']}"

@@ -1,4 +1,4 @@
-"""Notes of other programs as blocks of the workspace, written here or sent to the service that holds the store."""
+"""Imports notes of other programs as blocks of the workspace, in this process or through the service."""
 
 from __future__ import annotations
 
@@ -9,38 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from contexture.cli.common import Common, with_engine
-from contexture.cli.output import emit, note, say
-from contexture.cli.progress import watched
-from contexture.cli.remote import remote
+from contexture.cli.client import find_service
+from contexture.cli.common import Common, run_with_engine
+from contexture.cli.output import print_json, print_line, print_note, show_progress
 
 if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture
-    from contexture.ingestion.blocks.load import BlockWriter, ImportReport
-    from contexture.ingestion.load import Progress
+    from contexture.ingestion.blocks.importer import BlockWriter, ImportReport
+    from contexture.ingestion.loader import Progress
 
-_SHOWN = 20
+_MAX_PROBLEMS = 20
 
 
-def take_blocks(
+def ingest_blocks(
     common: Common, paths: Sequence[Path], *, readers: tuple[str, ...] | None, source: str | None, again: bool
 ) -> None:
-    """Import each path as a source of its own, and say what became of it."""
+    """Import each path as a source of its own, and print the report."""
     settings = common.settings()
-    with watched(as_json=common.as_json) as progress:
-        reports = _imported(settings, paths, readers=readers, source=source or "", again=again, progress=progress)
+    with show_progress(as_json=common.as_json) as progress:
+        reports = _import_paths(settings, paths, readers=readers, source=source or "", again=again, progress=progress)
     if common.as_json:
-        emit(report_object(reports[0]) if len(reports) == 1 else {"sources": [report_object(each) for each in reports]})
+        print_json(
+            import_report_object(reports[0])
+            if len(reports) == 1
+            else {"sources": [import_report_object(each) for each in reports]}
+        )
     else:
         for report in reports:
-            _print(report)
+            _print_report(report)
     if all(report.failed and not report.pages for report in reports):
         raise typer.Exit(2)
 
 
-def report_object(report: ImportReport) -> dict[str, Any]:
-    """The report of an import as JSON."""
+def import_report_object(report: ImportReport) -> dict[str, Any]:
+    """Return the report of an import as a JSON object."""
     counts = {name: value for name in report.__dataclass_fields__ if isinstance(value := getattr(report, name), int)}
     return {
         **counts,
@@ -52,7 +55,7 @@ def report_object(report: ImportReport) -> dict[str, Any]:
     }
 
 
-def _imported(
+def _import_paths(
     settings: Settings,
     paths: Sequence[Path],
     *,
@@ -62,18 +65,18 @@ def _imported(
     progress: Progress | None,
 ) -> list[ImportReport]:
     from contexture import wiring
-    from contexture.ingestion.blocks.detect import Source
-    from contexture.ingestion.blocks.memory import ImportMemory
-    from contexture.ingestion.blocks.run import FOLDER, WorkspaceWriter, run_import
+    from contexture.ingestion.blocks.history import ImportHistory
+    from contexture.ingestion.blocks.import_source import ImportSource
+    from contexture.ingestion.blocks.importer import IMPORTS_FOLDER, WorkspaceWriter, run_import
 
     now = wiring.SystemClock().now()
-    memory = ImportMemory(settings.home / FOLDER)
+    memory = ImportHistory(settings.home / IMPORTS_FOLDER)
 
     async def run(writer: BlockWriter) -> list[ImportReport]:
         return [
             await run_import(
                 writer,
-                Source(path=path, now=now, readers=readers),
+                ImportSource(path=path, now=now, readers=readers),
                 tenant=settings.tenant,
                 memory=memory,
                 name=source,
@@ -86,26 +89,26 @@ def _imported(
     async def inside(engine: Contexture) -> list[ImportReport]:
         return await run(WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=now))
 
-    door = remote(settings)
+    door = find_service(settings)
     if door is None:
-        return with_engine(settings, inside)
-    from contexture.cli.sending import BlockSender
+        return run_with_engine(settings, inside)
+    from contexture.cli.remote_writers import BlockSender
 
     return asyncio.run(run(BlockSender(door)))
 
 
-def _print(report: ImportReport) -> None:
+def _print_report(report: ImportReport) -> None:
     for kind, found in (("warning", report.warnings), ("error", report.failed), ("unresolved", report.unresolved)):
-        for each in found[:_SHOWN]:
-            note(f"{kind}: {each}")
-        if len(found) > _SHOWN:
-            note(f"{kind}: and {len(found) - _SHOWN} more; --json lists them all")
-    say(f"{report.pages} pages, {report.blocks} blocks; {report.bullets} list items in the source")
-    say(
+        for each in found[:_MAX_PROBLEMS]:
+            print_note(f"{kind}: {each}")
+        if len(found) > _MAX_PROBLEMS:
+            print_note(f"{kind}: and {len(found) - _MAX_PROBLEMS} more; --json lists them all")
+    print_line(f"{report.pages} pages, {report.blocks} blocks; {report.bullets} list items in the source")
+    print_line(
         f"{report.added} added, {report.changed} changed, {report.unchanged} unchanged, {report.deleted} deleted, "
         f"{len(report.failed)} failed"
     )
-    say(
+    print_line(
         f"{report.links} links and {report.references} block references: {report.resolved} resolved, "
         f"{len(report.unresolved)} unresolved, {report.quoted} in code"
     )

@@ -1,46 +1,56 @@
-"""`contexture build`: the group, and `query`, a context for a question."""
+"""`contexture build`: contexts of queries, chat turns, slash commands, research questions and workspace requests.
+
+They are built in this process or by the service that holds the store.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.answers import as_sent, degradations_of
-from contexture.cli.build_command import slash
-from contexture.cli.build_research import research
-from contexture.cli.build_turn import turn
-from contexture.cli.build_workspace import workspace
-from contexture.cli.capsules import fetched
-from contexture.cli.common import Collection, Common, Where, command, existing, with_engine
-from contexture.cli.inputs import moment, object_on_stdin, parsed, write_bytes
-from contexture.cli.output import console, emit, note
-from contexture.cli.remote import remote
+from contexture.cli.client import find_service, parse_degradations, to_wire_json
+from contexture.cli.common import (
+    CollectionOption,
+    Common,
+    WhereOption,
+    parse_json,
+    parse_now,
+    read_json_object,
+    register_command,
+    require_store,
+    run_with_engine,
+    write_bytes,
+)
+from contexture.cli.output import console, print_json, print_note
 
 if TYPE_CHECKING:
+    from contexture.cli.client import RemoteService
     from contexture.config import Settings
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group and its kinds of build."""
+    """Add the group and its kinds of build to the app."""
     kinds = typer.Typer(help="Build a context.", no_args_is_help=True, rich_markup_mode=None)
-    command(kinds, "query", acting=True)(query)
-    command(kinds, "turn", acting=True)(turn)
-    command(kinds, "command", acting=True)(slash)
-    command(kinds, "research", acting=True)(research)
-    command(kinds, "workspace", acting=True)(workspace)
+    register_command(kinds, "query", with_identity=True)(build_query)
+    register_command(kinds, "turn", with_identity=True)(build_turn)
+    register_command(kinds, "command", with_identity=True)(build_command)
+    register_command(kinds, "research", with_identity=True)(build_research)
+    register_command(kinds, "workspace", with_identity=True)(build_workspace)
     app.add_typer(kinds, name="build")
 
 
-def query(
+def build_query(
     common: Common,
     question: Annotated[
         str | None, typer.Argument(metavar="QUERY", help="The question; without it a request is read as JSON.")
     ] = None,
-    collection: Collection = None,
-    where: Where = None,
+    collection: CollectionOption = None,
+    where: WhereOption = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="Token budget.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Model or encoding whose tokens are counted.")
@@ -54,50 +64,50 @@ def query(
 
     A request is an object with `query`, and may have `collection`, `max_tokens`, `system` and `where`.
     """
-    clock = moment(now)
+    clock = parse_now(now)
     settings = common.settings(collection=collection, model=model, max_tokens=max_tokens)
-    asked: dict[str, Any] = object_on_stdin() if question is None else {"query": question}
+    asked: dict[str, Any] = read_json_object() if question is None else {"query": question}
     chosen = {
         "collection": collection,
         "max_tokens": max_tokens,
-        "where": None if where is None else parsed(where, "--where"),
+        "where": None if where is None else parse_json(where, "--where"),
     }
     defaults = {"collection": settings.collection, "max_tokens": settings.max_tokens}
     given = {name: value for name, value in chosen.items() if value is not None}
     request = {**defaults, **asked, **given}
-    door = remote(settings)
+    door = find_service(settings)
     if door is not None:
-        built = door.ask(
+        built = door.request(
             "POST", "/v1/context/query", request if model is None else {**request, "model": model}, now=clock
         )
-        packed = fetched(door, built["build_id"]) if capsule else b""
+        packed = fetch_capsule(door, built["build_id"]) if capsule else b""
     else:
-        built, packed = _here(settings, request, clock)
+        built, packed = _run_query(settings, request, clock)
     if capsule is not None:
         write_bytes(capsule, packed)
-    _answer(common, built)
+    _show_query(common, built)
 
 
-def _here(settings: Settings, request: dict[str, Any], clock: datetime | None) -> tuple[dict[str, Any], bytes]:
-    from contexture.builders.query.request import request_from_json
+def _run_query(settings: Settings, request: dict[str, Any], clock: datetime | None) -> tuple[dict[str, Any], bytes]:
+    from contexture.builders.query.request import query_from_json
     from contexture.capsule import pack_capsule
-    from contexture.service.shapes import built_object
+    from contexture.service.wire.builds import query_object
 
-    asked = request_from_json(request)
-    built = with_engine(existing(settings), lambda engine: engine.build(asked, now=clock))
-    return as_sent(built_object(built)), pack_capsule(built.capsule)
+    asked = query_from_json(request)
+    built = run_with_engine(require_store(settings), lambda engine: engine.build(asked, now=clock))
+    return to_wire_json(query_object(built)), pack_capsule(built.capsule)
 
 
-def _answer(common: Common, built: dict[str, Any]) -> None:
+def _show_query(common: Common, built: dict[str, Any]) -> None:
     if common.as_json:
-        emit(built)
+        print_json(built)
     else:
-        _print(built)
-        note(f"explain it: contexture explain {built['build_id']} {common.retyped()}".rstrip())
+        _print_query(built)
+        print_note(f"explain it: contexture explain {built['build_id']} {common.as_options()}".rstrip())
 
 
-def _print(built: dict[str, Any]) -> None:
-    from contexture.cli.tables import losses, panel
+def _print_query(built: dict[str, Any]) -> None:
+    from contexture.cli.tables import degradation_lines, panel
 
     out = console()
     for message in built["messages"]:
@@ -105,5 +115,320 @@ def _print(built: dict[str, Any]) -> None:
     counts = ", ".join(f"{name} {count}" for name, count in built["token_counts"].items())
     kind = "" if built["exact"] else " (estimated)"
     out.print(f"{built['build_id']}: {built['tokens']} of {built['max_tokens']} tokens{kind}: {counts}")
-    for line in losses(degradations_of(built)):
+    for line in degradation_lines(parse_degradations(built)):
         out.print(line)
+
+
+def build_turn(
+    common: Common,
+    max_prompt_tokens: Annotated[
+        int | None, typer.Option("--max-prompt-tokens", metavar="N", help="Token limit instead of the turn's own.")
+    ] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    capsule: Annotated[
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+    ] = None,
+) -> None:
+    """Build the prompt of the chat turn on standard input.
+
+    A turn is an object with `user_message`, and may have `system_prompt`, `history`, `session_id`, `persona_id`,
+    `tenant_id`, `user_id` and `max_prompt_tokens`.
+    """
+    clock = parse_now(now)
+    asked = read_json_object()
+    if max_prompt_tokens is not None:
+        asked = {**asked, "max_prompt_tokens": max_prompt_tokens}
+    named = _identity_of_turn(common.settings(), asked)
+    settings = common.settings().model_copy(update=named)
+    built, packed = _run_turn(settings, asked, clock, capsule=capsule is not None)
+    if capsule is not None:
+        write_bytes(capsule, packed)
+    if common.as_json:
+        print_json(built)
+    else:
+        _print_turn(built)
+        print_note(
+            f"explain it: contexture explain {built['build_id']} {replace(common, **named).as_options()}".rstrip()
+        )
+
+
+def _identity_of_turn(settings: Settings, asked: dict[str, Any]) -> dict[str, str]:
+    """Return the tenant and user that the turn names, unless they were set explicitly."""
+    said = {"tenant": asked.get("tenant_id"), "user": asked.get("user_id")}
+    return {
+        name: value
+        for name, value in said.items()
+        if isinstance(value, str) and value and name not in settings.model_fields_set
+    }
+
+
+def _run_turn(
+    settings: Settings, asked: dict[str, Any], clock: datetime | None, *, capsule: bool
+) -> tuple[dict[str, Any], bytes]:
+    door = find_service(settings)
+    if door is not None:
+        found = door.request("POST", "/v1/context/turn", asked, now=clock)
+        return found, fetch_capsule(door, found["build_id"]) if capsule else b""
+    from contexture.capsule import pack_capsule
+    from contexture.service.wire.builds import turn_object
+
+    built = run_with_engine(settings, lambda engine: engine.build_turn(asked, scope=engine.scope, now=clock))
+    return to_wire_json(turn_object(built)), pack_capsule(built.capsule)
+
+
+def _print_turn(built: dict[str, Any]) -> None:
+    from contexture.cli.tables import degradation_lines, panel
+
+    out = console()
+    for message in built["messages"]:
+        out.print(panel(str(message.get("name", message["role"])), _message_text(message)))
+    counts = ", ".join(f"{name} {count}" for name, count in built["token_counts"].items())
+    kind = "" if built["exact"] else " (estimated)"
+    out.print(f"{built['build_id']}: {built['tokens']} of {built['max_prompt_tokens']} tokens{kind}: {counts}")
+    about = built["debug"]
+    out.print(
+        f"memory {about['somabrain_state']}: {about['snippet_count']} recalled; history: {about['history_count']} "
+        f"messages kept, {about['trimmed_count']} left out"
+    )
+    for line in degradation_lines(parse_degradations(built)):
+        out.print(line)
+
+
+def _message_text(message: dict[str, Any]) -> str:
+    """Return a message for display: its text, or its parts and calls as JSON."""
+    import msgspec
+
+    content = message.get("content")
+    calls = [msgspec.json.encode(call).decode() for call in message.get("tool_calls", ())]
+    text = content if isinstance(content, str) else msgspec.json.encode(content).decode() if content else ""
+    return "\n".join([*([text] if text else []), *calls])
+
+
+def build_command(
+    common: Common,
+    line: Annotated[
+        str | None,
+        typer.Argument(metavar="COMMAND", help="The command with its arguments; without it a request is read as JSON."),
+    ] = None,
+    lang: Annotated[
+        str | None, typer.Option("--lang", metavar="LANG", help="The user's language: ru, en or auto.")
+    ] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    capsule: Annotated[
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+    ] = None,
+) -> None:
+    """Build the context of a slash COMMAND, such as "/ask window=24h topic=AI".
+
+    A request on standard input is an object with `raw_command`, and may have `args`, `user_lang`, `env` and `ab_test`.
+    """
+    clock = parse_now(now)
+    asked = read_json_object() if line is None else {"raw_command": line}
+    if lang is not None:
+        asked = {**asked, "user_lang": lang}
+    built, packed = _run_command(common.settings(), asked, clock, capsule=capsule is not None)
+    if capsule is not None:
+        write_bytes(capsule, packed)
+    if common.as_json:
+        print_json(built)
+    else:
+        _print_command(built)
+        build_id = built["telemetry"]["correlation_id"]
+        print_note(f"explain it: contexture explain {build_id} {common.as_options()}".rstrip())
+
+
+def _run_command(
+    settings: Settings, asked: dict[str, Any], clock: datetime | None, *, capsule: bool
+) -> tuple[dict[str, Any], bytes]:
+    door = find_service(settings)
+    if door is not None:
+        found = door.request("POST", "/v1/context/command", asked, now=clock)
+        return found, fetch_capsule(door, found["telemetry"]["correlation_id"]) if capsule else b""
+    from contexture.capsule import pack_capsule
+    from contexture.service.wire.builds import command_object
+
+    built = run_with_engine(settings, lambda engine: engine.build_command(asked, scope=engine.scope, now=clock))
+    return to_wire_json(command_object(built)), pack_capsule(built.capsule)
+
+
+def _print_command(built: dict[str, Any]) -> None:
+    from contexture.cli.output import replace_control_chars
+    from contexture.cli.tables import degradation_lines
+
+    out, retrieval = console(), built["retrieval"]
+    out.print(f"{built['command']}  window {retrieval['window']}, lang {retrieval['lang']}, model "
+              f"{built['models']['primary']}")  # fmt: skip
+    for number, doc in enumerate(retrieval["docs"], start=1):
+        out.print(replace_control_chars(f"{number:>3}. {doc['date']}  {doc['score']:.3f}  {doc['title']}"))
+        out.print(replace_control_chars(f"     {doc['snippet']}"))
+    for step in built["recovery"]:
+        out.print(f"recovery: {step['done']} ({step['found']} found)")
+    for line in degradation_lines(parse_degradations(built)):
+        out.print(line)
+
+
+ResultsOption = Annotated[int | None, typer.Option("--results", metavar="N", help="Pages to look for.")]
+ModeOption = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Search mode: hybrid, text or visual.")]
+MaxTokensOption = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="Token budget of the sources.")]
+
+
+def build_research(
+    common: Common,
+    question: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="The question; without it a request is read as JSON.")
+    ] = None,
+    results: ResultsOption = None,
+    mode: ModeOption = None,
+    max_tokens: MaxTokensOption = None,
+    where: WhereOption = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    capsule: Annotated[
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+    ] = None,
+) -> None:
+    """Build the context of a research QUERY over the pages of documents.
+
+    A request on standard input is an object with `query`, and may have `num_results`, `include_text`,
+    `include_visual`, `search_mode`, `max_tokens` and `where`.
+    """
+    clock = parse_now(now)
+    asked = research_request(question, results=results, mode=mode, max_tokens=max_tokens, where=where)
+    built, packed = _run_research(common.settings(), asked, clock, capsule=capsule is not None)
+    if capsule is not None:
+        write_bytes(capsule, packed)
+    if common.as_json:
+        print_json(built)
+    else:
+        _print_research(built)
+        print_note(f"explain it: contexture explain {built['build_id']} {common.as_options()}".rstrip())
+
+
+def research_request(
+    question: str | None, *, results: int | None, mode: str | None, max_tokens: int | None, where: str | None
+) -> dict[str, Any]:
+    """Return the request of the command line, or the one on standard input overridden by the command line."""
+    asked: dict[str, Any] = read_json_object() if question is None else {"query": question}
+    chosen = {
+        "num_results": results,
+        "search_mode": mode,
+        "max_tokens": max_tokens,
+        "where": None if where is None else parse_json(where, "--where"),
+    }
+    return {**asked, **{name: value for name, value in chosen.items() if value is not None}}
+
+
+def _run_research(
+    settings: Settings, asked: Mapping[str, Any], clock: datetime | None, *, capsule: bool
+) -> tuple[dict[str, Any], bytes]:
+    door = find_service(settings)
+    if door is not None:
+        found = door.request("POST", "/v1/context/research", asked, now=clock)
+        return found, fetch_capsule(door, found["build_id"]) if capsule else b""
+    from contexture.answer.research import parse_research_question
+    from contexture.capsule import pack_capsule
+    from contexture.service.wire.builds import research_object
+
+    told = parse_research_question(asked, answering=False)
+    built = run_with_engine(
+        require_store(settings),
+        lambda engine: engine.build_research(
+            told.query,
+            told.num_results,
+            told.include_text,
+            told.include_visual,
+            now=clock,
+            max_tokens=told.max_tokens,
+            where=told.where,
+        ),
+    )
+    return to_wire_json(research_object(built)), pack_capsule(built.capsule) if built.capsule else b""
+
+
+def _print_research(built: dict[str, Any]) -> None:
+    from contexture.cli.tables import degradation_lines, panel
+
+    out = console()
+    out.print(panel("context", built["formatted_text"] or "no source was found"))
+    kind = "" if built["exact"] else " (estimated)"
+    cut = ", truncated" if built["truncated"] else ""
+    out.print(
+        f"{built['build_id']}: {len(built['sources'])} sources in {built['total_tokens']} of {built['max_tokens']} "
+        f"tokens{kind}{cut}"
+    )
+    for line in degradation_lines(parse_degradations(built)):
+        out.print(line)
+
+
+def build_workspace(
+    common: Common,
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="The query; without it a request is read as JSON.")
+    ] = None,
+    block: Annotated[str | None, typer.Option("--block", metavar="ID", help="The block in focus.")] = None,
+    page: Annotated[str | None, typer.Option("--page", metavar="ID", help="The page in focus.")] = None,
+    database: Annotated[str | None, typer.Option("--database", metavar="ID", help="The database in focus.")] = None,
+    total: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Token budget.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    capsule: Annotated[
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+    ] = None,
+) -> None:
+    """Build the context of a QUERY over the workspace, or of the request on standard input.
+
+    A request is an object with `query`, and may have `focus`, `type`, `user`, `conversationHistory`, `tokenBudget` and
+    `hints`.
+    """
+    clock = parse_now(now)
+    asked: dict[str, Any] = read_json_object() if query is None else {"query": query}
+    focus = {"blockId": block, "pageId": page, "databaseId": database}
+    if any(focus.values()):
+        asked = {**asked, "focus": {name: value for name, value in focus.items() if value}}
+    if total is not None:
+        asked = {**asked, "tokenBudget": {**(asked.get("tokenBudget") or {}), "total": total}}
+    built, packed = _run_workspace(common.settings(), asked, clock, capsule=capsule is not None)
+    if capsule is not None:
+        write_bytes(capsule, packed)
+    if common.as_json:
+        print_json(built)
+    else:
+        _print_workspace(built)
+        print_note(f"explain it: contexture explain {built['buildId']} {common.as_options()}".rstrip())
+
+
+def _run_workspace(
+    settings: Settings, asked: dict[str, Any], clock: datetime | None, *, capsule: bool
+) -> tuple[dict[str, Any], bytes]:
+    door = find_service(settings)
+    if door is not None:
+        found = door.request("POST", "/v1/context/workspace", asked, now=clock)
+        return found, fetch_capsule(door, found["buildId"]) if capsule else b""
+    from contexture.adapters.token_counters import counter_for
+    from contexture.capsule import pack_capsule
+    from contexture.service.wire.builds import workspace_object
+
+    built = run_with_engine(settings, lambda engine: engine.build_workspace(asked, scope=engine.scope, now=clock))
+    return to_wire_json(workspace_object(built, counter_for(settings.model))), pack_capsule(built.capsule)
+
+
+def _print_workspace(built: dict[str, Any]) -> None:
+    from contexture.cli.output import replace_control_chars
+    from contexture.cli.tables import degradation_lines
+
+    out, about = console(), built["metadata"]
+    out.print(replace_control_chars(built["serialized"]))
+    spent = ", ".join(f"{section['type']} {section['tokenCount']}" for section in built["sections"])
+    out.print(f"{built['buildId']}: {about['totalTokens']} tokens: {spent}")
+    out.print(f"{about['blocksIncluded']} of {about['blocksConsidered']} blocks, from "
+              f"{', '.join(about['collectorsUsed']) or 'no collector'}")  # fmt: skip
+    for line in degradation_lines(parse_degradations(built)):
+        out.print(line)
+
+
+def fetch_capsule(door: RemoteService, build_id: str) -> bytes:
+    """Return the capsule of a build made by a service, in the same bytes as a local one."""
+    import msgspec
+
+    from contexture.capsule import Capsule, pack_capsule
+
+    kept = door.request("GET", f"/v1/builds/{build_id}")
+    return pack_capsule(msgspec.json.decode(msgspec.json.encode(kept["capsule"]), type=Capsule))

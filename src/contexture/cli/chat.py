@@ -10,11 +10,10 @@ from uuid import uuid4
 
 import typer
 
-from contexture.cli.answers import degradations_of, ledger_of
-from contexture.cli.common import Common, command
-from contexture.cli.inputs import STDIN, decoded, read_bytes
-from contexture.cli.output import console, emit, fail, note, plain, say
-from contexture.cli.talking import Partner, partner
+from contexture.cli.chat_client import ChatClient, open_chat_client
+from contexture.cli.client import parse_degradations, parse_ledger
+from contexture.cli.common import STDIN, Common, decode_text, read_bytes, register_command
+from contexture.cli.output import console, print_error, print_json, print_line, print_note, replace_control_chars
 from contexture.errors import ContextError, InvalidRequest
 
 PROMPT = "> "
@@ -22,8 +21,8 @@ HELP = "/why says what the last answer was built from, /session which session th
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "chat", acting=True)(chat)
+    """Add the command to the app."""
+    register_command(app, "chat", with_identity=True)(chat)
 
 
 def chat(
@@ -43,96 +42,100 @@ def chat(
     With MESSAGE, or with a message on standard input, one answer is printed. In a conversation `/why` explains the
     last answer, `/session` names the session and `/exit` ends it.
     """
-    piped = _piped() if message is None else None
+    piped = _read_piped() if message is None else None
     said = message if message is not None else piped
     if said is None and common.as_json:
         raise InvalidRequest("--json answers one message: give MESSAGE, or pipe one in")
-    with partner(common.settings(), model) as other:
-        talk = Talk(other, session or uuid4().hex)
+    with open_chat_client(common.settings(), model) as other:
+        talk = TerminalChat(other, session or uuid4().hex)
         if said is None:
-            talk.converse()
+            talk.run()
         else:
             talk.answer(said, as_json=common.as_json)
             if session is None and not common.as_json:
-                note(f"go on with it: contexture chat --session {talk.session} {common.retyped()}".rstrip())
+                print_note(f"go on with it: contexture chat --session {talk.session} {common.as_options()}".rstrip())
 
 
 @dataclass(slots=True)
-class Talk:
+class TerminalChat:
     """A conversation on the terminal."""
 
-    partner: Partner
+    client: ChatClient
     session: str
     last_build: str = ""
     commands: dict[str, Callable[[], None]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.commands = {"/why": self.why, "/session": lambda: say(self.session), "/help": lambda: say(HELP)}
+        self.commands = {
+            "/why": self.explain_last,
+            "/session": lambda: print_line(self.session),
+            "/help": lambda: print_line(HELP),
+        }
 
-    def converse(self) -> None:
+    def run(self) -> None:
         """Read lines and answer them until the end of input or `/exit`."""
-        note(f"session {self.session}; {HELP}")
-        while (line := _line()) not in (None, "/exit", "/quit"):
+        print_note(f"session {self.session}; {HELP}")
+        while (line := _read_line()) not in (None, "/exit", "/quit"):
             if line:
-                self._turn(line)
+                self._handle_line(line)
 
     def answer(self, message: str, *, as_json: bool = False) -> None:
-        """Print the answer to a message as it comes, or its result as one document."""
+        """Print the answer to a message as it arrives, or its result as one JSON document."""
         result: dict[str, Any] = {}
-        for name, told in self.partner.say(message, self.session):
+        for name, told in self.client.send(message, self.session):
             if name == "context":
                 self.last_build = told["build_id"]
             elif name == "delta" and not as_json:
-                typer.echo(plain(told["text"]), nl=False)
+                typer.echo(replace_control_chars(told["text"]), nl=False)
                 sys.stdout.flush()
             elif name == "done":
                 result = told
         if as_json:
-            emit(result)
+            print_json(result)
         else:
             typer.echo()
-            _tell_losses(result)
+            _print_degradations(result)
 
-    def why(self) -> None:
+    def explain_last(self) -> None:
         """Show the ledger of the last build."""
         if not self.last_build:
-            say("nothing was answered yet")
+            print_line("nothing was answered yet")
             return
         from contexture.cli.tables import ledger_view
 
-        console().print(ledger_view(ledger_of(self.partner.why(self.last_build))))
+        console().print(ledger_view(parse_ledger(self.client.explain(self.last_build))))
 
-    def _turn(self, line: str) -> None:
-        """One line; what goes wrong is told, and the conversation goes on."""
+    def _handle_line(self, line: str) -> None:
+        """Handle one line; an error is printed, and the conversation continues."""
         try:
             if line.startswith("/"):
-                self.commands.get(line, lambda: say(f"there is no {line}; {HELP}"))()
+                self.commands.get(line, lambda: print_line(f"there is no {line}; {HELP}"))()
             else:
                 self.answer(line)
         except ContextError as failure:
-            fail(failure, as_json=False)
+            print_error(failure, as_json=False)
         except KeyboardInterrupt:
-            note("stopped")
+            print_note("stopped")
 
 
-def _line() -> str | None:
-    """What was typed, without white space around it; None at the end of input, or when it is broken off."""
+def _read_line() -> str | None:
+    """Return the typed line without surrounding white space; None at the end of input, or on an interrupt."""
     try:
         return input(PROMPT).strip()
     except (EOFError, KeyboardInterrupt):
         return None
 
 
-def _piped() -> str | None:
-    """What was piped in; None on a terminal."""
-    stream = cast("TextIO | None", sys.stdin)  # None where a shell has closed it
+def _read_piped() -> str | None:
+    """Return the text piped to standard input; None on a terminal."""
+    stream = cast("TextIO | None", sys.stdin)  # None if a shell has closed it
     if stream is None or stream.isatty():
         return None
-    return decoded(read_bytes(STDIN), "standard input").strip()
+    return decode_text(read_bytes(STDIN), "standard input").strip()
 
 
-def _tell_losses(result: dict[str, Any]) -> None:
-    from contexture.cli.tables import losses
+def _print_degradations(result: dict[str, Any]) -> None:
+    from contexture.cli.tables import degradation_lines
 
-    for line in losses(degradations_of(result)) if result else ():
+    for line in degradation_lines(parse_degradations(result)) if result else ():
         console(err=True).print(line)

@@ -1,40 +1,48 @@
-"""What every command takes: where the store is, who asks, and how to answer."""
+"""What every command shares: common options, opening settings and engine from them, and reading of input.
+
+Invalid input raises `InvalidRequest`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar, cast
 
 import typer
 
-from contexture.cli.output import reported
+from contexture.cli.output import report_errors
 from contexture.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture
+    from contexture.types import Filter
+
 
 T = TypeVar("T")
 
-Home = Annotated[Path | None, typer.Option("--home", metavar="DIR", help="Folder of the embedded store.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Act inside this tenant.")]
-User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Act as this user.")]
-Groups = Annotated[
+HomeOption = Annotated[Path | None, typer.Option("--home", metavar="DIR", help="Folder of the embedded store.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")]
+TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Act inside this tenant.")]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Act as this user.")]
+GroupsOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="NAME", help="Act as a member of this group; repeatable.")
 ]
-Collection = Annotated[str | None, typer.Option("--collection", metavar="NAME", help="Collection to use.")]
-Where = Annotated[
+CollectionOption = Annotated[str | None, typer.Option("--collection", metavar="NAME", help="Collection to use.")]
+WhereOption = Annotated[
     str | None, typer.Option("--where", metavar="JSON", help='Filter, such as {"equals": ["lang", "ru"]}.')
 ]
 
-_EVERYWHERE = {"home": (Home, None), "as_json": (AsJson, False)}
-_ACTING = {"tenant": (Tenant, None), "user": (User, None), "group": (Groups, None)}
+_COMMON_OPTIONS = {"home": (HomeOption, None), "as_json": (JsonOption, False)}
+_IDENTITY_OPTIONS = {"tenant": (TenantOption, None), "user": (UserOption, None), "group": (GroupsOption, None)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +58,7 @@ class Common:
     def settings(
         self, *, collection: str | None = None, model: str | None = None, max_tokens: int | None = None
     ) -> Settings:
-        """The settings with what the command line says instead."""
+        """Return the settings, overridden by the options of the command line."""
         given: dict[str, Any] = {
             "home": self.home,
             "tenant": self.tenant,
@@ -62,15 +70,15 @@ class Common:
         }
         return read_settings({name: value for name, value in given.items() if value is not None})
 
-    def retyped(self) -> str:
-        """The options to type again to act as the same user on the same store."""
+    def as_options(self) -> str:
+        """Return the options that select the same user and store again."""
         named = [("--home", self.home), ("--tenant", self.tenant), ("--user", self.user)]
         groups = [("--group", name) for name in self.group or ()]
         return " ".join(f"{option} {quote(str(value))}" for option, value in (*named, *groups) if value)
 
 
 def read_settings(given: dict[str, Any]) -> Settings:
-    """Settings from the environment and from `given`, which wins; a bad value is named with its variable."""
+    """Read settings from the environment and from `given`, which takes precedence; an invalid value is named."""
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
@@ -81,26 +89,26 @@ def read_settings(given: dict[str, Any]) -> Settings:
     except ValidationError as failure:
         first = failure.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
-        variable = name if name.isupper() else f"CONTEXTURE_{name.upper()}"  # one with an alias says so
+        variable = name if name.isupper() else f"CONTEXTURE_{name.upper()}"  # upper case: an alias
         source = f"--{name.replace('_', '-')}" if name in given else variable
         raise InvalidRequest(f"{source} is {first['input']!r}: {first['msg']}") from failure
     except SettingsError as failure:
         raise InvalidRequest(f"{failure}; lists are written as JSON, such as '[\"sales\"]'") from failure
 
 
-def existing(settings: Settings) -> Settings:
-    """The same settings, once it is sure that there is a store to read."""
+def require_store(settings: Settings) -> Settings:
+    """Return the same settings; raises `NotFound` if there is no store to read."""
     if not settings.database and not (settings.home / "truth.sqlite").is_file():
         raise NotFound(f"there is no store in {str(settings.home)!r}; load something first: contexture ingest PATH")
     return settings
 
 
-def with_engine(settings: Settings, work: Callable[[Contexture], Awaitable[T]]) -> T:
-    """What `work` returns, given an engine that is closed afterwards."""
-    from contexture.cli.logs import to_stderr
+def run_with_engine(settings: Settings, work: Callable[[Contexture], Awaitable[T]]) -> T:
+    """Run `work` with an open engine and return its result; the engine is closed afterwards."""
+    from contexture.cli.output import log_to_stderr
     from contexture.engine import open_store
 
-    to_stderr()
+    log_to_stderr()
 
     async def run() -> T:
         async with open_store(settings) as engine:
@@ -109,31 +117,117 @@ def with_engine(settings: Settings, work: Callable[[Contexture], Awaitable[T]]) 
     return asyncio.run(run())
 
 
-def command(app: typer.Typer, name: str, *, acting: bool = False) -> Callable[[Callable[..., None]], None]:
+def register_command(
+    app: typer.Typer, name: str, *, with_identity: bool = False
+) -> Callable[[Callable[..., None]], None]:
     """Register a command that also takes the common options, and whose errors are reported.
 
-    The function gets them as its first argument; `acting` adds those that say who asks.
+    The function gets the options as its first argument; `with_identity` adds those for tenant, user and groups.
     """
-    extra = {**(_ACTING if acting else {}), **_EVERYWHERE}
+    extra = {**(_IDENTITY_OPTIONS if with_identity else {}), **_COMMON_OPTIONS}
 
     def register(function: Callable[..., None]) -> None:
         def run(ctx: typer.Context, **given: Any) -> None:
             shared = {option: given.pop(option) for option in extra}
             shared["home"] = shared["home"] or ctx.obj
             common = Common(**shared)
-            with reported(as_json=common.as_json):
+            with report_errors(as_json=common.as_json):
                 function(common, **given)
 
         run.__doc__ = function.__doc__
-        run.__signature__ = _signature(function, extra)  # pyright: ignore[reportFunctionMemberAccess] - typer reads it
+        run.__signature__ = _merge_signature(function, extra)  # pyright: ignore[reportFunctionMemberAccess] - typer reads it
         app.command(name)(run)
 
     return register
 
 
-def _signature(function: Callable[..., None], extra: dict[str, tuple[Any, Any]]) -> inspect.Signature:
+def _merge_signature(function: Callable[..., None], extra: dict[str, tuple[Any, Any]]) -> inspect.Signature:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
     shared = [inspect.Parameter(name, keyword, default=value, annotation=kind) for name, (kind, value) in extra.items()]
     return inspect.Signature([context, *(each.replace(kind=keyword) for each in own), *shared])
+
+
+STDIN = Path("-")
+
+
+def parse_where(text: str | None) -> Filter | None:
+    """Parse the JSON filter of `--where`."""
+    from contexture.filters import filter_from_json
+
+    return None if text is None else filter_from_json(parse_json(text, "--where"))
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Parse a JSON value; raises `InvalidRequest` naming `source`."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as failure:
+        raise InvalidRequest(f"{source} is not JSON: {failure}") from failure
+
+
+def read_json_object() -> dict[str, Any]:
+    """Return the JSON object on standard input."""
+    found = parse_json(decode_text(read_bytes(STDIN), "standard input"), "standard input")
+    if not isinstance(found, dict):
+        raise InvalidRequest("the request on standard input must be a JSON object")
+    return cast("dict[str, Any]", found)
+
+
+def parse_now(text: str | None) -> datetime | None:
+    """Parse the ISO time of `--now`; one without a zone is UTC."""
+    from contexture.ingestion.records import parse_time
+
+    return None if text is None else parse_time(text)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, or of standard input for `-`."""
+    if path == STDIN:
+        return _read_stdin()
+    try:
+        return path.read_bytes()
+    except OSError as failure:
+        raise InvalidRequest(f"cannot read {str(path)!r}: {failure.strerror}") from failure
+
+
+def _read_stdin() -> bytes:
+    stream = cast("TextIO | None", sys.stdin)  # None if a shell has closed it
+    if stream is None or stream.isatty():
+        raise InvalidRequest("nothing is on standard input; pipe something in, or name it on the command line")
+    return stream.buffer.read()
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file."""
+    try:
+        path.write_bytes(data)
+    except OSError as failure:
+        raise InvalidRequest(f"cannot write {str(path)!r}: {failure.strerror}") from failure
+
+
+def decode_text(data: bytes, source: str) -> str:
+    """Decode bytes as text; raises `InvalidRequest` naming `source`."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as failure:
+        raise InvalidRequest(f"{source} is not UTF-8: byte {failure.start}") from failure
+
+
+def require_folder(path: Path) -> Path:
+    """Return the same path; raises `InvalidRequest` unless it is a folder."""
+    if not path.is_dir():
+        raise InvalidRequest(f"{str(path)!r} is not a folder")
+    return path
+
+
+def parse_numbers(text: str, option: str) -> list[int]:
+    """Parse positive integers separated by commas."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise InvalidRequest(f"{option} is {text!r}; give whole numbers such as 500,1000")
+    return found

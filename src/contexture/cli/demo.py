@@ -1,4 +1,4 @@
-"""`contexture demo`: the sample corpus and news, three contexts, and why they look as they do."""
+"""`contexture demo`: loads the sample corpus and news, builds contexts over them, and explains them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import contexture
-from contexture.cli.common import Common, command
-from contexture.cli.demo_commands import COMMAND_SCENES, Executed, commands_object, executed, print_commands
-from contexture.cli.demo_documents import (
+from contexture.cli.common import Common, register_command
+from contexture.cli.demo_samples import (
+    COMMAND_SCENES,
+    NEWS_SCENES,
     RESEARCH_SCENES,
-    Researched,
+    WORKSPACE_SCENES,
+    CommandSceneResult,
+    NewsSceneResult,
+    ResearchSceneResult,
+    WorkspaceSceneResult,
+    commands_object,
     documents_object,
-    paged,
+    load_sample_documents,
+    load_sample_memories,
+    load_sample_news,
+    load_sample_workspace,
+    news_object,
+    print_commands,
+    print_news,
     print_research,
-    researched,
+    print_workspace,
+    run_command_scene,
+    run_news_scene,
+    run_research_scene,
+    run_workspace_scene,
+    workspace_scenes_object,
 )
-from contexture.cli.demo_memories import remembered
-from contexture.cli.demo_news import NEWS_SCENES, Headlines, headlines, news_object, print_news, published
-from contexture.cli.demo_workspace import WORKSPACE_SCENES, Toured, print_tour, settled, tour_object, toured
-from contexture.cli.output import console, emit
-from contexture.cli.progress import watched
+from contexture.cli.output import console, print_json, show_progress
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
     from contexture.builders.query.build import QueryContext
     from contexture.config import Settings
     from contexture.engine import Contexture
-    from contexture.ingestion.blocks.load import ImportReport
+    from contexture.ingestion.blocks.importer import ImportReport
     from contexture.ingestion.documents import DocumentsReport
-    from contexture.ingestion.load import Progress
-    from contexture.ingestion.writer import LoadReport
+    from contexture.ingestion.loader import LoadReport, Progress
     from contexture.types import Scope
 
 TENANT = "demo"
@@ -43,13 +55,13 @@ GROUPS = {"demo": (), "anna": ("support",), "boris": ("finance",)}
 """The users of the sample corpus and the groups they are in."""
 
 NOW = datetime(2026, 4, 1, 9, tzinfo=UTC)
-"""The clock of the demonstration, so that its builds have the same names every time."""
+"""The fixed clock of the demonstration, so that its builds have the same ids every time."""
 
-_ROWS = 8
+_LEDGER_ROWS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scene:
+class QueryScene:
     """One question of the demonstration."""
 
     heading: str
@@ -58,20 +70,20 @@ class Scene:
     max_tokens: int
 
 
-SCENES = (
-    Scene(
+QUERY_SCENES = (
+    QueryScene(
         heading="A question in English, asked by demo, who reads what is public",
         query="How do I reset a gauge after a power cut?",
         user="demo",
         max_tokens=300,
     ),
-    Scene(
+    QueryScene(
         heading="A question in Russian about English mail, asked by anna of support",
         query="Почему с карты клиента дважды списали деньги?",
         user="anna",
         max_tokens=350,
     ),
-    Scene(
+    QueryScene(
         heading="A budget that bites: what is worth its tokens stays",
         query="What should operators check before updating to release 2.4?",
         user="demo",
@@ -81,32 +93,32 @@ SCENES = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
-    """A scene with what was built for it, and the advice on one candidate that was left out."""
+class QuerySceneResult:
+    """A scene with the context built for it, and the advice on one candidate that was left out."""
 
-    scene: Scene
+    scene: QueryScene
     built: QueryContext
     advice: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
-    """What was loaded and everything that is shown."""
+class DemoRun:
+    """What was loaded, and the results of all scenes."""
 
     corpus: LoadReport
     news: LoadReport
-    shown: list[Shown]
-    headlines: list[Headlines]
-    executed: list[Executed]
+    shown: list[QuerySceneResult]
+    headlines: list[NewsSceneResult]
+    executed: list[CommandSceneResult]
     workspace: ImportReport
-    toured: list[Toured]
+    toured: list[WorkspaceSceneResult]
     documents: DocumentsReport
-    researched: list[Researched]
+    researched: list[ResearchSceneResult]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "demo")(demo)
+    """Add the command to the app."""
+    register_command(app, "demo")(demo)
 
 
 def demo(
@@ -119,141 +131,145 @@ def demo(
 
     The corpus is loaded into a store of its own, below the one in use; a second run finds it there.
     """
-    settings = settings_of(common.settings())
-    with watched(as_json=common.as_json) as progress:
-        played = asyncio.run(_play(settings, progress))
+    settings = demo_settings(common.settings())
+    with show_progress(as_json=common.as_json) as progress:
+        played = asyncio.run(_run_demo(settings, progress))
     if common.as_json:
-        emit(_answer(settings, played))
+        print_json(_demo_object(settings, played))
         return
-    _print(settings, played)
+    _print_demo(settings, played)
     if serve:
-        from contexture.cli.serve import run
+        from contexture.cli.serve import run_service
 
-        run(settings, as_json=False, members=GROUPS)
+        run_service(settings, as_json=False, members=GROUPS)
 
 
-def settings_of(base: Settings) -> Settings:
-    """The settings of the demonstration: its own store, tenant and user."""
-    from contexture.wiring import beside
+def demo_settings(base: Settings) -> Settings:
+    """Return the settings of the demonstration: its own store, tenant and user."""
+    from contexture.wiring import sibling_store_address
 
     named = "truth" if base.in_qdrant else "store"
-    place = {"home": base.home / "demo", named: beside(base.database, "demo")}
+    place = {"home": base.home / "demo", named: sibling_store_address(base.database, "demo")}
     return base.model_copy(update={**place, "tenant": TENANT, "user": "demo", "groups": ()})
 
 
-def corpus() -> Path:
-    """The sample corpus, in a clone and in an installed package alike."""
-    return _sample("corpus")
+def corpus_folder() -> Path:
+    """Return the folder of the sample corpus, in a clone or in an installed package."""
+    return _sample_folder("corpus")
 
 
-def news() -> Path:
-    """The sample news."""
-    return _sample("news")
+def news_folder() -> Path:
+    """Return the folder of the sample news."""
+    return _sample_folder("news")
 
 
-def documents() -> Path:
-    """The sample documents."""
-    return _sample("documents")
+def documents_folder() -> Path:
+    """Return the folder of the sample documents."""
+    return _sample_folder("documents")
 
 
-def memories() -> Path:
-    """The sample memories."""
-    return _sample("memories")
+def memories_folder() -> Path:
+    """Return the folder of the sample memories."""
+    return _sample_folder("memories")
 
 
-def workspace() -> Path:
-    """The sample workspace."""
-    return _sample("workspace")
+def workspace_folder() -> Path:
+    """Return the folder of the sample workspace."""
+    return _sample_folder("workspace")
 
 
-def _sample(name: str) -> Path:
+def _sample_folder(name: str) -> Path:
     found = Path(contexture.__file__).parent / "examples" / name
     if not found.is_dir():
         raise NotFound(f"the sample {name} is not at {str(found)!r}; reinstall contexture")
     return found
 
 
-def scope(user: str) -> Scope:
-    """One of the users of the sample corpus."""
+def demo_scope(user: str) -> Scope:
+    """Return the scope of one of the users of the sample corpus."""
     from contexture.types import Scope
 
     return Scope(tenant=TENANT, user=user, groups=GROUPS[user])
 
 
-async def _play(settings: Settings, progress: Progress | None) -> Played:
+async def _run_demo(settings: Settings, progress: Progress | None) -> DemoRun:
     from contexture.engine import open_store
 
     async with open_store(settings) as engine:
         now = engine.clock.now()
         corpus_report = await _load_corpus(engine, progress)
-        news_report = await published(engine, news(), _loader(), now)
-        await remembered(engine, memories(), _loader(), scope, now)
-        return Played(
+        news_report = await load_sample_news(engine, news_folder(), _loader_scope(), now)
+        await load_sample_memories(engine, memories_folder(), _loader_scope(), demo_scope, now)
+        return DemoRun(
             corpus=corpus_report,
             news=news_report,
-            shown=[await _shown(engine, scene, settings.collection) for scene in SCENES],
-            headlines=[await headlines(engine, scene, scope(scene.user), now) for scene in NEWS_SCENES],
-            executed=[await executed(engine, scene, scope("demo"), now) for scene in COMMAND_SCENES],
-            workspace=await settled(engine, workspace(), _loader(), scope, now),
-            toured=[await toured(engine, scene, scope(scene.user), now) for scene in WORKSPACE_SCENES],
-            documents=await paged(engine, documents(), _loader(), now, progress),
-            researched=[await researched(engine, scene, scope("demo"), NOW) for scene in RESEARCH_SCENES],
+            shown=[await _run_query_scene(engine, scene, settings.collection) for scene in QUERY_SCENES],
+            headlines=[await run_news_scene(engine, scene, demo_scope(scene.user), now) for scene in NEWS_SCENES],
+            executed=[await run_command_scene(engine, scene, demo_scope("demo"), now) for scene in COMMAND_SCENES],
+            workspace=await load_sample_workspace(engine, workspace_folder(), _loader_scope(), demo_scope, now),
+            toured=[
+                await run_workspace_scene(engine, scene, demo_scope(scene.user), now) for scene in WORKSPACE_SCENES
+            ],
+            documents=await load_sample_documents(engine, documents_folder(), _loader_scope(), now, progress),
+            researched=[await run_research_scene(engine, scene, demo_scope("demo"), NOW) for scene in RESEARCH_SCENES],
         )
 
 
-async def filled(engine: Contexture, progress: Progress | None = None) -> None:
-    """Load the samples; what is there already is left alone, but for dates, which are those of now."""
+async def load_samples(engine: Contexture, progress: Progress | None = None) -> None:
+    """Load every sample; existing records are kept, but dates are set relative to now."""
     await _load_corpus(engine, progress)
-    await published(engine, news(), _loader(), engine.clock.now())
-    await settled(engine, workspace(), _loader(), scope, engine.clock.now())
-    await paged(engine, documents(), _loader(), engine.clock.now(), progress)
-    await remembered(engine, memories(), _loader(), scope, engine.clock.now())
+    await load_sample_news(engine, news_folder(), _loader_scope(), engine.clock.now())
+    await load_sample_workspace(engine, workspace_folder(), _loader_scope(), demo_scope, engine.clock.now())
+    await load_sample_documents(engine, documents_folder(), _loader_scope(), engine.clock.now(), progress)
+    await load_sample_memories(engine, memories_folder(), _loader_scope(), demo_scope, engine.clock.now())
 
 
 async def _load_corpus(engine: Contexture, progress: Progress | None) -> LoadReport:
-    from contexture.ingestion.load import load
+    from contexture.ingestion.loader import load_records
 
-    paths = sorted(corpus().iterdir())
-    return await load(engine, paths, collection=engine.settings.collection, scope=_loader(), progress=progress)
+    paths = sorted(corpus_folder().iterdir())
+    return await load_records(
+        engine, paths, collection=engine.settings.collection, scope=_loader_scope(), progress=progress
+    )
 
 
-def _loader() -> Scope:
-    """Whoever loads must be able to read what is loaded, or could not replace it later."""
+def _loader_scope() -> Scope:
+    """Return a scope that can read everything it loads; otherwise it could not replace it later."""
     from contexture.types import Scope
 
     return Scope(tenant=TENANT, user="loader", groups=tuple(group for groups in GROUPS.values() for group in groups))
 
 
-async def _shown(engine: Contexture, scene: Scene, collection: str) -> Shown:
+async def _run_query_scene(engine: Contexture, scene: QueryScene, collection: str) -> QuerySceneResult:
     from contexture.builders.query.request import QueryRequest
-    from contexture.cli.explain import verdict
+    from contexture.cli.explain import describe_outcome
     from contexture.ledger import Reason
 
     request = QueryRequest(query=scene.query, collection=collection, max_tokens=scene.max_tokens)
-    built = await engine.build(request, scope=scope(scene.user), now=NOW)
+    built = await engine.build(request, scope=demo_scope(scene.user), now=NOW)
     dropped = next((entry.id for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET), None)
     if dropped is None:
-        return Shown(scene=scene, built=built, advice="")
-    found = await engine.explain(built.context.build_id, dropped, scope=scope(scene.user))
-    return Shown(scene=scene, built=built, advice=f"{dropped}: {verdict(found)}")
+        return QuerySceneResult(scene=scene, built=built, advice="")
+    found = await engine.explain(built.context.build_id, dropped, scope=demo_scope(scene.user))
+    return QuerySceneResult(scene=scene, built=built, advice=f"{dropped}: {describe_outcome(found)}")
 
 
-def _answer(settings: Settings, played: Played) -> dict[str, Any]:
-    from contexture.service.shapes import built_object, report_object
+def _demo_object(settings: Settings, played: DemoRun) -> dict[str, Any]:
+    from contexture.service.wire.builds import load_report_object, query_object
 
-    scenes = [{"query": each.scene.query, "user": each.scene.user, **built_object(each.built)} for each in played.shown]
+    scenes = [{"query": each.scene.query, "user": each.scene.user, **query_object(each.built)} for each in played.shown]
     return {
         "home": settings.home,
-        "loaded": report_object(played.corpus),
+        "loaded": load_report_object(played.corpus),
         "scenes": scenes,
         "news": news_object(played.news, played.headlines),
         "commands": commands_object(played.executed),
-        "workspace": tour_object(played.workspace, played.toured, settings.model),
+        "workspace": workspace_scenes_object(played.workspace, played.toured, settings.model),
         "documents": documents_object(played.documents, played.researched),
     }
 
 
-def _print(settings: Settings, played: Played) -> None:
+def _print_demo(settings: Settings, played: DemoRun) -> None:
     from rich.text import Text
 
     from contexture.cli.tables import ledger_view, panel
@@ -271,21 +287,21 @@ def _print(settings: Settings, played: Played) -> None:
         out.print(Text(f"   {each.scene.query}", style="italic"))
         title = f"context, {context.tokens} of {each.scene.max_tokens} tokens, {context.build_id}"
         out.print(panel(title, str(context.messages[1]["content"])))
-        out.print(ledger_view(each.built.ledger, most=_ROWS))
+        out.print(ledger_view(each.built.ledger, most=_LEDGER_ROWS))
         if each.advice:
             out.print(Text(each.advice, style="cyan"))
     print_news(out, played.headlines, first=len(played.shown) + 1)
     print_commands(out, played.executed, first=len(played.shown) + len(played.headlines) + 1)
-    print_tour(out, played.toured, first=len(played.shown) + len(played.headlines) + len(played.executed) + 1)
+    print_workspace(out, played.toured, first=len(played.shown) + len(played.headlines) + len(played.executed) + 1)
     before = (played.shown, played.headlines, played.executed, played.toured)
     print_research(out, played.researched, first=sum(map(len, before)) + 1)
     out.print()
     out.print("Type next:")
-    for line in _next(settings, played.shown[-1]):
+    for line in _next_commands(settings, played.shown[-1]):
         out.print(f"  {line}", soft_wrap=True)
 
 
-def _next(settings: Settings, last: Shown) -> list[str]:
+def _next_commands(settings: Settings, last: QuerySceneResult) -> list[str]:
     door = f"contexture --home {settings.home}"
     return [
         f"{door} search 'storm' --tenant demo --user demo",

@@ -1,16 +1,18 @@
-"""`contexture doctor`: what works here, what does not, and what to install."""
+"""`contexture doctor` checks the installation; `contexture settings` lists every setting, its value and its source."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
-from contexture.cli.common import Common, command
-from contexture.cli.output import console, emit
+from contexture.cli.common import Common, register_command
+from contexture.cli.output import console, print_json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "doctor")(doctor)
+def register_doctor(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "doctor")(doctor)
 
 
 def doctor(common: Common) -> None:
@@ -18,24 +20,97 @@ def doctor(common: Common) -> None:
 
     Fails when a part that is needed does; optional parts are only named.
     """
-    from contexture.cli.checks import Status, examine
-    from contexture.cli.logs import to_stderr
+    from contexture.cli.output import log_to_stderr
+    from contexture.wiring.checks import CheckStatus, run_checks
 
-    to_stderr()
-    found = examine(common.settings())
-    broken = any(check.status is Status.BROKEN for check in found)
+    log_to_stderr()
+    found = run_checks(common.settings())
+    broken = any(check.status is CheckStatus.BROKEN for check in found)
     if common.as_json:
-        emit({"ok": not broken, "checks": found})
+        print_json({"ok": not broken, "checks": found})
     else:
         from rich.text import Text
 
-        from contexture.cli.output import plain
+        from contexture.cli.output import replace_control_chars
         from contexture.cli.tables import table
 
-        styles = {Status.OK: "green", Status.ABSENT: "yellow", Status.INCOMPLETE: "yellow", Status.BROKEN: "red"}
+        styles = {
+            CheckStatus.OK: "green",
+            CheckStatus.ABSENT: "yellow",
+            CheckStatus.INCOMPLETE: "yellow",
+            CheckStatus.BROKEN: "red",
+        }
         shown = table("part", "status", "what was found")
         for check in found:
-            shown.add_row(check.name, Text(check.status.value, styles[check.status]), Text(plain(check.detail)))
+            shown.add_row(
+                check.name, Text(check.status.value, styles[check.status]), Text(replace_control_chars(check.detail))
+            )
         console().print(shown)
     if broken:
         raise typer.Exit(1)
+
+
+_HIDDEN = "(hidden)"
+
+
+def register_settings(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "settings", with_identity=True)(show_settings)
+
+
+def show_settings(common: Common) -> None:
+    """List every setting, its value and its variable."""
+    rows = _setting_rows(common)
+    if common.as_json:
+        print_json({"settings": rows})
+        return
+    from rich.text import Text
+
+    from contexture.cli.output import replace_control_chars
+    from contexture.cli.tables import table
+
+    found = table("variable", "value", "default", "meaning")
+    found.columns[0].no_wrap = True
+    for row in rows:
+        style = "" if row["source"] == "default" else "bold"
+        found.add_row(
+            row["env"],
+            Text(replace_control_chars(_format_value(row["value"])), style),
+            _format_value(row["default"]),
+            row["description"],
+        )
+    console().print(found)
+
+
+def _setting_rows(common: Common) -> list[dict[str, Any]]:
+    from contexture.config import Settings
+
+    values = common.settings().model_dump(mode="json")
+    fields = Settings.model_fields
+    typed = {"home": common.home, "tenant": common.tenant, "user": common.user, "groups": common.group}
+    set_somewhere = common.settings().model_fields_set
+    return [
+        {
+            "name": name,
+            "env": env,
+            "value": _HIDDEN if _is_secret(name, values[name]) else values[name],
+            "default": Settings.model_construct().model_dump(mode="json")[name],
+            "source": "option" if typed.get(name) else "environment" if name in set_somewhere else "default",
+            "description": fields[name].description,
+        }
+        for name, env in zip(fields, Settings.env_names(), strict=True)
+    ]
+
+
+def _is_secret(name: str, value: object) -> bool:
+    """Whether a value must not be shown; a bus, its options and a store may contain a password."""
+    signs = ("@", "password", "key=", "token=")
+    address = name in ("bus", "store", "truth") and any(sign in str(value).casefold() for sign in signs)
+    said = name.endswith(("api_key", "token")) or name == "bus_options" or address
+    return said and bool(value)
+
+
+def _format_value(value: object) -> str:
+    if value is None:
+        return "not set"
+    return '""' if value == "" else str(value)

@@ -1,122 +1,166 @@
-"""`contexture eval`: measure on folders of questions with known answers."""
+"""`contexture tokens` counts the tokens of a text; `contexture eval` measures quality on evaluation folders."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
-from contexture.cli.common import Common, command
-from contexture.cli.holding import Held, Holding
-from contexture.cli.inputs import folder, numbers
-from contexture.cli.output import console, emit
-from contexture.cli.progress import watched
-
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the evaluation set.")]
+from contexture.cli.common import Common, decode_text, parse_numbers, read_bytes, register_command, require_folder
+from contexture.cli.ingest import EvalKindOption, EvalSetKind
+from contexture.cli.output import console, print_json, print_line, show_progress
+from contexture.errors import InvalidRequest
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group and its measurements."""
+def register_tokens(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "tokens")(count_tokens)
+
+
+def count_tokens(
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Text to count; `-` for standard input.")],
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", "--model", metavar="NAME", help="Encoding or model; else the setting.")
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Count the `text` of each row of a JSONL file.")] = False,
+) -> None:
+    """Count the tokens of FILE, as a model will."""
+    from contexture.adapters.token_counters import counter_for
+
+    counter = counter_for(common.settings().model if encoding is None else encoding)
+    data = read_bytes(file)
+    texts = list(_iter_texts(data, file)) if jsonl else [decode_text(data, str(file))]
+    counts = [counter.count(text) for text in texts]
+    if common.as_json:
+        print_json({"counts": counts, "encoding": counter.encoding, "exact": counter.exact})
+        return
+    for count in counts:
+        print_line(f"{count}")
+
+
+def _iter_texts(data: bytes, file: Path) -> Iterator[str]:
+    from contexture.ingestion.records import parse_row
+
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            text = parse_row(line).get("text")
+        except InvalidRequest as failure:
+            raise InvalidRequest(f"{file}:{number}: {failure}") from failure
+        if not isinstance(text, str):
+            raise InvalidRequest(f"{file}:{number}: field 'text' must be a text")
+        yield text
+
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the evaluation set.")]
+
+
+def register_evaluate(app: typer.Typer) -> None:
+    """Add the group and its evaluations to the app."""
     kinds = typer.Typer(help="Measure on a folder of questions.", no_args_is_help=True, rich_markup_mode=None)
-    command(kinds, "retrieval")(retrieval)
-    command(kinds, "budget")(budget)
-    command(kinds, "spans")(spans)
-    command(kinds, "redaction")(redaction)
-    command(kinds, "workspace")(workspace)
-    command(kinds, "links")(links)
+    register_command(kinds, "retrieval")(retrieval)
+    register_command(kinds, "budget")(budget)
+    register_command(kinds, "spans")(spans)
+    register_command(kinds, "redaction")(redaction)
+    register_command(kinds, "workspace")(workspace)
+    register_command(kinds, "links")(links)
     app.add_typer(kinds, name="eval")
 
 
-def retrieval(common: Common, directory: Folder) -> None:
+def retrieval(common: Common, directory: FolderArgument) -> None:
     """Ranking: nDCG, recall and MRR over `corpus.jsonl` and `queries.jsonl`."""
-    from contexture.evaluation.retrieval import evaluate
+    from contexture.evaluation.corpus import evaluate_retrieval
 
-    settings, where = common.settings(), folder(directory)
-    with watched(as_json=common.as_json) as progress:
-        _answer(common, asyncio.run(evaluate(where, settings=settings, progress=progress)))
+    settings, where = common.settings(), require_folder(directory)
+    with show_progress(as_json=common.as_json) as progress:
+        _print_measures(common, asyncio.run(evaluate_retrieval(where, settings=settings, progress=progress)))
 
 
 def budget(
     common: Common,
-    directory: Folder,
+    directory: FolderArgument,
     tokens: Annotated[
         str, typer.Option("--tokens", metavar="N,N,...", help="Token budgets to build with.")
     ] = "500,1000,2000,4000",
-    held: Held = Holding.DOCUMENTS,
+    held: EvalKindOption = EvalSetKind.DOCUMENTS,
 ) -> None:
     """Packing: how much of the gold records is in contexts of given sizes."""
-    from contexture.evaluation import budget as documents
-    from contexture.evaluation import memories
+    from contexture.evaluation import corpus
+    from contexture.evaluation import corpus as documents
 
-    evaluate = memories.evaluate if held is Holding.MEMORIES else documents.evaluate
-    settings, where, sizes = common.settings(), folder(directory), numbers(tokens, "--tokens")
-    with watched(as_json=common.as_json) as progress:
-        _answer(common, asyncio.run(evaluate(where, tokens=sizes, settings=settings, progress=progress)))
+    evaluate = corpus.evaluate_memories if held is EvalSetKind.MEMORIES else documents.evaluate_budget
+    settings, where, sizes = common.settings(), require_folder(directory), parse_numbers(tokens, "--tokens")
+    with show_progress(as_json=common.as_json) as progress:
+        _print_measures(common, asyncio.run(evaluate(where, tokens=sizes, settings=settings, progress=progress)))
 
 
 def spans(
     common: Common,
-    directory: Folder,
+    directory: FolderArgument,
     tokens: Annotated[int, typer.Option("--tokens", metavar="N", min=1, help="Token budget to build with.")] = 1_000,
 ) -> None:
     """Characters: recall, precision and IoU of spans over `corpora/*.md` and `queries.jsonl`."""
-    from contexture.evaluation.spans import evaluate
+    from contexture.evaluation.corpus import evaluate_spans
 
-    settings, where = common.settings(), folder(directory)
-    with watched(as_json=common.as_json) as progress:
-        _answer(common, asyncio.run(evaluate(where, tokens=tokens, settings=settings, progress=progress)))
+    settings, where = common.settings(), require_folder(directory)
+    with show_progress(as_json=common.as_json) as progress:
+        _print_measures(common, asyncio.run(evaluate_spans(where, tokens=tokens, settings=settings, progress=progress)))
 
 
-def redaction(common: Common, directory: Folder) -> None:
+def redaction(common: Common, directory: FolderArgument) -> None:
     """Redaction: recall and precision over `pii.jsonl` and `samples.jsonl`."""
     from contexture import wiring
-    from contexture.evaluation.redaction import report
+    from contexture.evaluation.redaction import evaluate_folder
 
-    _answer(common, report(folder(directory), wiring.redactor(common.settings())))
+    _print_measures(common, evaluate_folder(require_folder(directory), wiring.redactor(common.settings())))
 
 
 def workspace(
     common: Common,
-    directory: Folder,
+    directory: FolderArgument,
     tokens: Annotated[int, typer.Option("--tokens", metavar="N", min=1, help="Token budget to build with.")] = 4_000,
 ) -> None:
     """Records: the share of questions whose records are all in a workspace context, over tables and their questions."""
-    from contexture.evaluation.workbench import evaluate
+    from contexture.evaluation.workspace import evaluate_workbench
 
-    settings, where = common.settings(), folder(directory)
-    with watched(as_json=common.as_json) as progress:
-        _answer(common, asyncio.run(evaluate(where, tokens=tokens, settings=settings, progress=progress)))
+    settings, where = common.settings(), require_folder(directory)
+    with show_progress(as_json=common.as_json) as progress:
+        _print_measures(
+            common, asyncio.run(evaluate_workbench(where, tokens=tokens, settings=settings, progress=progress))
+        )
 
 
-def links(common: Common, directory: Folder) -> None:
+def links(common: Common, directory: FolderArgument) -> None:
     """Links: how often a page linked with the focused one scores above one that is not, over a folder of notes."""
-    from contexture.evaluation.links import evaluate
+    from contexture.evaluation.workspace import evaluate_links
 
-    settings, where = common.settings(), folder(directory)
-    with watched(as_json=common.as_json) as progress:
-        _answer(common, asyncio.run(evaluate(where, settings=settings, progress=progress)))
+    settings, where = common.settings(), require_folder(directory)
+    with show_progress(as_json=common.as_json) as progress:
+        _print_measures(common, asyncio.run(evaluate_links(where, settings=settings, progress=progress)))
 
 
-def _answer(common: Common, measured: Mapping[str, Any]) -> None:
+def _print_measures(common: Common, measured: Mapping[str, Any]) -> None:
     if common.as_json:
-        emit(measured)
+        print_json(measured)
         return
     from contexture.cli.tables import table
 
     found = table("measure", "value", right=("value",))
-    for name, value in _flat(measured):
+    for name, value in _flatten(measured):
         found.add_row(name, value)
     console().print(found)
 
 
-def _flat(measured: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _flatten(measured: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, value in measured.items():
         if isinstance(value, Mapping):
-            rows.extend(_flat(cast("Mapping[str, Any]", value), f"{prefix}{name} "))
+            rows.extend(_flatten(cast("Mapping[str, Any]", value), f"{prefix}{name} "))
         else:
             rows.append((prefix + name, f"{value:.4g}" if isinstance(value, float) else str(value)))
     return rows

@@ -1,26 +1,39 @@
-"""`contexture explain`: why each candidate of a build is where it is."""
+"""`contexture explain`, `replay` and `cite verify`: explain a build, rebuild it, and check its citations.
+
+`replay` rebuilds a capsule byte for byte; `cite verify` resolves citations against the store.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from contexture.cli.answers import as_sent, explanation_of, ledger_of
-from contexture.cli.common import Common, command, existing, with_engine
-from contexture.cli.output import console, emit, say
-from contexture.cli.remote import remote
+from contexture.cli.client import find_service, parse_explanation, parse_ledger, to_wire_json
+from contexture.cli.common import (
+    Common,
+    decode_text,
+    parse_json,
+    read_bytes,
+    register_command,
+    require_store,
+    run_with_engine,
+)
+from contexture.cli.output import console, print_json, print_line
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
     from contexture.builders.explain import Explanation
+    from contexture.capsule import Capsule
     from contexture.config import Settings
+    from contexture.ledger import Ledger
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "explain", acting=True)(explain)
+def register_explain(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "explain", with_identity=True)(explain)
 
 
 def explain(
@@ -34,11 +47,11 @@ def explain(
     """
     settings = common.settings()
     if candidate is not None:
-        _one(common, _explanation(settings, build_id, candidate))
+        _print_candidate(common, _explain_candidate(settings, build_id, candidate))
         return
-    found = _kept(settings, build_id)
+    found = _load_ledger(settings, build_id)
     if common.as_json:
-        emit(found)
+        print_json(found)
         return
     from contexture.cli.tables import ledger_view
 
@@ -47,51 +60,51 @@ def explain(
         asked.get("query", asked.get("user_message")),
         asked.get("max_tokens", asked.get("max_prompt_tokens")),
     )
-    say(f"{build_id}: {question!r} in {limit} tokens")
-    console().print(ledger_view(ledger_of(found)))
+    print_line(f"{build_id}: {question!r} in {limit} tokens")
+    console().print(ledger_view(parse_ledger(found)))
 
 
-def _kept(settings: Settings, build_id: str) -> dict[str, Any]:
-    door = remote(settings)
+def _load_ledger(settings: Settings, build_id: str) -> dict[str, Any]:
+    door = find_service(settings)
     if door is not None:
-        found = door.ask("GET", _path(build_id))
+        found = door.request("GET", _build_path(build_id))
         return {name: value for name, value in found.items() if name != "capsule"}
-    from contexture.service.shapes import ledger_object
+    from contexture.service.wire.builds import ledger_object
 
-    capsule, ledger = with_engine(existing(settings), lambda engine: engine.kept(build_id))
-    return as_sent(ledger_object(build_id, capsule, ledger))
+    capsule, ledger = run_with_engine(require_store(settings), lambda engine: engine.kept(build_id))
+    return to_wire_json(ledger_object(build_id, capsule, ledger))
 
 
-def _explanation(settings: Settings, build_id: str, candidate: str) -> dict[str, Any]:
-    door = remote(settings)
+def _explain_candidate(settings: Settings, build_id: str, candidate: str) -> dict[str, Any]:
+    door = find_service(settings)
     if door is not None:
-        return door.ask("GET", f"{_path(build_id)}/explain/{quote(candidate, safe='')}")
-    from contexture.service.shapes import explanation_object
+        return door.request("GET", f"{_build_path(build_id)}/explain/{quote(candidate, safe='')}")
+    from contexture.service.wire.builds import explanation_object
 
-    found = with_engine(existing(settings), lambda engine: engine.explain(build_id, candidate))
-    return as_sent(explanation_object(build_id, found))
+    found = run_with_engine(require_store(settings), lambda engine: engine.explain(build_id, candidate))
+    return to_wire_json(explanation_object(build_id, found))
 
 
-def _path(build_id: str) -> str:
-    """Where a build is; an id that would be another path is no id."""
+def _build_path(build_id: str) -> str:
+    """Return the path of a build's route; raises `NotFound` for an id with a slash, which would be another path."""
     if not build_id or "/" in build_id:
         raise NotFound(f"no build {build_id!r} is kept here")
     return f"/v1/builds/{quote(build_id, safe='')}"
 
 
-def _one(common: Common, answer: dict[str, Any]) -> None:
+def _print_candidate(common: Common, answer: dict[str, Any]) -> None:
     if common.as_json:
-        emit(answer)
+        print_json(answer)
         return
     from contexture.cli.tables import ledger_table
 
-    found = explanation_of(answer)
+    found = parse_explanation(answer)
     console().print(ledger_table([found.entry]))
-    say(verdict(found))
+    print_line(describe_outcome(found))
 
 
-def verdict(found: Explanation) -> str:
-    """What would have changed the outcome, as one sentence."""
+def describe_outcome(found: Explanation) -> str:
+    """Return as one sentence what would have changed the outcome."""
     from contexture.ledger import State
 
     if found.entry.state is not State.DROPPED:
@@ -102,3 +115,75 @@ def verdict(found: Explanation) -> str:
     if found.score_needed is not None:
         ways.append(f"a score of {found.score_needed:.3f} instead of {found.entry.score:.3f}")
     return f"{' or '.join(ways)} would have admitted it." if ways else "No budget and no score would have admitted it."
+
+
+def register_replay(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "replay")(replay)
+
+
+def replay(
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by `build --capsule`; `-` for standard input.")],
+    show: Annotated[bool, typer.Option("--show", help="Print the prompt and the ledger too.")] = False,
+) -> None:
+    """Rebuild a capsule and compare the bytes.
+
+    Needs neither the store nor a model, and fails when a byte differs.
+    """
+    from contexture.engine import replay as rebuild
+
+    capsule, ledger = rebuild(read_bytes(file))
+    if common.as_json:
+        answer = {"identical": True, "digest": capsule.digest, "messages": capsule.messages, "ledger": ledger.entries}
+        print_json({**answer, "degradations": ledger.degradations})
+        return
+    print_line(f"identical: {capsule.digest}")
+    if show:
+        _print_replay(capsule, ledger)
+
+
+def _print_replay(capsule: Capsule, ledger: Ledger) -> None:
+    from contexture.cli.tables import ledger_view, panel
+
+    out = console()
+    for message in capsule.messages:
+        out.print(panel(str(message.get("name", message["role"])), str(message["content"])))
+    out.print(ledger_view(ledger))
+
+
+def register_cite(app: typer.Typer) -> None:
+    """Add the group and its command to the app."""
+    group = typer.Typer(help="Check citations.", no_args_is_help=True, rich_markup_mode=None)
+    register_command(group, "verify", with_identity=True)(verify_citations)
+    app.add_typer(group, name="cite")
+
+
+def verify_citations(
+    common: Common,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A built context, an answer or a capsule as JSON; `-` for standard input."),
+    ],
+) -> None:
+    """Resolve every citation in FILE against the store, and compare what is shown with what stands there.
+
+    Redaction is done again, and an ellipsis may stand for anything. Exits with 1 when a citation does not hold.
+    """
+    found = _verify(common.settings(), read_bytes(file))
+    if common.as_json:
+        print_json(found)
+    else:
+        for problem in found["problems"]:
+            print_line(f"does not hold: {problem['reason']}")
+        state = "all hold" if found["holds"] else f"{len(found['problems'])} problems"
+        print_line(f"{found['citations']} citations checked: {state}")
+    if not found["holds"]:
+        raise typer.Exit(1)
+
+
+def _verify(settings: Settings, data: bytes) -> dict[str, Any]:
+    door = find_service(settings)
+    if door is not None:
+        return door.request("POST", "/v1/citations/verify", parse_json(decode_text(data, "the file"), "the file"))
+    return to_wire_json(run_with_engine(require_store(settings), lambda engine: engine.verify(data)).to_dict())

@@ -1,39 +1,43 @@
-"""`contexture ingest`: load files and folders."""
+"""`contexture ingest`: loads records, documents, articles and memories, in this process or through the service."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import re
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Collection as Some
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.articles import Held, Loaded, is_url, publish
-from contexture.cli.blocks import take_blocks
-from contexture.cli.common import Collection, Common, command, with_engine
-from contexture.cli.holding import remember
-from contexture.cli.output import emit, note, say
-from contexture.cli.progress import watched
-from contexture.cli.remote import remote
-from contexture.errors import InvalidRequest
+from contexture.cli.blocks import ingest_blocks
+from contexture.cli.client import find_service
+from contexture.cli.common import CollectionOption, Common, register_command, run_with_engine
+from contexture.cli.output import print_json, print_line, print_note, show_progress
+from contexture.errors import ContextError, InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.cli.remote import Door
+    from contexture.cli.client import RemoteService
     from contexture.config import Settings
+    from contexture.conversation import Memory
     from contexture.engine import Contexture
-    from contexture.ingestion.load import Progress
-    from contexture.ingestion.walk import Leaf
-    from contexture.ingestion.writer import LoadReport
-    from contexture.types import FieldType
+    from contexture.ingestion.articles import ArticleIntake
+    from contexture.ingestion.documents import DocumentsReport
+    from contexture.ingestion.files import FoundFile
+    from contexture.ingestion.loader import LoadReport, Progress
+    from contexture.types import FieldType, Scope
 
-_SHOWN = 20
+
+_MAX_PROBLEMS = 20
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "ingest", acting=True)(ingest)
+    """Add the command to the app."""
+    register_command(app, "ingest", with_identity=True)(ingest)
 
 
 def ingest(
@@ -45,7 +49,7 @@ def ingest(
             help="PDF, Word, PowerPoint, HTML, image, JSONL, Markdown and text files, or folders; feeds' URLs too.",
         ),
     ],
-    collection: Collection = None,
+    collection: CollectionOption = None,
     acl: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,7 +64,7 @@ def ingest(
         typer.Option("--field", metavar="NAME=TYPE", help="A field filters may use: keyword, number, time or flag."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Write records that have not changed too.")] = False,
-    held: Held = None,
+    held: KindOption = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="NAME", help="For blocks: what to call it; else its file name.")
     ] = None,
@@ -71,44 +75,48 @@ def ingest(
     `--as documents` Markdown and text files do too.
     What is stored already and has not changed is left alone; what cannot be read is reported, and the rest is loaded.
     """
-    from contexture.ingestion.load import GROUP
+    from contexture.ingestion.loader import DEFAULT_FIELDS
 
-    fields = {**GROUP, **dict(_field(each) for each in field or ())}
-    paths = _paths(places, held)
-    if held is Loaded.BLOCKS:
-        take_blocks(common, paths, readers=tuple(acl) if acl else None, source=source, again=again)
+    fields = {**DEFAULT_FIELDS, **dict(_parse_field(each) for each in field or ())}
+    paths = _local_paths(places, held)
+    if held is ContentKind.BLOCKS:
+        ingest_blocks(common, paths, readers=tuple(acl) if acl else None, source=source, again=again)
         return
     settings = common.settings(collection=collection)
     readers = tuple(acl) if acl else ("public",)
-    door = remote(settings)
-    with watched(as_json=common.as_json) as progress:
-        if held is Loaded.ARTICLES:
-            report = publish(settings, places, readers=readers, door=door, again=again, progress=progress)
-        elif held is Loaded.MEMORIES:
-            report = remember(settings, paths, readers=tuple(acl or ()), door=door, progress=progress)
+    door = find_service(settings)
+    with show_progress(as_json=common.as_json) as progress:
+        if held is ContentKind.ARTICLES:
+            report = ingest_articles(settings, places, readers=readers, door=door, again=again, progress=progress)
+        elif held is ContentKind.MEMORIES:
+            report = ingest_memories(settings, paths, readers=tuple(acl or ()), door=door, progress=progress)
         else:
-            wanted = _Wanted(
-                paths=paths, fields=fields, readers=readers, again=again, everything=held is Loaded.DOCUMENTS
+            wanted = _IngestRequest(
+                paths=paths, fields=fields, readers=readers, again=again, everything=held is ContentKind.DOCUMENTS
             )
-            report = _sent(wanted, settings, door, progress) if door else _loaded(wanted, settings, progress)
-    _answer(common, report, held)
+            report = (
+                _ingest_remotely(wanted, settings, door, progress)
+                if door
+                else _ingest_locally(wanted, settings, progress)
+            )
+    _print_report(common, report, held)
     if report.failed and not report.added and not report.unchanged:
         raise typer.Exit(2)
 
 
-def _paths(places: Sequence[str], held: Loaded | None) -> list[Path]:
-    """Those of the places that are no addresses; only articles have those."""
+def _local_paths(places: Sequence[str], held: ContentKind | None) -> list[Path]:
+    """Return the arguments that are paths, not URLs; raises `InvalidRequest` for URLs of anything but articles."""
     paths = [Path(place) for place in places if not is_url(place)]
     if len(paths) == len(places) and not any(path.exists() for path in paths):
         raise InvalidRequest(f"there is no file or folder {places[0]!r}")
-    if len(paths) < len(places) and held is not Loaded.ARTICLES:
+    if len(paths) < len(places) and held is not ContentKind.ARTICLES:
         raise InvalidRequest("only feeds are fetched from addresses; add --as articles")
     return paths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Wanted:
-    """What to load, and for whom; `everything` makes pages of Markdown and text files too."""
+class _IngestRequest:
+    """What to load, and its readers; `everything` loads Markdown and text files as pages too."""
 
     paths: Sequence[Path]
     fields: Mapping[str, FieldType]
@@ -116,24 +124,22 @@ class _Wanted:
     again: bool
     everything: bool
 
-    def leaves(self) -> tuple[list[Leaf], Some[str]]:
-        """The files that hold pages, and the endings that records are not read from."""
-        from contexture.cli.documents import page_endings
+    def page_files(self) -> tuple[list[FoundFile], Some[str]]:
+        """Return the files to load as pages, and the extensions that are not loaded as records."""
         from contexture.ingestion.documents import document_files
 
-        endings = page_endings(everything=self.everything)
+        endings = page_extensions(everything=self.everything)
         return document_files(self.paths, endings), endings
 
 
-def _loaded(wanted: _Wanted, settings: Settings, progress: Progress | None) -> LoadReport:
-    from contexture.cli.documents import load_pages
-    from contexture.ingestion.documents import combined
-    from contexture.ingestion.load import load
+def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progress | None) -> LoadReport:
+    from contexture.ingestion.documents import merge_reports
+    from contexture.ingestion.loader import load_records
 
-    leaves, skip = wanted.leaves()
+    leaves, skip = wanted.page_files()
 
     async def inside(engine: Contexture) -> LoadReport:
-        report = await load(
+        report = await load_records(
             engine,
             wanted.paths,
             collection=settings.collection,
@@ -146,18 +152,19 @@ def _loaded(wanted: _Wanted, settings: Settings, progress: Progress | None) -> L
         if not leaves:
             return report
         paged = await load_pages(engine, leaves, readers=wanted.readers, again=wanted.again, progress=progress)
-        return combined(paged, report)
+        return merge_reports(paged, report)
 
-    return with_engine(settings, inside)
+    return run_with_engine(settings, inside)
 
 
-def _sent(wanted: _Wanted, settings: Settings, door: Door, progress: Progress | None) -> LoadReport:
-    from contexture.cli.documents import send_pages
-    from contexture.cli.sending import send
-    from contexture.ingestion.documents import combined
+def _ingest_remotely(
+    wanted: _IngestRequest, settings: Settings, door: RemoteService, progress: Progress | None
+) -> LoadReport:
+    from contexture.cli.remote_writers import send_records
+    from contexture.ingestion.documents import merge_reports
 
-    leaves, skip = wanted.leaves()
-    report = send(
+    leaves, skip = wanted.page_files()
+    report = send_records(
         door,
         wanted.paths,
         settings=settings,
@@ -169,34 +176,221 @@ def _sent(wanted: _Wanted, settings: Settings, door: Door, progress: Progress | 
     )
     if not leaves:
         return report
-    return combined(send_pages(door, leaves, readers=wanted.readers, again=wanted.again, progress=progress), report)
+    return merge_reports(
+        send_pages(door, leaves, readers=wanted.readers, again=wanted.again, progress=progress), report
+    )
 
 
-def _answer(common: Common, report: LoadReport, held: Loaded | None) -> None:
-    told = held is Loaded.ARTICLES
+def _print_report(common: Common, report: LoadReport, held: ContentKind | None) -> None:
+    told = held is ContentKind.ARTICLES
     from contexture.ingestion.documents import DocumentsReport
 
     pages = report.pages if isinstance(report, DocumentsReport) else 0
     if common.as_json:
-        from contexture.service.shapes import report_object
-        from contexture.service.wire.articles import articles_object
+        from contexture.service.wire.builds import load_report_object
+        from contexture.service.wire.ingest import articles_report_object
 
-        emit(articles_object(report) if told else report_object(report))
+        print_json(articles_report_object(report) if told else load_report_object(report))
         return
     for kind, problems in (("warning", report.warnings), ("error", report.failed)):
-        for problem in problems[:_SHOWN]:
-            note(f"{kind}: {problem}")
-        if len(problems) > _SHOWN:
-            note(f"{kind}: and {len(problems) - _SHOWN} more; --json lists them all")
+        for problem in problems[:_MAX_PROBLEMS]:
+            print_note(f"{kind}: {problem}")
+        if len(problems) > _MAX_PROBLEMS:
+            print_note(f"{kind}: and {len(problems) - _MAX_PROBLEMS} more; --json lists them all")
     copies = f"{report.collapsed} copies of others" if told else f"{report.duplicates} duplicates"
     added = f"{report.added} added ({pages} pages)" if pages else f"{report.added} added"
-    say(f"{report.read} read, {added}, {report.unchanged} unchanged, {copies}, {len(report.failed)} failed")
+    print_line(f"{report.read} read, {added}, {report.unchanged} unchanged, {copies}, {len(report.failed)} failed")
 
 
-def _field(text: str) -> tuple[str, FieldType]:
+def _parse_field(text: str) -> tuple[str, FieldType]:
     from contexture.types import FieldType
 
     name, _, kind = text.partition("=")
     if not name or kind not in list(FieldType):
         raise InvalidRequest(f"--field is {text!r}; write NAME=TYPE, where TYPE is one of {', '.join(FieldType)}")
     return name, FieldType(kind)
+
+
+def page_extensions(*, everything: bool) -> Collection[str]:
+    """Return the extensions of files loaded as pages: all supported ones, or those that cannot be records."""
+    from contexture.wiring.content import DEFAULT_PAGE_FILES, PAGE_FILES
+
+    return PAGE_FILES if everything else DEFAULT_PAGE_FILES
+
+
+async def load_pages(
+    engine: Contexture,
+    leaves: Sequence[FoundFile],
+    *,
+    readers: tuple[str, ...],
+    again: bool,
+    progress: Progress | None,
+) -> DocumentsReport:
+    """Read files in separate processes, and write their pages."""
+    from contexture.ingestion.documents import LoadOptions, load_documents
+    from contexture.ingestion.loader import OPTIMIZE_THRESHOLD
+    from contexture.wiring.content import reading_workers
+
+    loading = LoadOptions(scope=engine.scope, now=engine.clock.now(), readers=readers, again=again)
+    async with reading_workers() as workers:
+        report = await load_documents(engine.pages, workers, leaves, loading, progress=progress)
+    if report.pages >= OPTIMIZE_THRESHOLD:
+        await engine.index.optimize()
+    return report
+
+
+def send_pages(
+    door: RemoteService,
+    leaves: Sequence[FoundFile],
+    *,
+    readers: tuple[str, ...],
+    again: bool,
+    progress: Progress | None,
+) -> DocumentsReport:
+    """Do the same as `load_pages` through a running service."""
+    from contexture.ingestion.documents import DocumentsReport
+    from contexture.ingestion.files import LoadProblem
+
+    report = DocumentsReport()
+    for at, leaf in enumerate(leaves, start=1):
+        report.read += 1
+        try:
+            body = {"files": [_encode_upload(leaf)], "acl": list(readers), "again": again}
+            _add_to_report(report, leaf, door.request("POST", "/v1/ingest/documents", body))
+        except (ContextError, OSError) as failure:
+            report.failed.append(LoadProblem(path=leaf.name, message=str(failure)))
+        if progress is not None:
+            progress("sending files", at, len(leaves))
+    return report
+
+
+def _encode_upload(leaf: FoundFile) -> dict[str, str]:
+    content = base64.b64encode(Path(leaf.path).read_bytes()).decode()
+    return {"filename": leaf.path.name, "source_path": leaf.name, "content": content}
+
+
+def _add_to_report(report: DocumentsReport, leaf: FoundFile, said: dict[str, Any]) -> None:
+    from contexture.ingestion.documents import LoadedFile
+    from contexture.ingestion.files import LoadProblem
+
+    report.added += said["added"]
+    report.unchanged += said["unchanged"]
+    report.duplicates += said["duplicates"]
+    report.pages += said["pages"]
+    report.files += [replace(LoadedFile(**each), path=leaf.name) for each in said["files"]]
+    for kept, problems in ((report.failed, said["failed"]), (report.warnings, said["warnings"])):
+        kept.extend(LoadProblem(path=leaf.name, message=str(each["message"])) for each in problems)
+
+
+class ContentKind(StrEnum):
+    """The content of files: documents, memories, articles or the blocks of a workspace."""
+
+    ARTICLES = "articles"
+    BLOCKS = "blocks"
+    DOCUMENTS = "documents"
+    MEMORIES = "memories"
+
+
+KindOption = Annotated[
+    ContentKind | None, typer.Option("--as", help="What the files hold; by their kind when it is not said.")
+]
+
+_URL_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+def is_url(place: str) -> bool:
+    """Whether an argument is a URL rather than a path."""
+    return _URL_SCHEME.match(place) is not None
+
+
+def ingest_articles(
+    settings: Settings,
+    places: Sequence[str],
+    *,
+    readers: tuple[str, ...],
+    door: RemoteService | None,
+    again: bool,
+    progress: Progress | None,
+) -> LoadReport:
+    """Load articles from files, folders and feed URLs; feeds are fetched by this process."""
+    from contexture import wiring
+    from contexture.ingestion.articles import ArticleFileReader, ArticleWriter, load_articles
+    from contexture.ingestion.loader import OPTIMIZE_THRESHOLD
+    from contexture.types import Scope
+
+    now = wiring.SystemClock().now()
+    asker = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+
+    async def loaded(writer: ArticleIntake) -> LoadReport:
+        return await load_articles(
+            writer,
+            ArticleFileReader(readers=readers, now=now, parser=wiring.feed_parser(), writer=asker),
+            paths=[Path(place) for place in places if not is_url(place)],
+            urls=[place for place in places if is_url(place)],
+            wire=wiring.feed_source(settings, again=again),
+            progress=progress,
+        )
+
+    async def inside(engine: Contexture) -> LoadReport:
+        report = await loaded(ArticleWriter(engine.news, engine.scope, now))
+        if report.added >= OPTIMIZE_THRESHOLD:
+            await engine.index.optimize()
+        return report
+
+    if door is not None:
+        from contexture.cli.remote_writers import ArticleSender
+
+        return asyncio.run(loaded(ArticleSender(door)))
+    from contexture.cli.common import run_with_engine
+
+    return run_with_engine(settings, inside)
+
+
+class EvalSetKind(StrEnum):
+    """The content of an evaluation set: documents or memories."""
+
+    DOCUMENTS = "documents"
+    MEMORIES = "memories"
+
+
+EvalKindOption = Annotated[EvalSetKind, typer.Option("--as", help="What the files hold.")]
+
+
+def ingest_memories(
+    settings: Settings,
+    paths: Sequence[Path],
+    *,
+    readers: tuple[str, ...],
+    door: RemoteService | None,
+    progress: Progress | None,
+) -> LoadReport:
+    """Load files as memories, in this process or through the service that holds the store."""
+    from contexture.cli.common import run_with_engine
+    from contexture.ingestion.memories import MemorySink, load_memories
+    from contexture.types import Scope
+
+    async def load(memory: MemorySink) -> LoadReport:
+        scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+        home = settings.memory_namespace, settings.memory_universe
+        return await load_memories(
+            memory, scope, paths, readers=readers, namespace=home[0], universe=home[1], progress=progress
+        )
+
+    async def inside(engine: Contexture) -> LoadReport:
+        return await load(engine.memory)
+
+    return asyncio.run(load(MemorySender(door))) if door is not None else run_with_engine(settings, inside)
+
+
+class MemorySender:
+    """Sends memories to a running service, with the identity in its headers."""
+
+    def __init__(self, door: RemoteService) -> None:
+        self._door = door
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:  # noqa: ARG002 - see above
+        """Send a batch; returns the ids in order."""
+        from contexture.adapters.memory.payloads import ids_from_json, memory_to_json
+
+        body = {"memories": [memory_to_json(memory) for memory in memories]}
+        return ids_from_json(self._door.request("POST", "/v1/ingest/memories", body), memories)

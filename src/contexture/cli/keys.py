@@ -1,4 +1,4 @@
-"""`contexture keys`: who may call a service."""
+"""`contexture keys`: manages the API keys of a service."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.common import Common, command
-from contexture.cli.output import console, emit, note, say
+from contexture.cli.common import Common, register_command
+from contexture.cli.output import console, print_json, print_line, print_note
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from contexture.adapters.keys import ApiKey, ApiKeys, Right
     from contexture.config import Settings
 
-_SPAN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
+_SPAN_PATTERN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group."""
+    """Add the group to the app."""
     group = typer.Typer(help="Manage the keys of a service.", no_args_is_help=True, rich_markup_mode=None)
-    command(group, "add", acting=True)(add)
-    command(group, "list")(show)
-    command(group, "revoke")(revoke)
+    register_command(group, "add", with_identity=True)(add_key)
+    register_command(group, "list")(list_keys)
+    register_command(group, "revoke")(revoke_key)
     app.add_typer(group, name="keys")
 
 
-def add(
+def add_key(
     common: Common,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for; shown by `list`.")],
     expires: Annotated[
@@ -45,32 +45,32 @@ def add(
     contexts, `ask` for answers of models, `write` to load and remove, `admin` for all of it and for what concerns the
     whole service; read, ask and write without it. The key is printed once and cannot be shown again.
     """
-    from contexture.adapters.keys import USUAL
+    from contexture.adapters.keys import DEFAULT_RIGHTS
     from contexture.types import Scope
 
     settings = common.settings()
     now = datetime.now(UTC)
-    until = None if expires is None else now + span(expires)
+    until = None if expires is None else now + parse_span(expires)
     owner = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
-    rights = rights_of(scope) if scope else USUAL
-    made, token = _keys(settings).add(name, owner, now=now, expires=until, rights=rights)
+    rights = parse_rights(scope) if scope else DEFAULT_RIGHTS
+    made, token = _open_keys(settings).add(name, owner, now=now, expires=until, rights=rights)
     if common.as_json:
-        emit({**_row(made, now), "key": token})
+        print_json({**_key_object(made, now), "key": token})
         return
-    say(token)
-    note(f"it acts as user {owner.user!r} of tenant {owner.tenant!r}; keep it, it is not shown again")
+    print_line(token)
+    print_note(f"it acts as user {owner.user!r} of tenant {owner.tenant!r}; keep it, it is not shown again")
 
 
-def show(common: Common) -> None:
+def list_keys(common: Common) -> None:
     """List every key; none of them can be read back."""
     now = datetime.now(UTC)
-    rows = [_row(key, now) for key in _keys(common.settings()).list()]
+    rows = [_key_object(key, now) for key in _open_keys(common.settings()).list()]
     if common.as_json:
-        emit({"keys": rows})
+        print_json({"keys": rows})
         return
     from rich.text import Text
 
-    from contexture.cli.output import plain
+    from contexture.cli.output import replace_control_chars
     from contexture.cli.tables import table
 
     found = table("id", "name", "tenant", "user", "groups", "scopes", "state", "expires")
@@ -78,34 +78,34 @@ def show(common: Common) -> None:
         until = row["expires"].date().isoformat() if row["expires"] else "never"
         lists = ", ".join(row["groups"]), ", ".join(row["scopes"])
         cells = (row["id"], row["name"], row["tenant"], row["user"], *lists, row["state"], until)
-        found.add_row(*(Text(plain(cell)) for cell in cells))
+        found.add_row(*(Text(replace_control_chars(cell)) for cell in cells))
     console().print(found if rows else "there are no keys")
 
 
-def revoke(
+def revoke_key(
     common: Common, key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")]
 ) -> None:
     """Let a key open nothing from now on, in a running service too."""
     now = datetime.now(UTC)
-    # Someone who has only the key itself can revoke it too.
+    # The key itself is accepted too, for someone who does not know its id.
     bare = key_id.split("_")[1] if key_id.startswith("ctx_") and key_id.count("_") > 1 else key_id
-    row = _row(_keys(common.settings()).revoke(bare, now=now), now)
+    row = _key_object(_open_keys(common.settings()).revoke(bare, now=now), now)
     if common.as_json:
-        emit(row)
+        print_json(row)
     else:
-        say(f"{row['id']} is revoked")
+        print_line(f"{row['id']} is revoked")
 
 
-def span(text: str) -> timedelta:
-    """How long `30d` is."""
-    found = _SPAN.fullmatch(text)
+def parse_span(text: str) -> timedelta:
+    """Parse a duration such as `30d`."""
+    found = _SPAN_PATTERN.fullmatch(text)
     if found is None:
         raise InvalidRequest(f"--expires is {text!r}; write a number and a unit, such as 12h, 30d, 8w or 1y")
     return min(int(found[1]) * _UNITS[found[2]], timedelta(days=36_500))
 
 
-def rights_of(names: list[str]) -> list[Right]:
-    """The rights that `--scope` names, each alone or several with commas between them."""
+def parse_rights(names: list[str]) -> list[Right]:
+    """Parse the rights of `--scope`, repeated or separated by commas."""
     from contexture.adapters.keys import Right
 
     asked = [each.strip() for name in names for each in name.split(",")]
@@ -114,14 +114,14 @@ def rights_of(names: list[str]) -> list[Right]:
     return [Right(each) for each in asked]
 
 
-def _keys(settings: Settings) -> ApiKeys:
+def _open_keys(settings: Settings) -> ApiKeys:
     from contexture.wiring import api_keys
 
     return api_keys(settings)
 
 
-def _row(key: ApiKey, now: datetime) -> dict[str, Any]:
-    works = key.works(now)
+def _key_object(key: ApiKey, now: datetime) -> dict[str, Any]:
+    works = key.is_active(now)
     return {
         "id": key.id,
         "name": key.name,

@@ -9,37 +9,17 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from contexture.cli import (
-    ask,
-    backup,
-    build,
-    chat,
-    cite,
-    demo,
-    doctor,
-    evaluate,
-    explain,
-    ingest,
-    keys,
-    mcp,
-    migrate,
-    replay,
-    search,
-    serve,
-    settings,
-    tokens,
-    worker,
-)
-from contexture.cli.common import Home
-from contexture.cli.output import exit_code, fail
+from contexture.cli import ask, backup, build, chat, demo, doctor, evaluate, explain, ingest, keys, search, serve
+from contexture.cli.common import HomeOption
+from contexture.cli.output import exit_code, print_error
 from contexture.errors import InvalidRequest
 
 USAGE_ERROR = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
-"""Typer's own class for command lines it cannot understand, which it does not export."""
+"""Typer's class for usage errors, which it does not export."""
 
 
-class Door(TyperGroup):
-    """Answers a command line that cannot be understood in the form it asks for."""
+class JsonUsageGroup(TyperGroup):
+    """Typer group that answers usage errors as a JSON object when `--json` is given."""
 
     def main(
         self,
@@ -50,20 +30,20 @@ class Door(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command line; with `--json` in it, a usage error is an object too."""
+        """Run a command line; with `--json`, a usage error is printed as a JSON object."""
         words = sys.argv[1:] if args is None else list(args)
         if not standalone_mode or "--json" not in words:
             return super().main(words, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
         try:
             sys.exit(super().main(words, prog_name, complete_var, False, windows_expand_args, **extra))
         except USAGE_ERROR as failure:
-            fail(InvalidRequest(failure.format_message()), as_json=True)
+            print_error(InvalidRequest(failure.format_message()), as_json=True)
             sys.exit(exit_code(InvalidRequest()))
 
 
 app = typer.Typer(
     name="contexture",
-    cls=Door,
+    cls=JsonUsageGroup,
     help="Build the context an LLM sees: ranked, permitted, redacted, budgeted, explained.",
     no_args_is_help=True,
     add_completion=False,
@@ -72,8 +52,8 @@ app = typer.Typer(
 )
 
 
-def show_version(value: bool) -> None:
-    """Print the version and stop."""
+def print_version(value: bool) -> None:
+    """Print the version and exit."""
     if value:
         from importlib.metadata import version
 
@@ -84,9 +64,9 @@ def show_version(value: bool) -> None:
 @app.callback()
 def main(
     ctx: typer.Context,
-    home: Home = None,
+    home: HomeOption = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
     """Build the context an LLM sees: ranked, permitted, redacted, budgeted, explained."""
@@ -94,25 +74,25 @@ def main(
     ctx.obj = home
 
 
-for group in (
-    demo,
-    serve,
-    worker,
-    mcp,
-    keys,
-    ingest,
-    search,
-    build,
-    ask,
-    chat,
-    explain,
-    replay,
-    cite,
-    tokens,
-    evaluate,
-    backup,
-    migrate,
-    doctor,
-    settings,
+for register in (
+    demo.register,
+    serve.register_serve,
+    serve.register_worker,
+    serve.register_mcp,
+    keys.register,
+    ingest.register,
+    search.register,
+    build.register,
+    ask.register,
+    chat.register,
+    explain.register_explain,
+    explain.register_replay,
+    explain.register_cite,
+    evaluate.register_tokens,
+    evaluate.register_evaluate,
+    backup.register_backup,
+    backup.register_migrate,
+    doctor.register_doctor,
+    doctor.register_settings,
 ):
-    group.register(app)
+    register(app)

@@ -1,10 +1,14 @@
-"""Answers on standard output, errors as one line or one object; the only place that prints."""
+"""Everything the command line prints: results on standard output; errors, notes, progress and logs on standard error.
+
+Imports rich and structlog only when they are used.
+"""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,70 +19,113 @@ from contexture.errors import ContextError, RequestError, SourceError
 if TYPE_CHECKING:
     from rich.console import Console
 
-INTERRUPTED = 130
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+EXIT_INTERRUPTED = 130
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def emit(answer: object) -> None:
-    """One JSON document on one line, in UTF-8 whatever the terminal speaks."""
-    from contexture.service.envelope import encoded
+def print_json(answer: object) -> None:
+    """Print one JSON document on one line, in UTF-8 whatever the encoding of the terminal."""
+    from contexture.service.envelope import encode_json
 
-    typer.echo(encoded(answer))
-
-
-def say(line: str) -> None:
-    """One line for people."""
-    typer.echo(plain(line))
+    typer.echo(encode_json(answer))
 
 
-def note(line: str) -> None:
-    """One line on standard error."""
-    typer.echo(plain(line), err=True)
+def print_line(line: str) -> None:
+    """Print one line of text."""
+    typer.echo(replace_control_chars(line))
+
+
+def print_note(line: str) -> None:
+    """Print one line on standard error."""
+    typer.echo(replace_control_chars(line), err=True)
 
 
 def console(*, err: bool = False) -> Console:
-    """Where tables, panels and progress bars go."""
+    """Return the console for tables, panels and progress bars."""
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
-def plain(text: str) -> str:
-    """The text without characters that steer a terminal: what was loaded must not write our screen."""
-    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+def replace_control_chars(text: str) -> str:
+    """Replace control and bidirectional characters, so that stored text cannot control the terminal."""
+    return _CONTROL_CHARS.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def exit_code(error: Exception) -> int:
-    """2 when the caller can fix it, 3 when a source let us down, 1 otherwise."""
+    """Return 2 for an error that the caller can fix, 3 for an unavailable source, and 1 otherwise."""
     if isinstance(error, RequestError):
         return 2
     return 3 if isinstance(error, SourceError) else 1
 
 
 @contextmanager
-def reported(*, as_json: bool) -> Generator[None]:
-    """Turn what may go wrong into one line on standard error, or one object, and an exit code."""
+def report_errors(*, as_json: bool) -> Generator[None]:
+    """Report expected errors as one line on standard error, or as one JSON object, and set the exit code."""
     try:
         yield
     except (ContextError, ImportError) as failure:
-        # An ImportError comes from an optional part and says what to install.
-        fail(failure, as_json=as_json)
+        # An ImportError comes from an optional extra and says what to install.
+        print_error(failure, as_json=as_json)
         raise typer.Exit(exit_code(failure)) from None
     except BrokenPipeError:
-        raise  # typer leaves quietly when nobody reads any more
+        raise  # typer exits quietly when the reader has closed the pipe
     except OSError as refused:
-        note(f"error: {refused}")
+        print_note(f"error: {refused}")
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        note("error: interrupted")
-        raise typer.Exit(INTERRUPTED) from None
+        print_note("error: interrupted")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def fail(error: Exception, *, as_json: bool) -> None:
-    """Print an error in the form that was asked for."""
+def print_error(error: Exception, *, as_json: bool) -> None:
+    """Print an error as one line, or as JSON."""
     if as_json:
         from contexture.service.envelope import error_object
 
-        emit(error_object(error, f"ctx-error-{secrets.token_hex(4)}"))
+        print_json(error_object(error, f"ctx-error-{secrets.token_hex(4)}"))
     else:
-        note(f"error: {' '.join(str(error).split())}")
+        print_note(f"error: {' '.join(str(error).split())}")
+
+
+@contextmanager
+def show_progress(*, as_json: bool) -> Generator[Callable[[str, int, int], None] | None]:
+    """Yield a callback that draws progress bars on a terminal; None with `--json` or without a terminal."""
+    out = console(err=True)
+    if as_json or not out.is_terminal:
+        yield None
+        return
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=out, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(task: str, done: int, total: int) -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=total or None)
+            bars.update(tasks[task], completed=done, total=total or None)
+
+        yield show
+
+
+def log_to_stderr() -> None:
+    """Send logs to standard error, so that they do not mix with results."""
+    import structlog
+    from structlog.tracebacks import ExceptionDictTransformer
+
+    people = sys.stderr.isatty()
+    # Tracebacks without local variables, which contain what callers sent.
+    failures = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+    shown = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([shown] if people else [failures, structlog.processors.JSONRenderer(ensure_ascii=False)]),
+        ],
+        # Looked up at each use, because the caller may replace the stream.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

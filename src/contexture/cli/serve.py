@@ -1,24 +1,34 @@
-"""`contexture serve`: the HTTP service over the store."""
+"""`contexture serve`, `worker` and `mcp`: the processes that run until they are interrupted."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.common import Common, command
-from contexture.cli.output import emit, note, say
+from contexture.cli.client import find_service, identity_headers
+from contexture.cli.common import Common, register_command
+from contexture.cli.output import print_json, print_line, print_note
+from contexture.errors import InvalidRequest, SourceUnavailable
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from contexture.adapters.keys import ApiKeys
     from contexture.config import Settings
     from contexture.engine import Contexture
+    from contexture.mcp.service_client import ServiceAddress, ServiceClient
+    from contexture.ports import Bus
+    from contexture.worker import AnswerFunction
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "serve", acting=True)(serve)
+def register_serve(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "serve", with_identity=True)(serve)
 
 
 def serve(
@@ -40,43 +50,42 @@ def serve(
     given = {"host": host, "port": port}
     chosen = settings.model_copy(update={name: value for name, value in given.items() if value is not None})
     if demo:
-        from contexture.cli.demo import GROUPS, filled, settings_of
+        from contexture.cli.demo import GROUPS, demo_settings, load_samples
 
-        run(settings_of(chosen), as_json=common.as_json, members=GROUPS, first=filled, worker=worker)
+        run_service(demo_settings(chosen), as_json=common.as_json, members=GROUPS, prepare=load_samples, worker=worker)
     else:
-        run(chosen, as_json=common.as_json, worker=worker)
+        run_service(chosen, as_json=common.as_json, worker=worker)
 
 
-def run(
+def run_service(
     settings: Settings,
     *,
     as_json: bool,
     members: Mapping[str, tuple[str, ...]] | None = None,
-    first: Callable[[Contexture], Awaitable[object]] | None = None,
+    prepare: Callable[[Contexture], Awaitable[object]] | None = None,
     worker: bool = False,
 ) -> None:
-    """Do what comes `first` with the open store, then serve it until told to stop, and the bus with a `worker`."""
-    from contexture.cli.logs import to_stderr
-    from contexture.cli.worker import bus_of, working
+    """Run `prepare` on the open store, then serve it until stopped; with `worker`, messages of the bus too."""
+    from contexture.cli.output import log_to_stderr
     from contexture.engine import open_store
-    from contexture.service import serving
+    from contexture.service import server
     from contexture.wiring import api_keys
 
-    to_stderr()
-    bus_of(settings, needed=worker)  # what the settings get wrong is told before anything is opened
+    log_to_stderr()
+    load_bus(settings, needed=worker)  # report invalid settings before anything is opened
     keys = api_keys(settings)
-    serving.check_exposure(settings, keys)
-    bound = serving.listening(settings.host, settings.port)
+    server.check_exposure(settings, keys)
+    bound = server.bind_socket(settings.host, settings.port)
 
     def started(url: str) -> None:
-        _say(settings, url, keyless=keys.empty(), demo=members is not None, as_json=as_json)
+        _print_service_started(settings, url, keyless=keys.is_empty(), demo=members is not None, as_json=as_json)
 
     async def work() -> None:
         async with open_store(settings) as engine:
-            if first is not None:
-                await first(engine)
-            async with working(engine, worker=worker) as bus:
-                await serving.serve(
+            if prepare is not None:
+                await prepare(engine)
+            async with open_bus(engine, worker=worker) as bus:
+                await server.serve(
                     engine, settings=settings, keys=keys, bound=bound, members=members, started=started, bus=bus
                 )
 
@@ -87,12 +96,229 @@ def run(
         keys.close()
 
 
-def _say(settings: Settings, url: str, *, keyless: bool, demo: bool, as_json: bool) -> None:
+def _print_service_started(settings: Settings, url: str, *, keyless: bool, demo: bool, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {"url": url, "home": settings.home, "keys": not keyless}
-        emit(answer)
+        print_json(answer)
         return
-    say(f"serving {settings.home} at {url}")
+    print_line(f"serving {settings.home} at {url}")
     if keyless:
         who = "anyone on this machine is answered" if demo else "only your own command line is answered"
-        note(f"no key was made yet, so {who}; make one: contexture keys add NAME")
+        print_note(f"no key was made yet, so {who}; make one: contexture keys add NAME")
+
+
+def register_worker(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "worker")(worker)
+
+
+def worker(
+    common: Common,
+    service: Annotated[
+        bool, typer.Option("--service", help="Never hold the store: wait for a service that does.")
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", metavar="N", min=1, max=65_535, help="Port where Prometheus reads its metrics."),
+    ] = None,
+) -> None:
+    """Answer the messages of the bus until interrupted.
+
+    CONTEXTURE_BUS says where the bus is. Each message says on whose behalf it is answered, so let only those write to
+    the bus whom you would give any user's key. Where a service holds the store, every message is answered by it;
+    otherwise this process holds the store.
+    """
+    from contexture.cli.output import log_to_stderr
+
+    log_to_stderr()
+    settings = common.settings()
+    if settings.url:
+        raise InvalidRequest(
+            "a worker acts for many users, which no key may: leave out CONTEXTURE_URL, and run it where the service "
+            "runs, with the same --home"
+        )
+    asyncio.run(_run_worker(settings, service=service, metrics_port=metrics_port, as_json=common.as_json))
+
+
+async def _run_worker(settings: Settings, *, service: bool, metrics_port: int | None, as_json: bool) -> None:
+    from contexture.service.error_log import capture_bus_log
+    from contexture.worker import create_worker, require_bus, run_until_stopped, serve_metrics
+
+    capture_bus_log()
+    bus = require_bus(settings)
+    try:
+        async with _open_answerer(settings, service=service) as (answer, place, registry):
+            shown = serve_metrics(registry, settings.host, metrics_port) if metrics_port else nullcontext()
+            worker = create_worker(settings, bus, answer, registry=registry)
+            with shown:
+                await run_until_stopped(worker, lambda: _print_worker_started(settings, place, as_json=as_json))
+    finally:
+        await bus.close()
+
+
+@asynccontextmanager
+async def _open_answerer(
+    settings: Settings, *, service: bool
+) -> AsyncGenerator[tuple[AnswerFunction, str, CollectorRegistry]]:
+    """Yield the answer function, a name for where it runs, and its metrics registry.
+
+    Answers come from a service that holds the store, or else from an engine in this process.
+    """
+    from prometheus_client import CollectorRegistry
+
+    from contexture.adapters.announcement import read_announcement
+    from contexture.cli.client import find_service
+    from contexture.engine import open_store
+    from contexture.wiring import worker_retries
+    from contexture.worker import answer_in_process, answer_via_service
+
+    served = find_service(settings)
+    if service or served is not None:
+        async with answer_via_service(lambda: read_announcement(settings.home), worker_retries(settings)) as answer:
+            yield answer, served.url if served else f"the service of {settings.home}", CollectorRegistry()
+        return
+    async with open_store(settings) as engine:
+        _ = engine.chat  # a model that cannot be loaded fails now
+        yield answer_in_process(engine), str(settings.home), engine.registry
+
+
+@asynccontextmanager
+async def open_bus(engine: Contexture, *, worker: bool) -> AsyncGenerator[Bus | None]:
+    """Yield the bus to which the service publishes messages, or None; with `worker` they are also answered here."""
+    from contexture.worker import answer_in_process, create_worker
+
+    bus = load_bus(engine.settings, needed=worker)
+    if bus is None:
+        yield None
+        return
+    try:
+        if worker:
+            made = create_worker(engine.settings, bus, answer_in_process(engine), registry=engine.registry)
+            async with made.consume():
+                yield bus
+        else:
+            yield bus
+    finally:
+        await bus.close()
+
+
+def load_bus(settings: Settings, *, needed: bool) -> Bus | None:
+    """Return the configured bus, with its log captured; raises `InvalidRequest` if one is needed and there is none."""
+    from contexture.service.error_log import capture_bus_log
+    from contexture.wiring import bus
+    from contexture.worker import require_bus
+
+    capture_bus_log()
+    return require_bus(settings) if needed else bus(settings)
+
+
+def _print_worker_started(settings: Settings, place: str, *, as_json: bool) -> None:
+    where = settings.bus.rpartition("@")[2]  # the address may contain a password
+    if as_json:
+        print_json({"bus": where, "inbound": settings.bus_inbound, "answers": place})
+    else:
+        print_line(f"answering {settings.bus_inbound} of {where} from {place}")
+
+
+MCP_PORT = 8_421
+
+
+def register_mcp(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    register_command(app, "mcp", with_identity=True)(mcp)
+
+
+def mcp(
+    common: Common,
+    http: Annotated[bool, typer.Option("--http", help="Speak streamable HTTP instead of standard input.")] = False,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
+    ] = MCP_PORT,
+) -> None:
+    """Give an assistant the tools of the store over MCP.
+
+    Without --http it talks over standard input and output and acts as --tenant, --user and --group say. With --http
+    callers present a key made by `contexture keys add`, as to `contexture serve`. When a service holds the store,
+    every request goes through it.
+    """
+    from contexture.cli.output import log_to_stderr
+
+    log_to_stderr()
+    settings = common.settings()
+    if not http:
+        asyncio.run(_run_stdio(settings))
+        return
+    settings = settings.model_copy(update={"host": host or settings.host, "port": port})
+    _run_http(settings, as_json=common.as_json)
+
+
+async def _run_stdio(settings: Settings) -> None:
+    from contexture.mcp.server import create_server, serve_stdio
+
+    async with _open_link(settings, None) as link:
+        await serve_stdio(create_server(link, keyless={}))
+
+
+def _run_http(settings: Settings, *, as_json: bool) -> None:
+    from contexture.mcp.server import create_http_app, create_server, serve_http
+    from contexture.service.auth import Authenticator
+    from contexture.service.server import bind_socket, check_exposure
+    from contexture.wiring import SystemClock, api_keys
+
+    keys = None if settings.url else api_keys(settings)
+    if keys is not None:
+        check_exposure(settings, keys)
+    callers = Authenticator(keys=keys, settings=settings, clock=SystemClock()) if keys else None
+    bound = bind_socket(settings.host, settings.port)
+
+    def started(url: str) -> None:
+        if as_json:
+            print_json({"url": url})
+        else:
+            print_line(f"MCP at {url}")
+        if keys is not None and keys.is_empty():
+            print_note("no key was made yet, so nobody is answered; make one: contexture keys add NAME")
+
+    async def work() -> None:
+        async with _open_link(settings, keys) as link:
+            app = create_http_app(
+                create_server(link, keyless=identity_headers(settings)), settings=settings, callers=callers
+            )
+            await serve_http(app, bound, started)
+
+    try:
+        asyncio.run(work())
+    finally:
+        bound.close()
+        if keys is not None:
+            keys.close()
+
+
+@asynccontextmanager
+async def _open_link(settings: Settings, keys: ApiKeys | None) -> AsyncGenerator[ServiceClient]:
+    """Yield a client of the service that holds the store, or else of an application in this process."""
+    from contexture.mcp.service_client import connect_in_process, connect_over_http
+
+    if find_service(settings) is not None:
+        async with connect_over_http(lambda: _service_place(settings)) as link:
+            yield link
+        return
+    from contexture.engine import open_store
+    from contexture.service.app import create_app
+
+    token = secrets.token_urlsafe(32)
+    async with open_store(settings) as engine:
+        app = create_app(engine, keys=keys, settings=settings, token=token)
+        async with connect_in_process(app, {"Authorization": f"Bearer {token}", **identity_headers(settings)}) as link:
+            yield link
+
+
+def _service_place(settings: Settings) -> ServiceAddress:
+    """Return the current address of the service, which may have restarted with another token."""
+    from contexture.mcp.service_client import ServiceAddress
+
+    door = find_service(settings)
+    if door is None:
+        raise SourceUnavailable(f"the service that held {str(settings.home)!r} is gone; start it: contexture serve")
+    return ServiceAddress(url=door.url, headers=door.headers)

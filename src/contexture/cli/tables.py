@@ -9,14 +9,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from contexture.cli.output import plain
-from contexture.ledger import Degradation, Entry, Ledger, State
+from contexture.cli.output import replace_control_chars
+from contexture.ledger import Degradation, Ledger, LedgerEntry, State
 
 _STYLES = {State.KEPT: "green", State.SHORTENED: "yellow", State.DROPPED: "red"}
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table; the columns in `right` hold numbers."""
+    """Return an empty table; the columns in `right` are right-aligned numbers."""
     found = Table(show_edge=False, pad_edge=False, header_style="bold")
     numbers = set(right)
     for column in columns:
@@ -24,14 +24,14 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     return found
 
 
-def ledger_table(entries: Sequence[Entry]) -> Table:
-    """One row per candidate: how it ended, why, what it costs, how it scored."""
+def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
+    """Return a table with one row per candidate: outcome, reason, tokens and score."""
     found = table("candidate", "state", "reason", "tokens", "score", right=("tokens", "score"))
     for entry in entries:
         found.add_row(
-            Text(plain(entry.id)),
+            Text(replace_control_chars(entry.id)),
             Text(entry.state.value, style=_STYLES[entry.state]),
-            Text(plain(_reason(entry))),
+            Text(replace_control_chars(_format_reason(entry))),
             str(entry.tokens),
             f"{entry.score:.3f}",
         )
@@ -39,25 +39,27 @@ def ledger_table(entries: Sequence[Entry]) -> Table:
 
 
 def ledger_view(ledger: Ledger, *, most: int | None = None) -> RenderableType:
-    """The ledger: its first `most` entries as a table, the counts of all, and what was lost on the way."""
+    """Return the first `most` entries of the ledger as a table, the counts of all, and the degradations."""
     shown = ledger.entries[:most]
     more = len(ledger.entries) - len(shown)
     counts = ", ".join(f"{ledger.count(state)} {state.value}" for state in State)
     total = f"{counts} ({more} not listed)" if more else counts
-    return Group(ledger_table(shown), Text(total, style="dim"), *losses(ledger.degradations))
+    return Group(ledger_table(shown), Text(total, style="dim"), *degradation_lines(ledger.degradations))
 
 
-def losses(degradations: Sequence[Degradation]) -> list[Text]:
-    """One line per degradation."""
-    return [Text(plain(f"degraded: {each.source}: {each.reason}"), style="yellow") for each in degradations]
+def degradation_lines(degradations: Sequence[Degradation]) -> list[Text]:
+    """Return one line per degradation."""
+    return [
+        Text(replace_control_chars(f"degraded: {each.source}: {each.reason}"), style="yellow") for each in degradations
+    ]
 
 
 def panel(title: str, body: str) -> Panel:
-    """A text in a frame."""
-    return Panel(Text(plain(body)), title=Text(plain(title)), title_align="left")
+    """Return a text in a frame."""
+    return Panel(Text(replace_control_chars(body)), title=Text(replace_control_chars(title)), title_align="left")
 
 
-def _reason(entry: Entry) -> str:
+def _format_reason(entry: LedgerEntry) -> str:
     of = f" of {entry.of}" if entry.of else ""
     form = f" ({entry.form.value})" if entry.form and entry.state is State.SHORTENED else ""
     note = f": {entry.note}" if entry.note else ""

@@ -1,4 +1,4 @@
-"""Evaluation folders: a corpus, and questions that say what should be found."""
+"""Evaluation folders: a corpus, and questions with the records or spans that answer them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanQuestion:
-    """A question and the stretches of one long text that answer it."""
+    """A question and the spans of one long text that answer it."""
 
     id: str
     text: str
@@ -33,20 +33,20 @@ class SpanQuestion:
     spans: tuple[tuple[int, int], ...]
 
 
-def corpus(folder: Path) -> list[Record]:
-    """The records of `corpus.jsonl`."""
-    return [_record(row) for row in _rows(folder / "corpus.jsonl", "id", "text")]
+def load_corpus(folder: Path) -> list[Record]:
+    """Return the records of `corpus.jsonl`."""
+    return [_parse_record(row) for row in _read_rows(folder / "corpus.jsonl", "id", "text")]
 
 
-def questions(folder: Path) -> list[Question]:
-    """The questions of `queries.jsonl`, the unanswerable ones included."""
+def load_questions(folder: Path) -> list[Question]:
+    """Return the questions of `queries.jsonl`, including the unanswerable ones."""
     return [
         Question(id=str(row["id"]), text=row["text"], gold=frozenset(map(str, row["gold"])), group=row.get("group"))
-        for row in _rows(folder / "queries.jsonl", "id", "text", "gold")
+        for row in _read_rows(folder / "queries.jsonl", "id", "text", "gold")
     ]
 
 
-def span_questions(folder: Path) -> list[SpanQuestion]:
+def load_span_questions(folder: Path) -> list[SpanQuestion]:
     """The questions of `queries.jsonl` that name spans."""
     return [
         SpanQuestion(
@@ -55,11 +55,11 @@ def span_questions(folder: Path) -> list[SpanQuestion]:
             corpus=row["corpus"],
             spans=tuple((int(start), int(end)) for start, end in row["spans"]),
         )
-        for row in _rows(folder / "queries.jsonl", "id", "text", "corpus", "spans")
+        for row in _read_rows(folder / "queries.jsonl", "id", "text", "corpus", "spans")
     ]
 
 
-def texts(folder: Path) -> dict[str, str]:
+def load_texts(folder: Path) -> dict[str, str]:
     """The long texts in `corpora/*.md`, by name."""
     found = {path.stem: path.read_text("utf-8") for path in sorted((folder / "corpora").glob("*.md"))}
     if not found:
@@ -67,9 +67,9 @@ def texts(folder: Path) -> dict[str, str]:
     return found
 
 
-def _rows(path: Path, *needed: str) -> Iterator[dict[str, Any]]:
+def _read_rows(path: Path, *needed: str) -> Iterator[dict[str, Any]]:
     try:
-        lines = path.read_text("utf-8").split("\n")  # not splitlines: JSON texts may hold other line separators
+        lines = path.read_text("utf-8").split("\n")  # not splitlines: JSON strings may contain other line separators
     except OSError as failure:
         raise InvalidRequest(f"cannot read {str(path)!r}: {failure.strerror}") from failure
     for number, line in enumerate(lines, start=1):
@@ -84,7 +84,7 @@ def _rows(path: Path, *needed: str) -> Iterator[dict[str, Any]]:
         yield row  # pyright: ignore[reportUnknownVariableType]
 
 
-def _record(row: dict[str, Any]) -> Record:
+def _parse_record(row: dict[str, Any]) -> Record:
     position = row.get("position")
     return Record(
         id=str(row["id"]),
@@ -93,15 +93,15 @@ def _record(row: dict[str, Any]) -> Record:
         title=row.get("title") or "",
         lang=row.get("lang") or "",
         source=row.get("source") or "",
-        time=_time(row.get("date")),
+        time=_parse_time(row.get("date")),
         session=str(row.get("session") or ""),
         position=position if isinstance(position, int) else None,
         payload={"group": row["group"]} if row.get("group") else {},
     )
 
 
-def _time(value: object) -> datetime | None:
-    """The date of a row; what is no ISO time counts as missing, since ranking does not depend on it."""
+def _parse_time(value: object) -> datetime | None:
+    """Return the date of a row; an invalid ISO time counts as missing, since ranking does not depend on it."""
     try:
         return datetime.fromisoformat(str(value)) if value else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""How good a ranking or a selection is, given what it should hold."""
+"""Metrics for rankings and selections with known answers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def merged(spans: Sequence[Offsets]) -> list[Offsets]:
-    """The same characters as spans that do not overlap, in order."""
+def merge_spans(spans: Sequence[Offsets]) -> list[Offsets]:
+    """The same characters as non-overlapping spans, in order."""
     found: list[Offsets] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -47,11 +47,11 @@ def merged(spans: Sequence[Offsets]) -> list[Offsets]:
     return found
 
 
-def length(spans: Sequence[Offsets]) -> int:
-    """How many characters spans that do not overlap hold."""
+def count_characters(spans: Sequence[Offsets]) -> int:
+    """The number of characters in non-overlapping spans."""
     return sum(end - start for start, end in spans)
 
 
-def overlap(left: Sequence[Offsets], right: Sequence[Offsets]) -> int:
-    """How many characters both hold; each side must not overlap itself."""
+def count_overlap(left: Sequence[Offsets], right: Sequence[Offsets]) -> int:
+    """The number of characters in both lists of non-overlapping spans."""
     return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in left for b in right)

@@ -1,4 +1,4 @@
-"""How well a redactor finds personal data and credentials, measured on labelled samples."""
+"""Measures on labelled samples how well a redactor finds personal data and credentials."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contexture.errors import NotFound
 from contexture.ports import Redactor
 from contexture.types import Json, Span
 
-OVERLAP = 0.5
+MIN_OVERLAP = 0.5
 
-# Names of the public data set for what our rules call otherwise; a type that is not here is not measured.
+# Type names of the public data set, mapped to our labels; other types are not measured.
 GOLD_LABELS = {
     "EMAIL_ADDRESS": "EMAIL",
     "CREDIT_CARD": "CARD",
@@ -32,11 +32,11 @@ SECRET_LABELS = frozenset({"SECRET", "IP"})
 
 
 def evaluate_pii(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[str, Json]:
-    """Recall and precision by label over rows with `text` and gold `spans` of `[start, end, type]`.
+    """Return recall and precision by label over rows with `text` and gold `spans` of `[start, end, type]`.
 
-    A gold span is found when spans of its label cover at least half of it; a predicted span is right when at least
-    half of it lies on gold of its label. Only labels that the gold names are measured; one that is never predicted has
-    no precision.
+    A gold span is found if spans of its label cover at least half of it; a predicted span is correct if at least half
+    of it is covered by gold spans of its label. Only labels in the gold data are measured; one that is never predicted
+    has no precision.
     """
     gold: Counter[str] = Counter()
     found: Counter[str] = Counter()
@@ -48,9 +48,9 @@ def evaluate_pii(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[
         wanted = [Span(start, end, GOLD_LABELS[kind]) for start, end, kind in row["spans"] if kind in GOLD_LABELS]
         given = redactor.scan(row["text"], row.get("lang", "en"))
         gold.update(span.label for span in wanted)
-        found.update(span.label for span in wanted if _covered(span, given))
+        found.update(span.label for span in wanted if _is_covered(span, given))
         predicted.update(span.label for span in given)
-        right.update(span.label for span in given if _covered(span, wanted))
+        right.update(span.label for span in given if _is_covered(span, wanted))
     labels: dict[str, Json] = {
         label: {
             "gold": gold[label],
@@ -65,9 +65,9 @@ def evaluate_pii(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[
 
 
 def evaluate_secrets(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[str, Json]:
-    """Recall and false positive rate over rows with `should_flag` and a `payload_b64`.
+    """Return recall and false positive rate over rows with `should_flag` and a `payload_b64`.
 
-    A sample is flagged when any span is labelled SECRET or IP: the samples count public addresses as secrets.
+    A sample is flagged if any span is labelled SECRET or IP, because the samples count public addresses as secrets.
     """
     verdicts: Counter[tuple[bool, bool]] = Counter()
     for row in rows:
@@ -84,28 +84,28 @@ def evaluate_secrets(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> d
     }
 
 
-def report(folder: Path, redactor: Redactor) -> dict[str, Json]:
-    """What the folder's `pii.jsonl`, `samples.jsonl` or both allow to be measured."""
+def evaluate_folder(folder: Path, redactor: Redactor) -> dict[str, Json]:
+    """Return the metrics for the folder's `pii.jsonl` and `samples.jsonl`; raises `NotFound` if it has neither."""
     measured: dict[str, Json] = {"rules": redactor.rules}
     pii, samples = folder / "pii.jsonl", folder / "samples.jsonl"
     if pii.is_file():
-        measured["pii"] = evaluate_pii(_rows(pii), redactor)
+        measured["pii"] = evaluate_pii(_read_rows(pii), redactor)
     if samples.is_file():
-        measured["secrets"] = evaluate_secrets(_rows(samples), redactor)
+        measured["secrets"] = evaluate_secrets(_read_rows(samples), redactor)
     if len(measured) == 1:
         raise NotFound(f"{str(folder)!r} has neither `pii.jsonl` nor `samples.jsonl`")
     return measured
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _read_rows(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if line.strip()]
 
 
-def _covered(span: Span, others: Sequence[Span]) -> bool:
+def _is_covered(span: Span, others: Sequence[Span]) -> bool:
     same = (other for other in others if other.label == span.label)
     overlap = sum(max(0, min(span.end, other.end) - max(span.start, other.start)) for other in same)
-    return overlap >= OVERLAP * (span.end - span.start)
+    return overlap >= MIN_OVERLAP * (span.end - span.start)
 
 
 def _ratio(part: int, whole: int) -> float | None:

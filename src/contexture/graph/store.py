@@ -1,30 +1,37 @@
-"""What articles say about named things: extracted once, kept, and read only as far as the asker may see."""
+"""The graph store.
+
+Extracts entities and relations from records once, caches them, and returns only what the scope may see.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+
+from msgspec.structs import replace
 
 from contexture.errors import RedactionFailed, SourceError
-from contexture.graph.extract import extracted, readable
-from contexture.graph.names import key_of
+from contexture.graph.entities import name_key
 from contexture.ledger import Trace
-from contexture.pipeline.redact import scanned
+from contexture.pipeline.redaction import scan_text
 from contexture.ports import EntityRecognizer, GraphCache, Index, Redactor
-from contexture.types import Extracted, Record, Scope
+from contexture.text.segmentation import split_sentences
+from contexture.types import ExtractedMentions, Mention, MentionBond, Record, Scope, Span
 
-ARTICLES = "articles"
+DEFAULT_COLLECTION = "articles"
 
-_FORM = 1  # of what is kept; another number makes everything be read again
+_FORMAT_VERSION = 1  # of cached extractions; raising it invalidates the cache
 _SOURCE = "graph"
 
 
 class GraphStore:
     """Entities and relations of the records of one collection.
 
-    What is kept belongs to a tenant and says nothing about readers: each call asks the index which of the records the
-    scope may see, and in which version, so nothing of a hidden, changed or deleted record is ever used. A cache or a
-    recogniser that fails is named in the trace; plain capitalised phrases then do the recogniser's work.
+    The cache is per tenant and holds no permissions: each call asks the index which of the records the scope may see,
+    and in which version, so data from a hidden, changed or deleted record is never used. A failing cache or recogniser
+    is recorded in the trace as a degradation; the `fallback` recogniser is then used instead.
     """
 
     def __init__(
@@ -35,7 +42,7 @@ class GraphStore:
         recognizer: EntityRecognizer,
         fallback: EntityRecognizer,
         redactor: Redactor,
-        collection: str = ARTICLES,
+        collection: str = DEFAULT_COLLECTION,
     ) -> None:
         self._index = index
         self._cache = cache
@@ -43,32 +50,32 @@ class GraphStore:
         self._fallback = fallback
         self._redactor = redactor
         self._collection = collection
-        self._version = f"{_FORM}/{recognizer.name}/{redactor.rules}"
+        self._version = f"{_FORMAT_VERSION}/{recognizer.name}/{redactor.rules}"
         self._reading = asyncio.Lock()
 
     async def extract(
         self, scope: Scope, ids: Sequence[str], *, trace: Trace, learn: bool = True
-    ) -> Sequence[Extracted]:
-        """What the records say that the scope may see, in the order asked for.
+    ) -> Sequence[ExtractedMentions]:
+        """Mentions and bonds of the records that the scope may see, in the order asked for.
 
-        With `learn` off only what is kept is given, and nothing is read anew.
+        With `learn=False` only cached extractions are returned.
         """
         records = await self._index.get(scope, self._collection, list(dict.fromkeys(ids))) if ids else ()
-        kept = await self._kept(scope, records, trace)
+        kept = await self._get_cached(scope, records, trace)
         if learn:
-            kept = {**kept, **await self._learnt(scope, [each for each in records if each.id not in kept], trace)}
+            kept = {**kept, **await self._extract_new(scope, [each for each in records if each.id not in kept], trace)}
         return [kept[record.id] for record in records if record.id in kept]
 
-    async def mentioning(self, scope: Scope, names: Sequence[str], *, most: int, trace: Trace) -> Sequence[str]:
-        """Ids of at most `most` records with one of these names that are kept and that the scope may see, in order."""
-        keys = sorted({key for name in names if (key := key_of(name))})
+    async def ids_mentioning(self, scope: Scope, names: Sequence[str], *, most: int, trace: Trace) -> Sequence[str]:
+        """Ids of at most `most` cached records that mention one of these names and that the scope may see, in order."""
+        keys = sorted({key for name in names if (key := name_key(name))})
         try:
             ids = await self._cache.mentioning(scope.tenant, self._version, keys) if keys else ()
         except SourceError as failure:
-            trace.degraded(_SOURCE, failure)
+            trace.add_degradation(_SOURCE, failure)
             return ()
         found: list[str] = []
-        for at in range(0, len(ids), most):  # filled up from those that may be seen, however many may not
+        for at in range(0, len(ids), most):  # continues until enough readable ids are found
             seen = await self._index.get(scope, self._collection, ids[at : at + most])
             found += [record.id for record in seen]
             if len(found) >= most:
@@ -76,45 +83,134 @@ class GraphStore:
         return found[:most]
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Keep nothing of these records."""
+        """Delete the cached extractions of these records."""
         await self._cache.forget(scope.tenant, ids)
 
-    async def _kept(self, scope: Scope, records: Sequence[Record], trace: Trace) -> Mapping[str, Extracted]:
+    async def _get_cached(
+        self, scope: Scope, records: Sequence[Record], trace: Trace
+    ) -> Mapping[str, ExtractedMentions]:
         try:
             found = await self._cache.get(scope.tenant, self._version, [record.id for record in records])
         except SourceError as failure:
-            trace.degraded(_SOURCE, failure)
+            trace.add_degradation(_SOURCE, failure)
             return {}
         hashes = {record.id: record.hash for record in records}
         return {key: each for key, each in found.items() if each.hash == hashes[key]}
 
-    async def _learnt(self, scope: Scope, records: Sequence[Record], trace: Trace) -> Mapping[str, Extracted]:
+    async def _extract_new(
+        self, scope: Scope, records: Sequence[Record], trace: Trace
+    ) -> Mapping[str, ExtractedMentions]:
         if not records:
             return {}
-        async with self._reading:  # the models are not made for two readers at once
-            found, whole = await asyncio.to_thread(self._read, records, trace)
+        async with self._reading:  # the models are not thread-safe
+            found, whole = await asyncio.to_thread(self._recognize, records, trace)
         if whole:
             try:
                 await self._cache.put(scope.tenant, self._version, found)
             except SourceError as failure:
-                trace.degraded(_SOURCE, failure)
+                trace.add_degradation(_SOURCE, failure)
         return {each.record_id: each for each in found}
 
-    def _read(self, records: Sequence[Record], trace: Trace) -> tuple[list[Extracted], bool]:
-        """What the records say, and whether the recogniser that was chosen read all of it."""
+    def _recognize(self, records: Sequence[Record], trace: Trace) -> tuple[list[ExtractedMentions], bool]:
+        """The extractions of the records, and whether the configured recogniser made all of them."""
         try:
-            return self._read_by(self._recognizer, records, trace), True
+            return self._recognize_with(self._recognizer, records, trace), True
         except SourceError as failure:
-            trace.degraded("entities", failure)
-            return self._read_by(self._fallback, records, trace), False
+            trace.add_degradation("entities", failure)
+            return self._recognize_with(self._fallback, records, trace), False
 
-    def _read_by(self, recognizer: EntityRecognizer, records: Sequence[Record], trace: Trace) -> list[Extracted]:
-        found: list[Extracted] = []
+    def _recognize_with(
+        self, recognizer: EntityRecognizer, records: Sequence[Record], trace: Trace
+    ) -> list[ExtractedMentions]:
+        found: list[ExtractedMentions] = []
         for record in records:
             try:
-                text = readable(record.text, scanned(record.text, self._redactor, lang=record.lang))
+                text = blank_hidden(record.text, scan_text(record.text, self._redactor, lang=record.lang))
             except RedactionFailed as failure:
-                trace.degraded(f"redactor:{type(self._redactor).__name__}", str(failure))
+                trace.add_degradation(f"redactor:{type(self._redactor).__name__}", str(failure))
                 continue
-            found.append(extracted(record.id, record.hash, text, recognizer.find(text, record.lang)))
+            found.append(extract_relations(record.id, record.hash, text, recognizer.find(text, record.lang)))
         return found
+
+
+MAX_CHARACTERS = 20_000
+"""Characters of a record that are read; the main entities of a longer one are named before that."""
+
+_MAX_PER_SENTENCE = 8  # mentions of one sentence that are paired
+_MAX_PER_NEIGHBOUR = 3  # mentions of each of two neighbouring sentences that are paired
+_NEIGHBOUR_WEIGHT = 0.25
+_MAX_LABEL_WORDS = 5
+_LABEL_STOPWORDS = frozenset("and or of the a an in on at by for with to и или в на с по из от к у".split())
+_GRAMMATICAL_ARTICLES = frozenset("the a an".split())
+_LABEL_BREAKS = re.compile(r"[.;:!?()\[\]«»\"“”]")
+_BLANK_MARK = "_"
+
+
+def blank_hidden(text: str, hidden: Sequence[Span]) -> str:
+    """The text with every hidden span blanked out, so that offsets are preserved; cut at `MAX_CHARACTERS`."""
+    pieces: list[str] = []
+    done = 0
+    for span in hidden:
+        pieces += (text[done : span.start], _BLANK_MARK * (span.end - span.start))
+        done = span.end
+    return "".join((*pieces, text[done:]))[:MAX_CHARACTERS]
+
+
+def extract_relations(record_id: str, digest: str, text: str, found: Sequence[Mention]) -> ExtractedMentions:
+    """The mentions that have a key, and a bond for each pair of names in one sentence or in two adjacent ones."""
+    named = tuple(mention for mention in found if name_key(mention.name) and _BLANK_MARK not in mention.name)
+    places = split_sentences(text)
+    inside = [bond for start, end in places for bond in _sentence_bonds(text, start, end, named)]
+    across = [bond for one, other in pairwise(places) for bond in _neighbour_bonds(one, other, named)]
+    bonds = (*inside, *across)
+    keys = tuple(sorted({name_key(mention.name) for mention in named}))
+    return ExtractedMentions(record_id=record_id, hash=digest, mentions=named, bonds=bonds, keys=keys)
+
+
+def drop_hidden_names(found: ExtractedMentions, hides: Callable[[str], bool]) -> ExtractedMentions:
+    """The extraction without the names and labels for which `hides` is true."""
+    kept = [at for at, mention in enumerate(found.mentions) if not hides(mention.name)]
+    if len(kept) == len(found.mentions) and not any(hides(bond.label) for bond in found.bonds):
+        return found
+    places = {at: place for place, at in enumerate(kept)}
+    bonds = (
+        replace(bond, head=places[bond.head], tail=places[bond.tail], label="" if hides(bond.label) else bond.label)
+        for bond in found.bonds
+        if bond.head in places and bond.tail in places
+    )
+    mentions = tuple(found.mentions[at] for at in kept)
+    return replace(
+        found, mentions=mentions, bonds=tuple(bonds), keys=tuple(sorted({name_key(m.name) for m in mentions}))
+    )
+
+
+def _neighbour_bonds(one: tuple[int, int], other: tuple[int, int], found: Sequence[Mention]) -> Iterator[MentionBond]:
+    """Bonds between the names of a sentence and those that occur only in the next one."""
+    first, second = _mentions_within(found, *one), _mentions_within(found, *other)
+    known = {name_key(found[at].name) for at in first}
+    for head in first[:_MAX_PER_NEIGHBOUR]:
+        for tail in [at for at in second if name_key(found[at].name) not in known][:_MAX_PER_NEIGHBOUR]:
+            yield MentionBond(head, tail, one[0], other[1], weight=_NEIGHBOUR_WEIGHT)
+
+
+def _mentions_within(found: Sequence[Mention], start: int, end: int) -> list[int]:
+    return [at for at, mention in enumerate(found) if start <= mention.start and mention.end <= end]
+
+
+def _sentence_bonds(text: str, start: int, end: int, found: Sequence[Mention]) -> Iterator[MentionBond]:
+    here = _mentions_within(found, start, end)[:_MAX_PER_SENTENCE]
+    for head, tail in combinations(here, 2):
+        if name_key(found[head].name) != name_key(found[tail].name):
+            label = _bond_label(text[found[head].end : found[tail].start]) if tail == head + 1 else ""
+            yield MentionBond(head, tail, start, end, label)
+
+
+def _bond_label(between: str) -> str:
+    """The text between two names as a label; "" if it is long, broken by punctuation or has only stop words."""
+    words = between.split()
+    if not words or len(words) > _MAX_LABEL_WORDS or _LABEL_BREAKS.search(between) or _BLANK_MARK in between:
+        return ""
+    said = [bare for word in words if (bare := word.strip(",'\u2019—–-"))]
+    while said and said[-1].casefold() in _GRAMMATICAL_ARTICLES:
+        said.pop()
+    return " ".join(said) if any(word.casefold() not in _LABEL_STOPWORDS for word in said) else ""

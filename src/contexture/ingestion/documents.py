@@ -1,45 +1,48 @@
-"""Loads files as documents of pages: two at a time, as often as you like, each one whole or not at all."""
+"""Loads files, from disk or uploaded as bytes, as documents of pages.
+
+Two files are read at a time. Each file is loaded completely or not at all, and a load can be repeated.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from contexture.documents import ReadDocument
 from contexture.errors import ContextError
-from contexture.ingestion.load import Progress
-from contexture.ingestion.problems import Problem
-from contexture.ingestion.walk import Leaf, walk
-from contexture.ingestion.writer import LoadReport
-from contexture.pages.identity import document_id
-from contexture.pages.values import Added, Document
+from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
+from contexture.ingestion.loader import LoadReport, Progress
+from contexture.pages.values import AddedDocument, Document, document_id
+from contexture.retrieval.prepare import is_valid_unicode
 from contexture.types import PUBLIC, Scope
 
-TOGETHER = 2
-"""Files read at the same time."""
+MAX_CONCURRENT_FILES = 2
+"""Files read concurrently."""
 
-_CHUNK = 2**20
-_SHOWN = 3  # bad pages that are named one by one
+_CHUNK_BYTES = 2**20
+_MAX_NAMED_PAGES = 3  # unreadable pages that are named individually
 
 
-class Reads(Protocol):
-    """Reads a file into pages, apart from this process; see `ReadingWorkers`."""
+class PageReader(Protocol):
+    """Reads a file into pages in another process; see `DocumentWorkerPool`."""
 
     async def read(self, path: Path, name: str, progress: Callable[[int, int], None]) -> ReadDocument:
-        """The pages of a file called `name`; one that cannot be read is an `InvalidRequest`."""
+        """Return the pages of a file called `name`; raises `InvalidRequest` if it cannot be read."""
         ...
 
 
-class Keeps(Protocol):
-    """Keeps documents; see `PageStore`."""
+class DocumentSink(Protocol):
+    """Stores documents; see `PageStore`."""
 
     async def known(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
-        """Which of these documents are stored."""
+        """Return those of these documents that are stored."""
         ...
 
     async def add(
@@ -50,14 +53,14 @@ class Keeps(Protocol):
         now: datetime | None = None,
         again: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Added:
-        """Write a document, all of it or nothing."""
+    ) -> AddedDocument:
+        """Write a document, completely or not at all."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedFile:
-    """What became of one file: `added`, `unchanged`, `duplicate` or `failed`."""
+    """The outcome of one file: `added`, `unchanged`, `duplicate` or `failed`."""
 
     path: str
     status: str
@@ -68,15 +71,15 @@ class LoadedFile:
 
 @dataclass(kw_only=True, slots=True)
 class DocumentsReport(LoadReport):
-    """What became of every file; `pages` counts those that were written."""
+    """The outcome of every file; `pages` counts those that were written."""
 
     pages: int = 0
     files: list[LoadedFile] = field(default_factory=list[LoadedFile])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loading:
-    """Who loads, for whom, and when; `again` reads and writes what is stored already too."""
+class LoadOptions:
+    """The loading scope, the readers and the time; `again` also reads and writes what is already stored."""
 
     scope: Scope
     now: datetime
@@ -85,15 +88,15 @@ class Loading:
 
 
 @dataclass(slots=True)
-class _Bar:
-    """Adds up the pages of files that are read at the same time."""
+class _PageProgress:
+    """Sums the progress of files that are read concurrently."""
 
     show: Progress | None
     name: str
     done: dict[str, int] = field(default_factory=dict[str, int])
     total: dict[str, int] = field(default_factory=dict[str, int])
 
-    def hears(self, path: str) -> Callable[[int, int], None]:
+    def track_file(self, path: str) -> Callable[[int, int], None]:
         def tell(done: int, total: int) -> None:
             self.done[path], self.total[path] = done, total
             if self.show is not None:
@@ -102,20 +105,20 @@ class _Bar:
         return tell
 
 
-def document_files(paths: Sequence[Path], endings: Iterable[str]) -> list[Leaf]:
-    """The files at and below `paths` with one of these endings, in the order of the paths and then by name."""
+def document_files(paths: Sequence[Path], endings: Iterable[str]) -> list[FoundFile]:
+    """Return the files at and below `paths` with one of these extensions, in the order of the paths, then by name."""
     wanted = frozenset(endings)
-    found = (leaf for path in paths for leaf in walk(path))
-    return [leaf for leaf in found if isinstance(leaf, Leaf) and ending(leaf.path) in wanted]
+    found = (leaf for path in paths for leaf in walk_files(path))
+    return [leaf for leaf in found if isinstance(leaf, FoundFile) and file_extension(leaf.path) in wanted]
 
 
-def ending(path: Path) -> str:
-    """How a file's name ends, lower case, without the dot."""
+def file_extension(path: Path) -> str:
+    """Return the extension of a file, lower case, without the dot."""
     return path.suffix.lower().removeprefix(".")
 
 
-def combined(paged: DocumentsReport, records: LoadReport) -> DocumentsReport:
-    """One report of files that became pages and of what became records."""
+def merge_reports(paged: DocumentsReport, records: LoadReport) -> DocumentsReport:
+    """Merge the reports of documents and records that were loaded together."""
     return replace(
         paged,
         read=paged.read + records.read,
@@ -128,64 +131,66 @@ def combined(paged: DocumentsReport, records: LoadReport) -> DocumentsReport:
 
 
 async def load_documents(
-    store: Keeps,
-    reader: Reads,
-    leaves: Sequence[Leaf],
-    loading: Loading,
+    store: DocumentSink,
+    reader: PageReader,
+    leaves: Sequence[FoundFile],
+    loading: LoadOptions,
     *,
     progress: Progress | None = None,
 ) -> DocumentsReport:
-    """Read files and write their pages; what fails is reported and the rest goes on.
+    """Read files and write their pages; failures are reported and the rest is loaded.
 
-    A file whose content is stored already is not read again, so an interrupted load is finished by repeating it.
+    A file whose content is already stored is not read again, so an interrupted load can be completed by repeating it.
     """
-    loader = _Loader(store, reader, loading, progress)
+    loader = _DocumentLoader(store, reader, loading, progress)
     return await loader.load(leaves)
 
 
-class _Loader:
-    def __init__(self, store: Keeps, reader: Reads, loading: Loading, progress: Progress | None) -> None:
+class _DocumentLoader:
+    def __init__(
+        self, store: DocumentSink, reader: PageReader, loading: LoadOptions, progress: Progress | None
+    ) -> None:
         self._store = store
         self._reader = reader
         self._loading = loading
-        self._slots = asyncio.Semaphore(TOGETHER)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_FILES)
         self._writing = asyncio.Lock()
         self._first: dict[str, str] = {}
-        self._read = _Bar(progress, "reading pages")
-        self._written = _Bar(progress, "writing pages")
-        self._warnings: dict[str, list[Problem]] = {}
+        self._read = _PageProgress(progress, "reading pages")
+        self._written = _PageProgress(progress, "writing pages")
+        self._warnings: dict[str, list[LoadProblem]] = {}
 
-    async def load(self, leaves: Sequence[Leaf]) -> DocumentsReport:
+    async def load(self, leaves: Sequence[FoundFile]) -> DocumentsReport:
         report = DocumentsReport()
-        done = await asyncio.gather(*(self._file(leaf) for leaf in leaves))
+        done = await asyncio.gather(*(self._try_load(leaf) for leaf in leaves))
         for each in done:
-            _enter(report, each, self._warnings.get(each.path, ()))
+            _add_to_report(report, each, self._warnings.get(each.path, ()))
         return report
 
-    async def _file(self, leaf: Leaf) -> LoadedFile:
+    async def _try_load(self, leaf: FoundFile) -> LoadedFile:
         async with self._slots:
             try:
-                return await self._load(leaf)
+                return await self._load_file(leaf)
             except ContextError as failure:
                 return LoadedFile(path=leaf.name, status="failed", reason=str(failure))
             except OSError as failure:
                 return LoadedFile(path=leaf.name, status="failed", reason=f"cannot be read: {failure.strerror}")
 
-    async def _load(self, leaf: Leaf) -> LoadedFile:
+    async def _load_file(self, leaf: FoundFile) -> LoadedFile:
         loading = self._loading
-        content = await asyncio.to_thread(_digest, leaf.path)
+        content = await asyncio.to_thread(_hash_file, leaf.path)
         doc_id = document_id(content, loading.readers, loading.scope)
         first = self._first.setdefault(doc_id, leaf.name)
         if first != leaf.name:
             return LoadedFile(path=leaf.name, status="duplicate", doc_id=doc_id, reason=f"the same file as {first}")
         if not loading.again and await self._store.known(loading.scope, [doc_id]):
             return LoadedFile(path=leaf.name, status="unchanged", doc_id=doc_id)
-        read = await self._reader.read(leaf.path, leaf.path.name, self._read.hears(leaf.name))
-        self._warnings[leaf.name] = list(_warnings(leaf.name, read))
+        read = await self._reader.read(leaf.path, leaf.path.name, self._read.track_file(leaf.name))
+        self._warnings[leaf.name] = list(_list_warnings(leaf.name, read))
         document = Document(
             doc_id=doc_id,
             filename=leaf.path.name,
-            extension=ending(leaf.path),
+            extension=file_extension(leaf.path),
             source_path=leaf.name,
             timestamp=loading.now,
             pages=read.pages,
@@ -194,20 +199,20 @@ class _Loader:
         )
         async with self._writing:
             added = await self._store.add(
-                loading.scope, document, again=loading.again, progress=self._written.hears(leaf.name)
+                loading.scope, document, again=loading.again, progress=self._written.track_file(leaf.name)
             )
         return LoadedFile(
             path=leaf.name, status="unchanged" if added.unchanged else "added", doc_id=doc_id, pages=added.pages
         )
 
 
-def _enter(report: DocumentsReport, done: LoadedFile, warnings: Sequence[Problem]) -> None:
+def _add_to_report(report: DocumentsReport, done: LoadedFile, warnings: Sequence[LoadProblem]) -> None:
     report.read += 1
     report.pages += done.pages
     report.files.append(done)
     report.warnings += warnings
     if done.status == "failed":
-        report.failed.append(Problem(path=done.path, message=done.reason))
+        report.failed.append(LoadProblem(path=done.path, message=done.reason))
     elif done.status == "duplicate":
         report.duplicates += 1
     elif done.status == "unchanged":
@@ -216,24 +221,78 @@ def _enter(report: DocumentsReport, done: LoadedFile, warnings: Sequence[Problem
         report.added += 1
 
 
-def _warnings(name: str, read: ReadDocument) -> Iterator[Problem]:
-    """What was lost in a file that is loaded."""
-    for bad in read.bad[:_SHOWN]:
-        yield Problem(path=name, message=f"page {bad.number}: {bad.reason}", warning=True)
-    if len(read.bad) > _SHOWN:
-        yield Problem(path=name, message=f"and {len(read.bad) - _SHOWN} more pages cannot be read", warning=True)
+def _list_warnings(name: str, read: ReadDocument) -> Iterator[LoadProblem]:
+    """Yield unreadable pages and notes of the reader as warnings."""
+    for bad in read.bad[:_MAX_NAMED_PAGES]:
+        yield LoadProblem(path=name, message=f"page {bad.number}: {bad.reason}", warning=True)
+    if len(read.bad) > _MAX_NAMED_PAGES:
+        yield LoadProblem(
+            path=name, message=f"and {len(read.bad) - _MAX_NAMED_PAGES} more pages cannot be read", warning=True
+        )
     pages: dict[str, list[int]] = {}
     for page in read.pages:
         for note in page.notes:
             pages.setdefault(note, []).append(page.number)
     for note, numbers in pages.items():
         which = f"page {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} pages, the first of them {numbers[0]}"
-        yield Problem(path=name, message=f"{which}: {note}", warning=True)
+        yield LoadProblem(path=name, message=f"{which}: {note}", warning=True)
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+_FORBIDDEN_CHARACTERS = re.compile(r"[/\\\0-\x1f]")
+_MAX_NAME_BYTES = 255  # longest file name on most file systems
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upload:
+    """A file's name and content; `source_path` is its original location, for display."""
+
+    filename: str
+    content: bytes
+    source_path: str = ""
+
+
+async def load_uploads(
+    store: DocumentSink, reader: PageReader, uploads: Sequence[Upload], loading: LoadOptions
+) -> DocumentsReport:
+    """Load uploaded files and report each; an invalid name is refused, and only the pages are stored, not the bytes."""
+    with TemporaryDirectory(prefix="contexture-") as folder:
+        placed = await asyncio.to_thread(lambda: list(_write_uploads(uploads, Path(folder))))
+        leaves = [each for each in placed if isinstance(each, FoundFile)]
+        report = await load_documents(store, reader, leaves, loading)
+    refused = [each for each in placed if isinstance(each, LoadProblem)]
+    report.read += len(refused)
+    report.failed += refused
+    rows = iter(report.files)
+    report.files = [_failed_file(each) if isinstance(each, LoadProblem) else next(rows) for each in placed]
+    return report
+
+
+def _failed_file(problem: LoadProblem) -> LoadedFile:
+    return LoadedFile(path=problem.path, status="failed", reason=problem.message)
+
+
+def _write_uploads(uploads: Sequence[Upload], folder: Path) -> Iterator[FoundFile | LoadProblem]:
+    """Write each upload into a folder of its own, so that two may have the same name."""
+    for at, upload in enumerate(uploads):
+        name = upload.filename
+        if not _is_file_name(name):
+            yield LoadProblem(path=repr(name), message="the file's name may not hold a folder or a control character")
+            continue
+        place = folder / str(at)
+        place.mkdir()
+        (place / name).write_bytes(upload.content)
+        yield FoundFile(place / name, upload.source_path or name)
+
+
+def _is_file_name(name: str) -> bool:
+    if not is_valid_unicode(name) or len(name.encode()) > _MAX_NAME_BYTES:
+        return False
+    return bool(name.strip()) and name not in {".", ".."} and not _FORBIDDEN_CHARACTERS.search(name)

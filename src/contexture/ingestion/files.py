@@ -1,68 +1,120 @@
-"""Records from Markdown and text files, each file one record."""
+"""Files below a path in a fixed order, and the records and problems read from them, each with its file and line."""
 
 from __future__ import annotations
 
-import re
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-from contexture.ingestion.problems import Items, Problem, Sourced
-from contexture.retrieval.prepare import valid
-from contexture.types import PUBLIC, Record
-
-SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text", ".rst"})
-LARGEST = 64 * 2**20
-"""Bytes up to which a file is read; a larger one is reported."""
-
-_SAMPLE = 8_192
-_HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t#]*$")
-_FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
+from contexture.types import Record
 
 
-def read_file(path: Path, *, name: str = "", acl: tuple[str, ...] = (PUBLIC,), largest: int = LARGEST) -> Items:
-    """One record: its id is `name`, its title the first heading of a Markdown file or the file's name.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadProblem:
+    """A problem with a file, or with one line of it; `line` is 0 if it concerns the whole file.
 
-    Bytes that are not UTF-8 are replaced by U+FFFD and reported; a binary file is reported and not loaded.
+    After a `warning` the record is still loaded; otherwise it is not.
     """
-    shown = name or path.name
+
+    path: str
+    message: str
+    line: int = 0
+    warning: bool = False
+
+    def __str__(self) -> str:
+        """Return `path:line: message`, the format of compilers."""
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.message}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourcedRecord:
+    """A record, and the file and line it was read from."""
+
+    record: Record
+    path: str
+    line: int = 0
+
+    def problem(self, message: str, *, warning: bool = False) -> LoadProblem:
+        """Build a problem that refers to this record."""
+        return LoadProblem(path=self.path, line=self.line, message=message, warning=warning)
+
+
+LoadItem: TypeAlias = SourcedRecord | LoadProblem
+LoadItems: TypeAlias = Iterator[LoadItem]
+
+
+FileIdentity: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A regular file, and the name used for it in records and reports."""
+
+    path: Path
+    name: str
+
+
+def walk_files(path: Path) -> Iterator[FoundFile | LoadProblem]:
+    """Yield the file itself, or every file below a folder by name; hidden entries are skipped.
+
+    Names start with the path as given, so that files of two folders do not collide; an absolute path, or one with `..`,
+    starts with its last part. Symlinks are followed inside the given folder; one that leaves it is a problem. So are a
+    symlink to one of its own parent folders, a broken symlink, an unreadable folder, and anything that is neither file
+    nor folder.
+    """
+    inside = _real_path(path)
+    waiting = [_Entry(path, _display_name(path), inside, frozenset())]
+    while waiting:
+        entry = waiting.pop()
+        found = _inspect_entry(entry)
+        if isinstance(found, (FoundFile, LoadProblem)):
+            yield found
+        else:
+            waiting.extend(reversed(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: Path
+    name: str
+    inside: Path
+    above: frozenset[FileIdentity]
+
+    def problem(self, message: str) -> LoadProblem:
+        return LoadProblem(path=(self.name or str(self.path)).encode("utf-8", "replace").decode(), message=message)
+
+
+def _inspect_entry(entry: _Entry) -> FoundFile | LoadProblem | list[_Entry]:
+    """Return a file, a problem, or the entries of a folder."""
     try:
-        with path.open("rb") as file:
-            data = file.read(largest + 1)
+        found = entry.path.stat()
+        if entry.path.is_symlink() and not _real_path(entry.path).is_relative_to(entry.inside):
+            return entry.problem("a link out of the folder that was named")
+        if stat.S_ISREG(found.st_mode):
+            return FoundFile(entry.path, entry.name)
+        if not stat.S_ISDIR(found.st_mode):
+            return entry.problem("neither a file nor a folder")
+        here = (found.st_dev, found.st_ino)
+        if here in entry.above:
+            return entry.problem("a link back to a folder it stands in")
+        names = sorted(os.listdir(entry.path))  # noqa: PTH208 - names are all that is needed
     except OSError as failure:
-        yield Problem(path=shown, message=f"cannot be read: {failure.strerror}")
-        return
-    if reason := _unfit(shown, data, largest):
-        yield Problem(path=shown.encode("utf-8", "replace").decode(), message=reason)
-        return
-    text = data.decode("utf-8-sig", "replace")
-    found = Sourced(record=Record(id=shown, text=text, acl=acl, title=title_of(text, path)), path=shown)
-    if "\ufffd" in text and not _decodes(data):
-        yield found.problem("some bytes are not UTF-8 and were replaced", warning=True)
-    yield found
+        return entry.problem(f"cannot be read: {failure.strerror}")
+    prefix = f"{entry.name}/" if entry.name else ""
+    above = entry.above | {here}
+    return [_Entry(entry.path / name, prefix + name, entry.inside, above) for name in names if not name.startswith(".")]
 
 
-def title_of(text: str, path: Path) -> str:
-    """The first heading outside code, or the file's name."""
-    fenced = False
-    for line in text.splitlines() if path.suffix.lower() in {".md", ".markdown"} else ():
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced and (heading := _HEADING.match(line)):
-            return heading[1]
-    return path.name
+def _display_name(path: Path) -> str:
+    """Return a path as given, without `.`; its last part if it is absolute or contains `..`."""
+    name = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
+    return "" if name == "." else name
 
 
-def _unfit(name: str, data: bytes, largest: int) -> str:
-    """Why a file is not loaded; empty when it is."""
-    if not valid(name):
-        return "the file's name is not valid Unicode"
-    if len(data) > largest:
-        return f"larger than {largest} bytes; split it, or load it as JSONL"
-    return "a binary file, not a text" if b"\0" in data[:_SAMPLE] else ""
-
-
-def _decodes(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _real_path(path: Path) -> Path:
+    """Return the resolved path; unlike `Path.resolve`, it does not fail on a symlink loop."""
+    return Path(os.path.realpath(path))

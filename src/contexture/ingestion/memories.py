@@ -1,4 +1,4 @@
-"""Loads files as memories, through the same service that remembers conversations."""
+"""Loads files as memories, through the same service that stores memories of conversations."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from contexture.adapters.memory.payloads import memory_from
+from contexture.adapters.memory.payloads import memory_from_json
 from contexture.conversation import Memory, MemoryKind
 from contexture.errors import ContextError, RedactionFailed, RequestError
-from contexture.ingestion.load import Progress, fill
-from contexture.ingestion.problems import Sourced
-from contexture.ingestion.writer import Intake, LoadReport
+from contexture.ingestion.files import SourcedRecord
+from contexture.ingestion.loader import LoadReport, Progress, RecordIntake, write_records
 from contexture.types import Record, Scope
 
 
-class Remembers(Protocol):
+class MemorySink(Protocol):
     """The part of a memory service that loading needs."""
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
-        """Store all of them or none; ids in order."""
+        """Store all memories or none; returns their ids in order."""
         ...
 
 
 async def load_memories(
-    memory: Remembers,
+    memory: MemorySink,
     scope: Scope,
     paths: Sequence[Path],
     *,
@@ -33,18 +32,18 @@ async def load_memories(
     universe: str = "",
     progress: Progress | None = None,
 ) -> LoadReport:
-    """Every record below `paths`, remembered; what fails is reported and the rest goes on.
+    """Store every record below `paths` as a memory; failures are reported and the rest is stored.
 
     A row may have the fields of a memory: `session_id`, `persona_id`, `tags`, `type`, `kind`, `importance`,
-    `ttl_seconds`, `idempotency_key`; what else it has is metadata. `readers` are for rows that name none.
+    `ttl_seconds`, `idempotency_key`; other fields become metadata. `readers` applies to rows that name none.
     """
     writer = MemoryWriter(memory, scope, {"namespace": namespace, "universe": universe})
-    await fill(writer, paths, acl=readers, progress=progress)
+    await write_records(writer, paths, acl=readers, progress=progress)
     return writer.report
 
 
-def memory_of(record: Record, *, namespace: str = "wm", universe: str = "") -> Memory:
-    """A record as a memory, with its own id, time and readers."""
+def record_to_memory(record: Record, *, namespace: str = "wm", universe: str = "") -> Memory:
+    """Convert a record to a memory with the same id, time and readers."""
     kind = record.kind if record.kind in list(MemoryKind) else MemoryKind.EPISODIC
     own: Mapping[str, Any] = {
         "id": record.id,
@@ -56,22 +55,22 @@ def memory_of(record: Record, *, namespace: str = "wm", universe: str = "") -> M
     }
     extra = {"title": record.title, "source": record.source, "position": record.position}
     told = {name: value for name, value in extra.items() if value not in ("", None)}
-    return memory_from({**told, **record.payload, **own}, namespace=namespace, universe=universe)
+    return memory_from_json({**told, **record.payload, **own}, namespace=namespace, universe=universe)
 
 
-class MemoryWriter(Intake):
-    """Remembers batches; a service that knows a memory already leaves it alone, and it still counts as added."""
+class MemoryWriter(RecordIntake):
+    """Stores memories in batches; one that the service already has is left unchanged, and still counts as added."""
 
-    def __init__(self, memory: Remembers, scope: Scope, home: Mapping[str, str]) -> None:
+    def __init__(self, memory: MemorySink, scope: Scope, home: Mapping[str, str]) -> None:
         super().__init__()
         self._memory = memory
         self._scope = scope
         self._home = home
 
-    async def write(self, batch: Sequence[Sourced]) -> None:
-        """Remember a batch; a refused one is tried again one by one."""
+    async def write(self, batch: Sequence[SourcedRecord]) -> None:
+        """Store a batch; if it is refused, its memories are retried one by one."""
         try:
-            await self._memory.remember(self._scope, [memory_of(each.record, **self._home) for each in batch])
+            await self._memory.remember(self._scope, [record_to_memory(each.record, **self._home) for each in batch])
             self.report.added += len(batch)
         except (RequestError, RedactionFailed) as refusal:
             if len(batch) == 1:

@@ -1,8 +1,8 @@
-"""Contexture as components of Haystack: one that finds documents, one that builds a prompt."""
+"""A Haystack retriever component over Contexture."""
 
 from __future__ import annotations
 
-from contexture.integrations.lookup import Engine, Lookup, metadata_of
+from contexture.integrations.lookup import AnyContexture, Lookup, passage_metadata
 from contexture.types import Candidate, Filter, Scope
 
 try:
@@ -13,14 +13,14 @@ except ImportError as missing:
 
 @component
 class ContextureRetriever:
-    """Passages that a user may see, redacted, best first, as Haystack documents.
+    """Retrieves passages that a user may see, redacted, best first, as Haystack documents.
 
     pipeline.add_component("retriever", ContextureRetriever(ctx, top_k=5))
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: AnyContexture,
         *,
         top_k: int = 10,
         collection: str | None = None,
@@ -31,14 +31,14 @@ class ContextureRetriever:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, list[Document]]:
-        """The documents under `documents`."""
-        return {"documents": [_document(each) for each in self._lookup.run(query)]}
+        """Return the documents under `documents`."""
+        return {"documents": [_to_document(each) for each in self._lookup.run(query)]}
 
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str) -> dict[str, list[Document]]:
-        """The documents under `documents`, for pipelines with an event loop."""
-        return {"documents": [_document(each) for each in await self._lookup.run_async(query)]}
+        """Return the documents under `documents`, for pipelines with an event loop."""
+        return {"documents": [_to_document(each) for each in await self._lookup.run_async(query)]}
 
 
-def _document(found: Candidate) -> Document:
-    return Document(id=found.id, content=found.text, meta=metadata_of(found), score=found.score)
+def _to_document(found: Candidate) -> Document:
+    return Document(id=found.id, content=found.text, meta=passage_metadata(found), score=found.score)

@@ -1,10 +1,10 @@
-"""Contexture as a retriever of LangChain."""
+"""A LangChain retriever over Contexture."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from contexture.integrations.lookup import Engine, Lookup, metadata_of
+from contexture.integrations.lookup import AnyContexture, Lookup, passage_metadata
 from contexture.types import Candidate, Filter, Scope
 
 try:
@@ -30,19 +30,19 @@ class ContextureRetriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         del run_manager
-        return [_document(each) for each in self._lookup.run(query)]
+        return [_to_document(each) for each in self._lookup.run(query)]
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
         del run_manager
-        return [_document(each) for each in await self._lookup.run_async(query)]
+        return [_to_document(each) for each in await self._lookup.run_async(query)]
 
     @property
     def _lookup(self) -> Lookup:
-        engine: Engine = self.engine
+        engine: AnyContexture = self.engine
         return Lookup(engine=engine, k=self.k, collection=self.collection, scope=self.scope, where=self.where)
 
 
-def _document(found: Candidate) -> Document:
-    return Document(id=found.id, page_content=found.text, metadata=metadata_of(found))
+def _to_document(found: Candidate) -> Document:
+    return Document(id=found.id, page_content=found.text, metadata=passage_metadata(found))

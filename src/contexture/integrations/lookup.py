@@ -1,4 +1,4 @@
-"""A search as other frameworks make it: one question in, the best passages out, with or without an event loop."""
+"""Search for framework integrations: a question in, the best passages out, with or without an event loop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from contexture.errors import InvalidRequest
 from contexture.sync import SyncContexture
 from contexture.types import Candidate, Filter, Scope
 
-Engine: TypeAlias = Contexture | SyncContexture
-"""What `contexture.open` gives to code with an event loop, or `contexture.open_sync` to code without one."""
+AnyContexture: TypeAlias = Contexture | SyncContexture
+"""An engine from `contexture.open` (with an event loop) or `contexture.open_sync` (without one)."""
 
-_POOL = 60  # what the engine looks at by itself
+_DEFAULT_POOL = 60  # the engine's default pool size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookup:
-    """Where to look, as whom, and for how many passages; what is left out is as the engine's settings say."""
+    """A search with fixed options: engine, scope, filter, and number of passages.
 
-    engine: Engine
+    Omitted options use the engine's settings.
+    """
+
+    engine: AnyContexture
     k: int = 10
     collection: str | None = None
     scope: Scope | None = None
@@ -34,7 +37,7 @@ class Lookup:
             raise InvalidRequest(f"`k` must be at least 1, not {self.k}")
 
     def run(self, question: str) -> list[Candidate]:
-        """The best passages, redacted; needs an engine of `contexture.open_sync`."""
+        """Return the best passages, redacted; needs an engine of `contexture.open_sync`."""
         if isinstance(self.engine, Contexture):
             raise InvalidRequest("this engine answers with `await`; open it with `contexture.open_sync` to do without")
         found = self.engine.search(
@@ -43,7 +46,7 @@ class Lookup:
         return list(found.found[: self.k])
 
     async def run_async(self, question: str) -> list[Candidate]:
-        """The best passages, redacted, from either kind of engine."""
+        """Return the best passages, redacted, from either kind of engine."""
         if isinstance(self.engine, SyncContexture):
             return await asyncio.to_thread(self.run, question)
         found = await self.engine.search(
@@ -53,11 +56,11 @@ class Lookup:
 
     @property
     def _pool(self) -> int | None:
-        return self.k if self.k > _POOL else None
+        return self.k if self.k > _DEFAULT_POOL else None
 
 
-def metadata_of(found: Candidate) -> dict[str, Any]:
-    """What is known about a passage besides its text, as plain values; `citation` leads back to the record."""
+def passage_metadata(found: Candidate) -> dict[str, Any]:
+    """Return the metadata of a passage as plain values; `citation` refers to the stored record."""
     return {
         "record_id": found.record_id,
         "title": found.title,

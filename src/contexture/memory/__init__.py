@@ -1,1 +1,1 @@
-"""Memories: what is kept of a conversation, found again by meaning, and forgotten in time."""
+"""Memory service: stores memories of conversations, recalls them by hybrid search, and expires them."""

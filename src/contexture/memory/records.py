@@ -1,4 +1,4 @@
-"""A memory as a record of the index, and back."""
+"""Maps memories to index records and back, and validates them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from contexture.conversation import Memory, MemoryKind
 from contexture.errors import InvalidRequest
-from contexture.retrieval.prepare import valid
+from contexture.retrieval.prepare import is_valid_unicode
 from contexture.types import Collection, FieldType, Record, Scope
 
 MEMORIES = Collection(
@@ -29,29 +29,29 @@ MEMORIES = Collection(
         "expires": FieldType.TIME,
     },
 )
-"""Where memories live, and what filters may name beside the fields that every record has."""
+"""The collection of memories, with its filter fields in addition to those that every record has."""
 
-ALIAS = "alias"
-"""Kind of the empty records that lead from an idempotency key to a memory with an id of its own."""
+ALIAS_KIND = "alias"
+"""Kind of the empty records that map an idempotency key to a memory with an explicit id."""
 
-MOST_LEVELS = 32
-"""How deep metadata may be nested: whoever reads it walks through all of it."""
+MAX_METADATA_DEPTH = 32
+"""Maximum nesting depth of metadata, limited because readers traverse all of it."""
 
-_FOREVER = timedelta(days=36_500)
+_MAX_TTL = timedelta(days=36_500)
 _PRINCIPAL = re.compile(r"public|(user|group):.+", re.DOTALL)
 
 
-def record_of(memory: Memory, record_id: str, scope: Scope, now: datetime) -> Record:
+def memory_to_record(memory: Memory, record_id: str, scope: Scope, now: datetime) -> Record:
     """The record of a memory that `scope` writes at `now`."""
     return Record(
         id=record_id,
         text=memory.text,
-        acl=readers_of(memory, scope),
+        acl=memory_readers(memory, scope),
         kind=str(memory.kind),
-        source=source_of(memory),
+        source=memory_source(memory),
         time=memory.time or now,
         session=memory.session_id,
-        position=_position(memory.metadata.get("position")),
+        position=_int_or_none(memory.metadata.get("position")),
         payload={
             "namespace": memory.namespace,
             "universe": memory.universe,
@@ -66,78 +66,78 @@ def record_of(memory: Memory, record_id: str, scope: Scope, now: datetime) -> Re
     )
 
 
-def readers_of(memory: Memory, scope: Scope) -> tuple[str, ...]:
-    """Who may recall it: those it names, or only the user who writes it."""
+def memory_readers(memory: Memory, scope: Scope) -> tuple[str, ...]:
+    """Who may recall a memory: the readers it names, or the user who writes it."""
     return memory.readers or (f"user:{scope.user}",)
 
 
-def source_of(memory: Memory) -> str:
-    """Where a memory says it came from; its type when it does not."""
+def memory_source(memory: Memory) -> str:
+    """The `source` in a memory's metadata; its type when there is none."""
     source = memory.metadata.get("source")
     return source if isinstance(source, str) and source else memory.type
 
 
-def alias_of(memory: Memory, scope: Scope) -> str:
-    """The id under which an idempotency key is known to those who may read the memory first written with it."""
-    return key_id(scope.tenant, memory.namespace, memory.idempotency_key, _holders(memory, scope)[0])
+def primary_alias_id(memory: Memory, scope: Scope) -> str:
+    """The id under which a new memory's idempotency key is stored: that of the first owner of the key."""
+    return make_key_id(scope.tenant, memory.namespace, memory.idempotency_key, _key_owners(memory, scope)[0])
 
 
-def aliases_of(memory: Memory, scope: Scope) -> tuple[str, ...]:
-    """Every id under which a memory's idempotency key may be known already."""
-    names = _holders(memory, scope)
-    return tuple(key_id(scope.tenant, memory.namespace, memory.idempotency_key, name) for name in names)
+def alias_ids(memory: Memory, scope: Scope) -> tuple[str, ...]:
+    """Every id under which a memory's idempotency key may already be stored."""
+    names = _key_owners(memory, scope)
+    return tuple(make_key_id(scope.tenant, memory.namespace, memory.idempotency_key, name) for name in names)
 
 
-def keys_of(record: Record, scope: Scope) -> set[str]:
-    """Every id under which the idempotency key of a stored memory may be known."""
+def stored_alias_ids(record: Record, scope: Scope) -> set[str]:
+    """Every id under which the idempotency key of a stored memory may be stored."""
     namespace, key = record.payload["namespace"], record.payload["key"]
-    return {key_id(scope.tenant, namespace, key, name) for name in (*record.acl, *scope.principals)}
+    return {make_key_id(scope.tenant, namespace, key, name) for name in (*record.acl, *scope.principals)}
 
 
-def _holders(memory: Memory, scope: Scope) -> tuple[str, ...]:
-    """Whose key it is: the readers that the writer is one of, and the writer.
+def _key_owners(memory: Memory, scope: Scope) -> tuple[str, ...]:
+    """The principals that own an idempotency key: the readers that include the writer, and the writer.
 
-    Nobody else's: who writes for others alone learns nothing of their keys and takes none of them.
+    Other readers are left out, so that writing for others neither reveals nor occupies their keys.
     """
-    shared = [name for name in readers_of(memory, scope) if name in scope.principals]
+    shared = [name for name in memory_readers(memory, scope) if name in scope.principals]
     return tuple(dict.fromkeys((*shared, f"user:{scope.user}")))
 
 
-def alias_record(alias: str, record: Record) -> Record:
-    """An empty record that says which memory an idempotency key stands for."""
+def make_alias_record(alias: str, record: Record) -> Record:
+    """An empty record that maps an idempotency key to the memory `record`."""
     kept = {name: record.payload[name] for name in ("namespace", "universe", "expires") if name in record.payload}
-    return Record(id=alias, text="", acl=record.acl, kind=ALIAS, payload={**kept, "of": record.id})
+    return Record(id=alias, text="", acl=record.acl, kind=ALIAS_KIND, payload={**kept, "of": record.id})
 
 
-def key_id(tenant: str, namespace: str, key: str, principal: str) -> str:
-    """The same id for the same key; the principal keeps the keys of people who cannot see each other apart."""
+def make_key_id(tenant: str, namespace: str, key: str, principal: str) -> str:
+    """A deterministic id of an idempotency key; the principal separates equal keys of users who share no access."""
     parts = msgspec.json.encode((tenant, namespace, key, principal))
     return f"mem-{hashlib.sha256(parts).hexdigest()[:32]}"
 
 
-def new_id() -> str:
-    """An id that nobody has."""
+def make_memory_id() -> str:
+    """A new random id."""
     return f"mem-{uuid4().hex}"
 
 
-def alive(record: Record, now: datetime) -> bool:
+def is_alive(record: Record, now: datetime) -> bool:
     """Whether a record has not expired at `now`."""
     expires = record.payload.get("expires")
-    return not isinstance(expires, str) or datetime.fromisoformat(expires) > aware(now)
+    return not isinstance(expires, str) or datetime.fromisoformat(expires) > assume_utc(now)
 
 
-def aware(time: datetime) -> datetime:
-    """The time in its zone, or in UTC when it has none."""
+def assume_utc(time: datetime) -> datetime:
+    """The time, in UTC when it has no zone."""
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def kind_of(record: Record) -> MemoryKind:
-    """What sort of memory a record holds."""
+def memory_kind(record: Record) -> MemoryKind:
+    """The kind of memory in a record; `EPISODIC` when it is unknown."""
     return MemoryKind(record.kind) if record.kind in list(MemoryKind) else MemoryKind.EPISODIC
 
 
-def metadata_of(record: Record) -> Mapping[str, Any]:
-    """What a reader is told about a memory: what its writer said, and what the service knows, which wins."""
+def memory_metadata(record: Record) -> Mapping[str, Any]:
+    """The metadata shown to a reader: the writer's metadata, overridden by what the service knows."""
     known = {
         "source": record.source,
         "timestamp": record.time.isoformat() if record.time else None,
@@ -148,21 +148,21 @@ def metadata_of(record: Record) -> Mapping[str, Any]:
     return {**record.payload.get("metadata", {}), **{name: value for name, value in known.items() if value}}
 
 
-def check(memories: Sequence[Memory]) -> None:
-    """Refuse what cannot be remembered, naming its place in the batch and the field."""
+def check_memories(memories: Sequence[Memory]) -> None:
+    """Raise `InvalidRequest` for a memory that cannot be stored, naming its position and field."""
     for at, memory in enumerate(memories):
-        problem = _problem(memory)
+        problem = _find_problem(memory)
         if problem:
             raise InvalidRequest(f"memories[{at}]: {problem}")
 
 
-def _problem(memory: Memory) -> str:
+def _find_problem(memory: Memory) -> str:
     if not memory.text.strip():
         return "`text` is empty"
     if not memory.namespace:
         return "`namespace` is empty"
     names = {"id": memory.id, "namespace": memory.namespace, "idempotency_key": memory.idempotency_key}
-    broken = next((name for name, value in names.items() if not valid(value)), None)
+    broken = next((name for name, value in names.items() if not is_valid_unicode(value)), None)
     if broken:
         return f"`{broken}` is not valid Unicode"
     strange = next((name for name in memory.readers if not _PRINCIPAL.fullmatch(name)), None)
@@ -172,28 +172,32 @@ def _problem(memory: Memory) -> str:
         return f"`importance` must lie between 0 and 1, not {memory.importance!r}"
     if memory.ttl_seconds is not None and not (memory.ttl_seconds > 0 and math.isfinite(memory.ttl_seconds)):
         return f"`ttl_seconds` must be a positive number, not {memory.ttl_seconds!r}"
-    return f"`metadata` may be nested {MOST_LEVELS} levels deep" if _deeper(memory.metadata, MOST_LEVELS) else ""
+    return (
+        f"`metadata` may be nested {MAX_METADATA_DEPTH} levels deep"
+        if _is_nested_deeper(memory.metadata, MAX_METADATA_DEPTH)
+        else ""
+    )
 
 
-def _deeper(value: object, levels: int) -> bool:
-    """Whether objects and lists are nested deeper than this; read level by level, because they may be very deep."""
+def _is_nested_deeper(value: object, levels: int) -> bool:
+    """Whether objects and lists are nested deeper than this; iterative, because recursion could overflow the stack."""
     level = [value]
     for _ in range(levels):
-        level = [inner for each in level for inner in _inside(each)]
+        level = [inner for each in level for inner in _child_values(each)]
     return any(isinstance(each, Mapping | list | tuple) for each in level)
 
 
-def _inside(value: object) -> Iterable[object]:
+def _child_values(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value).values()
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
 def _expiry(ttl: float | None, now: datetime) -> Mapping[str, str]:
-    if ttl is None or ttl >= _FOREVER.total_seconds():
+    if ttl is None or ttl >= _MAX_TTL.total_seconds():
         return {}
-    return {"expires": (aware(now) + timedelta(seconds=ttl)).isoformat()}
+    return {"expires": (assume_utc(now) + timedelta(seconds=ttl)).isoformat()}
 
 
-def _position(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

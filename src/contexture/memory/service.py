@@ -1,45 +1,56 @@
-"""The memory service in process: remembers into an index, recalls by hybrid search."""
+"""The in-process memory service.
+
+Stores memories in an index, recalls them by hybrid search with a relevance from 0 to 1, and removes expired ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
 
 from msgspec.structs import replace
 
-from contexture.conversation import Feedback, Memory, Recall, Recalled
+from contexture.conversation import Feedback, Memory, MemoryPiece, Recall, Recalled
 from contexture.errors import InvalidRequest, NotFound, Outdated, SourceError, SourceUnavailable
 from contexture.ledger import Trace
-from contexture.memory.facts import with_stored_facts
-from contexture.memory.plan import planned, wanted
-from contexture.memory.records import ALIAS, MEMORIES, alive, aware, check, keys_of
-from contexture.memory.relevance import Rated, rated
-from contexture.memory.sweep import Sweep
+from contexture.memory.records import (
+    ALIAS_KIND,
+    MEMORIES,
+    assume_utc,
+    check_memories,
+    is_alive,
+    memory_kind,
+    memory_metadata,
+    stored_alias_ids,
+)
+from contexture.memory.write_plan import plan_writes, required_ids
 from contexture.ports import Clock, Index, TokenCounter
-from contexture.retrieval.facts import with_facts
-from contexture.retrieval.made import Made
-from contexture.retrieval.prepare import Preparer, mended
-from contexture.retrieval.search import HybridSearch
-from contexture.types import And, AnyOf, Equals, Filter, Not, Prepared, Range, Record, Scope
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, repair_text
+from contexture.retrieval.search import BM25, SEMANTIC, FoundPassage, HybridSearch
+from contexture.retrieval.text_facts import attach_text_facts, read_text_facts
+from contexture.text.terms import extract_terms
+from contexture.types import And, AnyOf, Equals, Filter, Not, PreparedRecord, Range, Record, Scope
 
-MOST = 100
-"""Memories that one recall may ask for."""
+MAX_TOP_K = 100
+"""Highest `top_k` of one recall."""
 
-_NAME = MEMORIES.name
-_PASSAGES = 4  # looked at for each memory wanted: a long one has several that match
-_TOP_K = 8  # fewer are not worth a smaller search
-_SWEEP = 500
-_TRIES = 5
+_COLLECTION = MEMORIES.name
+_PASSAGES_PER_MEMORY = 4  # passages fetched for each memory wanted, because a long one may have several matches
+_MIN_TOP_K = 8  # a smaller `top_k` does not make the search smaller
+_PURGE_BATCH = 500
+_MAX_TRIES = 5
 
 
 class LocalMemory:
-    """Implements the `MemoryService` port over one index; writes take turns, recalls do not wait.
+    """Implements the `MemoryService` port over one index; writes are serialized by a lock, recalls do not wait.
 
-    Everything that a build needs to know of a memory is computed when it is written. Writes remove, a few at
-    a time, the memories of their scope that have expired.
+    All facts that a build needs about a memory are computed when it is written. Each write also removes a few expired
+    memories of its scope.
     """
 
     def __init__(
@@ -56,126 +67,132 @@ class LocalMemory:
         self._search = search
         self._clock = clock
         self._counters = tuple(counters)
-        self._sweep = Sweep(index)
+        self._sweep = ExpirySweep(index)
         self._writing = asyncio.Lock()
-        self._made = Made(index, MEMORIES)
+        self._made = EnsuredCollection(index, MEMORIES)
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
-        """Store all of them or none; ids in order. A known idempotency key gives the id it has."""
-        check(memories)
+        """Store all memories or none; returns their ids in order.
+
+        A memory with a known idempotency key is not stored again and gets the id of the stored one. Raises
+        `InvalidRequest` for a memory that cannot be stored.
+        """
+        check_memories(memories)
         async with self._writing:
-            await self._made.by(scope)
+            await self._made.ensure(scope)
             now = self._clock.now()
-            stored = await self._get(scope, wanted(memories, scope), now)
-            plan = planned(memories, scope, stored, now)
+            stored = await self._get(scope, required_ids(memories, scope), now)
+            plan = plan_writes(memories, scope, stored, now)
             if plan.fresh:
-                await self._index.upsert(scope, _NAME, await self._prepared(plan.fresh))
-                with suppress(SourceError):  # what was to be remembered is stored, and the next write tries again
-                    await self._delete(scope, await self._sweep.expired(scope, now))
+                await self._index.upsert(scope, _COLLECTION, await self._prepare(plan.fresh))
+                with suppress(SourceError):  # the memories are stored; the next write sweeps again
+                    await self._delete(scope, await self._sweep.find_expired(scope, now))
         return plan.ids
 
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
         """The best `query.top_k` memories at or above the threshold, best first, expired ones left out.
 
-        Without its embedder it answers by words alone; when that finds nothing, it says that it failed.
+        When the embedder fails, only lexical search is used; when that finds nothing, raises `SourceUnavailable`.
         """
         _check_recall(query)
         if not query.top_k or not query.query.strip():
             return ()
-        if not await self._made.has(scope):
+        if not await self._made.exists(scope):
             return ()
         trace = Trace()
-        pool = _PASSAGES * max(query.top_k, _TOP_K)
-        found = await self._search.search(scope, _NAME, query.query, where=_where(query), pool=pool, trace=trace)
-        fitting = [each for each in found if alive(each.hit.record, query.now)]
-        best = [memory for memory in rated(fitting, query) if memory.score >= query.threshold][: query.top_k]
+        pool = _PASSAGES_PER_MEMORY * max(query.top_k, _MIN_TOP_K)
+        found = await self._search.search(
+            scope, _COLLECTION, query.query, where=_build_filter(query), pool=pool, trace=trace
+        )
+        fitting = [each for each in found if is_alive(each.hit.record, query.now)]
+        best = [memory for memory in rate_memories(fitting, query) if memory.score >= query.threshold][: query.top_k]
         lost = trace.finish(()).degradations
         if lost and not best:
             raise SourceUnavailable(f"memories could not be searched by meaning: {lost[0].reason}")
-        return await self._whole(scope, best)
+        return await self._load_whole(scope, best)
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
-        """Let one memory rank a little higher or lower from now on; an unknown one is `NotFound`.
+        """Rank one memory slightly higher or lower from now on; raises `NotFound` when the scope cannot read it.
 
-        A user's opinion of a memory is the mean of what they said; saying the same at the same time counts once.
+        A user's opinion of a memory is the mean of their feedback; a second feedback with the same time is ignored.
         """
         if not -1 <= given.score <= 1:
             raise InvalidRequest(f"`score` must lie between -1 and 1, not {given.score!r}")
         async with self._writing:
-            await self._made.by(scope)
-            for _ in range(_TRIES):
-                with suppress(Outdated):  # another process has replaced or forgotten it meanwhile
-                    await self._hear(scope, given)
+            await self._made.ensure(scope)
+            for _ in range(_MAX_TRIES):
+                with suppress(Outdated):  # another process has replaced or removed it in the meantime
+                    await self._apply_feedback(scope, given)
                     return
-            await self._hear(scope, given)
+            await self._apply_feedback(scope, given)
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Remove those the scope may read; returns how many there were."""
+        """Remove the memories the scope may read; returns how many of them had not expired."""
         async with self._writing:
-            if not await self._made.has(scope):
+            if not await self._made.exists(scope):
                 return 0
-            found = [record for record in await self._index.get(scope, _NAME, ids) if record.kind != ALIAS]
+            found = [record for record in await self._index.get(scope, _COLLECTION, ids) if record.kind != ALIAS_KIND]
             await self._delete(scope, found)
         now = self._clock.now()
-        return len({record.id for record in found if alive(record, now)})
+        return len({record.id for record in found if is_alive(record, now)})
 
     async def purge(self, scope: Scope) -> int:
-        """Remove the expired memories that the scope may read; returns how many there were."""
+        """Remove all expired memories that the scope may read; returns how many were removed."""
         gone = 0
         async with self._writing:
-            if not await self._made.has(scope):
+            if not await self._made.exists(scope):
                 return 0
-            expired = Range(field="expires", lte=aware(self._clock.now()))
-            while found := await self._index.scroll(scope, _NAME, where=expired, limit=_SWEEP):
+            expired = Range(field="expires", lte=assume_utc(self._clock.now()))
+            while found := await self._index.scroll(scope, _COLLECTION, where=expired, limit=_PURGE_BATCH):
                 await self._delete(scope, found)
-                gone += sum(record.kind != ALIAS for record in found)
+                gone += sum(record.kind != ALIAS_KIND for record in found)
         return gone
 
-    async def _hear(self, scope: Scope, given: Feedback) -> None:
+    async def _apply_feedback(self, scope: Scope, given: Feedback) -> None:
         record = (await self._get(scope, [given.memory_id], self._clock.now())).get(given.memory_id)
-        if record is None or record.kind == ALIAS:
+        if record is None or record.kind == ALIAS_KIND:
             raise NotFound(f"no memory {given.memory_id!r} can be read here")
-        heard = _heard(record, f"user:{scope.user}", given)
+        heard = _add_opinion(record, f"user:{scope.user}", given)
         if heard is not record:
-            await self._index.upsert(scope, _NAME, await self._prepared([heard]), unchanged=[record])
+            await self._index.upsert(scope, _COLLECTION, await self._prepare([heard]), unchanged=[record])
 
     async def _get(self, scope: Scope, ids: Sequence[str], now: datetime) -> dict[str, Record]:
-        found = await self._index.get(scope, _NAME, ids) if ids else ()
-        return {record.id: record for record in found if alive(record, now)}
+        found = await self._index.get(scope, _COLLECTION, ids) if ids else ()
+        return {record.id: record for record in found if is_alive(record, now)}
 
-    async def _prepared(self, records: Sequence[Record]) -> list[Prepared]:
-        return [with_facts(item, self._counters) for item in await self._preparer.prepare(records)]
+    async def _prepare(self, records: Sequence[Record]) -> list[PreparedRecord]:
+        return [attach_text_facts(item, self._counters) for item in await self._preparer.prepare(records)]
 
     async def _delete(self, scope: Scope, records: Sequence[Record]) -> None:
-        """Remove the records, and the aliases of their keys that do not lead to other memories by now."""
+        """Delete the records, and the aliases of their idempotency keys unless those point to other memories by now."""
         ids = {record.id for record in records}
         keyed = [record for record in records if record.payload.get("key")]
-        aliases = {alias for record in keyed for alias in keys_of(record, scope)}
-        found = await self._index.get(scope, _NAME, sorted(aliases - ids)) if aliases - ids else ()
+        aliases = {alias for record in keyed for alias in stored_alias_ids(record, scope)}
+        found = await self._index.get(scope, _COLLECTION, sorted(aliases - ids)) if aliases - ids else ()
         ids |= {alias.id for alias in found if alias.payload.get("of") in ids}
         if ids:
-            await self._index.delete(scope, _NAME, sorted(ids))
+            await self._index.delete(scope, _COLLECTION, sorted(ids))
 
-    async def _whole(self, scope: Scope, best: Sequence[Rated]) -> tuple[Recalled, ...]:
-        stored = await self._index.get(scope, _NAME, [memory.record.id for memory in best]) if best else ()
+    async def _load_whole(self, scope: Scope, best: Sequence[RatedMemory]) -> tuple[Recalled, ...]:
+        stored = await self._index.get(scope, _COLLECTION, [memory.record.id for memory in best]) if best else ()
         texts = {record.id: record for record in stored}
-        return tuple(with_stored_facts(memory, texts[memory.record.id]) for memory in best if memory.record.id in texts)
+        return tuple(to_recalled(memory, texts[memory.record.id]) for memory in best if memory.record.id in texts)
 
 
 def _check_recall(query: Recall) -> None:
-    if not 0 <= query.top_k <= MOST:
-        raise InvalidRequest(f"`top_k` must lie between 0 and {MOST}, not {query.top_k}")
+    if not 0 <= query.top_k <= MAX_TOP_K:
+        raise InvalidRequest(f"`top_k` must lie between 0 and {MAX_TOP_K}, not {query.top_k}")
     if not (0 <= query.threshold <= 1 and math.isfinite(query.threshold)):
         raise InvalidRequest(f"`threshold` must lie between 0 and 1, not {query.threshold!r}")
 
 
-def _where(query: Recall) -> Filter:
-    """What the index must hold to: nothing else is ever fetched.
+def _build_filter(query: Recall) -> Filter:
+    """The filter of the index query: records that do not pass it are never fetched.
 
-    Expiry is cut at the last full minute, so that searches repeated within it are answered from the cache;
-    the rest of the minute is left to the caller.
+    Expiry is rounded down to the full minute, so that searches repeated within a minute hit the cache; the caller drops
+    memories that expired since.
     """
-    minute = aware(query.now).replace(second=0, microsecond=0)
+    minute = assume_utc(query.now).replace(second=0, microsecond=0)
     chosen: dict[str, Sequence[str]] = {
         "session": query.sessions,
         "persona": query.personas,
@@ -184,20 +201,169 @@ def _where(query: Recall) -> Filter:
     }
     return And(
         (
-            Equals("namespace", mended(query.namespace)),
-            Equals("universe", mended(query.universe)),
+            Equals("namespace", repair_text(query.namespace)),
+            Equals("universe", repair_text(query.universe)),
             Not(Range(field="expires", lte=minute)),
-            *(AnyOf(name, tuple(map(mended, values))) for name, values in chosen.items() if values),
+            *(AnyOf(name, tuple(map(repair_text, values))) for name, values in chosen.items() if values),
         )
     )
 
 
-def _heard(record: Record, principal: str, given: Feedback) -> Record:
-    """The record with one more opinion; the same record when it was heard before."""
+def _add_opinion(record: Record, principal: str, given: Feedback) -> Record:
+    """The record with one more opinion; the same object when this opinion is already counted."""
     opinions = dict(record.payload.get("feedback", {}))
     mean, count, last = opinions.get(principal, (0.0, 0, ""))
-    time = aware(given.time).isoformat()
+    time = assume_utc(given.time).isoformat()
     if last == time:
         return record
     opinions[principal] = [(mean * count + given.score) / (count + 1), count + 1, time]
     return replace(record, payload={**record.payload, "feedback": opinions})
+
+
+COVERAGE = "coverage"
+HYBRID = "hybrid"
+RELEVANCE = "relevance"
+
+_HYBRID_SHARE = 0.4
+_MAX_SCORE = 1.0
+
+HINT_WEIGHTS: Mapping[str, float] = {"importance": 0.05, "feedback": 0.05, "session": 0.03, "persona": 0.02}
+"""The most that each hint adds to a relevance; the first two may also subtract that much."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RatedMemory:
+    """A memory that was found, its score, the signals behind the score, and its passages, best first."""
+
+    record: Record
+    hash: str
+    score: float
+    signals: Mapping[str, float]
+    pieces: tuple[MemoryPiece, ...]
+
+
+def rate_memories(found: Sequence[FoundPassage], query: Recall) -> list[RatedMemory]:
+    """The memories to which the passages belong, best first, ties by id; each score is a relevance from 0 to 1.
+
+    A passage has two absolute signals: its calibrated similarity, and its coverage, the share of the question's terms
+    that it contains. `1 - (1 - semantic)(1 - coverage)` is low only when both are low; it makes up 60 % of the
+    relevance. The score of hybrid search makes up 40 %: it orders close matches better, but rates its best match high
+    even when nothing is related. Unrelated memories score below .45, so a threshold of .5 separates them.
+    """
+    asked = frozenset(extract_terms(query.query))
+    passages: dict[str, list[tuple[float, FoundPassage, Mapping[str, float]]]] = {}
+    for each in found:
+        signals = _passage_signals(each, asked)
+        passages.setdefault(each.hit.record.id, []).append((signals[RELEVANCE], each, signals))
+    memories = [_rate_memory(sorted(group, key=_passage_order), query) for group in passages.values()]
+    return sorted(memories, key=lambda memory: (-memory.score, memory.record.id))
+
+
+def mean_feedback(record: Record) -> float:
+    """The mean feedback on a memory, from -1 to 1: the mean over users of each user's mean."""
+    given: Mapping[str, Sequence[float]] = record.payload.get("feedback", {})
+    means = [each[0] for each in given.values()]
+    return sum(means) / len(means) if means else 0.0
+
+
+def _passage_signals(found: FoundPassage, asked: frozenset[int]) -> dict[str, float]:
+    coverage = _count_shared_terms(found, asked) / len(asked) if asked else 0.0
+    either = 1 - (1 - found.signals.get(SEMANTIC, 0.0)) * (1 - coverage)
+    relevance = _HYBRID_SHARE * min(found.score, _MAX_SCORE) + (1 - _HYBRID_SHARE) * either
+    return {**found.signals, COVERAGE: coverage, HYBRID: found.score, RELEVANCE: relevance}
+
+
+def _rate_memory(group: Sequence[tuple[float, FoundPassage, Mapping[str, float]]], query: Recall) -> RatedMemory:
+    relevance, best, signals = group[0]
+    hints = _hint_scores(best.hit.record, query)
+    return RatedMemory(
+        record=best.hit.record,
+        hash=best.hit.hash,
+        score=min(_MAX_SCORE, max(0.0, relevance + sum(hints.values()))),
+        signals={**signals, **hints},
+        pieces=tuple(
+            MemoryPiece(found.hit.passage.start, found.hit.passage.end, min(_MAX_SCORE, score))
+            for score, found, _ in group
+        ),
+    )
+
+
+def _hint_scores(record: Record, query: Recall) -> dict[str, float]:
+    """What each hint adds to the score of a memory."""
+    strength = {
+        "importance": 2 * record.payload.get("importance", 0.5) - 1,
+        "feedback": mean_feedback(record),
+        "session": float(bool(query.session_id) and record.session == query.session_id),
+        "persona": float(bool(query.persona_id) and record.payload.get("persona") == query.persona_id),
+    }
+    return {name: most * strength[name] for name, most in HINT_WEIGHTS.items()}
+
+
+def _count_shared_terms(found: FoundPassage, asked: frozenset[int]) -> int:
+    """How many of the question's terms a passage contains: as reported by the index, else counted in its text."""
+    if found.signals[BM25] <= 0:
+        return 0
+    return len(asked & _passage_terms(found.hit.text)) if found.hit.matched is None else found.hit.matched
+
+
+@lru_cache(maxsize=4_096)
+def _passage_terms(text: str) -> frozenset[int]:
+    """The terms of a passage; cached, because a conversation recalls the same passages turn after turn."""
+    return frozenset(extract_terms(text))
+
+
+def _passage_order(passage: tuple[float, FoundPassage, Mapping[str, float]]) -> tuple[float, int]:
+    return (-passage[0], passage[1].hit.ordinal)
+
+
+def to_recalled(found: RatedMemory, record: Record) -> Recalled:
+    """A memory as recall returns it: score and passages from the search, text and facts from the stored record."""
+    facts = read_text_facts(record)
+    return Recalled(
+        id=record.id,
+        text=record.text,
+        score=found.score,
+        time=record.time,
+        label=record.source,
+        kind=memory_kind(record),
+        type=record.payload.get("type", "memory"),
+        lang=record.lang,
+        hash=found.hash,
+        metadata=memory_metadata(record),
+        signals=found.signals,
+        pieces=found.pieces,
+        sentences=facts.sentences,
+        redactions=facts.redactions,
+        rules=facts.rules,
+        tokens=facts.tokens,
+        simhash=facts.simhash,
+    )
+
+
+SWEEP_BATCH = 512
+"""Records read in one sweep; it takes a few milliseconds."""
+
+SWEEP_INTERVAL = timedelta(minutes=1)
+"""Minimum time between two sweeps of a scope."""
+
+_MAX_SCOPES = 1_024
+
+
+class ExpirySweep:
+    """Finds expired memories a batch at a time, cycling through the memories of each scope."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._places: dict[Scope, tuple[datetime, str]] = {}
+
+    async def find_expired(self, scope: Scope, now: datetime) -> list[Record]:
+        """The expired memories in the next batch of the scope; none within `SWEEP_INTERVAL` of the last sweep."""
+        last, after = self._places.get(scope, (None, ""))
+        if last is not None and timedelta() <= now - last < SWEEP_INTERVAL:
+            return []
+        seen = await self._index.scroll(scope, MEMORIES.name, after=after, limit=SWEEP_BATCH)
+        self._places.pop(scope, None)
+        self._places[scope] = (now, seen[-1].id if len(seen) == SWEEP_BATCH else "")
+        if len(self._places) > _MAX_SCOPES:  # evicts the least recently swept scope, which then starts again
+            self._places.pop(next(iter(self._places)))
+        return [record for record in seen if not is_alive(record, now)]

@@ -1,49 +1,87 @@
-"""The news: articles go into the index in passages, and come out of it as articles."""
+"""The news store: articles are indexed by passage and found as articles, with copies of one story collapsed.
+
+Questions that ask for the latest news and name no subject are ranked by age.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
 
 from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
-from contexture.news.articles import Added, Article, FoundArticle, NewsQuestion, Other, check
-from contexture.news.domains import domain_of
-from contexture.news.newest import anything, asks_for_anything, by_age, last_part, published_since
-from contexture.news.records import ARTICLES, UNDATED, article_of, aware, moved, record_of, same
-from contexture.news.stories import by_ranks, grouped, retold, stories
-from contexture.news.twins import outdone
+from contexture.news.articles import (
+    ARTICLES,
+    UNDATED_FILTER,
+    AddedArticles,
+    Article,
+    ArticleCopy,
+    FoundArticle,
+    NewsQuestion,
+    article_to_record,
+    assume_utc,
+    check_articles,
+    is_unchanged,
+    is_undated,
+    normalize_domain,
+    record_to_article,
+    shift_time,
+)
+from contexture.news.duplicates import (
+    collapse_duplicates,
+    group_by_article,
+    has_better_copy,
+    merge_duplicate,
+    rank_by_rrf,
+)
 from contexture.ports import Index
-from contexture.retrieval.candidates import candidate_of
-from contexture.retrieval.made import Made
-from contexture.retrieval.prepare import Preparer, mended
-from contexture.retrieval.search import Found, HybridSearch
-from contexture.types import And, AnyOf, Filter, Not, Query, Range, Record, Scope
+from contexture.retrieval.candidates import candidate_from_passage
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, repair_text
+from contexture.retrieval.search import FoundPassage, HybridSearch
+from contexture.text.terms import split_words, stem
+from contexture.types import And, AnyOf, Filter, Hit, Not, Query, Range, Record, Scope, Vector
 
-__all__ = ["Added", "Article", "FoundArticle", "NewsQuestion", "NewsStore", "Other"]
+__all__ = [
+    "RECENCY",
+    "AddedArticles",
+    "Article",
+    "ArticleCopy",
+    "FoundArticle",
+    "NewsQuestion",
+    "NewsStore",
+    "asks_for_latest",
+    "find_cutoff",
+    "narrow_to_recent",
+    "neutral_vectors",
+    "rank_by_age",
+]
 
-Removed = Callable[[Scope, Sequence[str]], Awaitable[None]]
-"""Told of articles that were removed, so that what was read in them can be forgotten too."""
 
-MOST = 100
-"""Articles that one search may ask for."""
+RemovalListener = Callable[[Scope, Sequence[str]], Awaitable[None]]
+"""Called with the ids of removed articles, so that data extracted from them can be deleted too."""
 
-_NAME = ARTICLES.name
-_PASSAGES = 4  # looked at for each article wanted: a long one has several that match
-_LEAST = 8  # fewer are not worth a smaller search
-_WIDER = 4  # times as many passages when copies crowd the others out
-_POOL = 1_600
-_SAMPLE = 128  # passages among which the newest articles are looked for at once
+MAX_RESULTS = 100
+"""Highest `k` of one search, in articles."""
+
+_COLLECTION = ARTICLES.name
+_PASSAGES_PER_ARTICLE = 4  # passages fetched for each article wanted, because a long one may have several matches
+_MIN_ARTICLES = 8  # a smaller `k` does not make the search smaller
+_POOL_GROWTH = 4  # factor by which the pool grows when copies leave too few articles
+_MAX_POOL = 1_600
+_SAMPLE_SIZE = 128  # passages of one sample when looking for the newest articles
 _MINUTE = timedelta(minutes=1)
 
 
 class NewsStore:
-    """Articles over one index; tenant, permissions and every filter are part of the query to it.
+    """Stores articles in one index; tenant, permissions and every filter are part of the index query.
 
-    Every copy of a story is stored; which of them is shown is decided among those that a question admits and the
-    scope may read. So what is hidden changes nothing, and when the copy shown is removed, the next best is.
-    `vectors` are names and lengths of vectors such that every passage carries one of them.
+    Every copy of a story is stored; the one shown is chosen at search time among those that pass the question's filters
+    and that the scope may read. So hidden copies have no effect, and when the shown copy is removed, the next best
+    replaces it. `vectors` are names and lengths of vectors such that every passage carries one of them.
     """
 
     def __init__(
@@ -55,141 +93,237 @@ class NewsStore:
         rules: str,
         vectors: Mapping[str, int],
         plain: HybridSearch | None = None,
-        on_removed: Removed | None = None,
+        on_removed: RemovalListener | None = None,
     ) -> None:
         self._index = index
         self._preparer = preparer
         self._search = search
         self._plain = plain or search
         self._rules = rules
-        self._anything = anything(vectors)
+        self._anything = neutral_vectors(vectors)
         self._on_removed = on_removed
-        self._made = Made(index, ARTICLES)
+        self._made = EnsuredCollection(index, ARTICLES)
 
-    async def add(self, scope: Scope, articles: Sequence[Article], *, now: datetime) -> Added:
-        """Write all of them or none; of two with one id the last is written, and what is known is left alone."""
-        check(articles)
-        await self._made.by(scope)
-        records = {article.article_id: record_of(article, now) for article in articles}
-        stored = {record.id: record for record in await self._index.get(scope, _NAME, list(records))}
-        fresh = [each for each in records.values() if each.id not in stored or not same(stored[each.id], each)]
+    async def add(self, scope: Scope, articles: Sequence[Article], *, now: datetime) -> AddedArticles:
+        """Write all articles or none; the last of those with equal ids wins, unchanged articles are not rewritten.
+
+        Raises `InvalidRequest` for an article that cannot be stored.
+        """
+        check_articles(articles)
+        await self._made.ensure(scope)
+        records = {article.article_id: article_to_record(article, now) for article in articles}
+        stored = {record.id: record for record in await self._index.get(scope, _COLLECTION, list(records))}
+        fresh = [each for each in records.values() if each.id not in stored or not is_unchanged(stored[each.id], each)]
         if fresh:
-            await self._index.upsert(scope, _NAME, await self._preparer.prepare(fresh))
-        collapsed = [record.id for record in fresh if await outdone(self._index, scope, record)]
-        return Added(added=len(fresh), collapsed=len(collapsed), unchanged=len(records) - len(fresh))
+            await self._index.upsert(scope, _COLLECTION, await self._preparer.prepare(fresh))
+        collapsed = [record.id for record in fresh if await has_better_copy(self._index, scope, record)]
+        return AddedArticles(added=len(fresh), collapsed=len(collapsed), unchanged=len(records) - len(fresh))
 
     async def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Remove those the scope may read; returns how many there were."""
-        if not await self._made.has(scope):
+        """Remove the articles the scope may read; returns how many were removed."""
+        if not await self._made.exists(scope):
             return 0
-        # An id alone must not touch what others keep: what was read in an article is forgotten with the article.
-        readable = [record.id for record in await self._index.get(scope, _NAME, list(dict.fromkeys(ids)))]
-        gone = await self._index.delete(scope, _NAME, readable) if readable else 0
+        # Only readable ids reach the listener: data extracted from an article the scope cannot read must stay.
+        readable = [record.id for record in await self._index.get(scope, _COLLECTION, list(dict.fromkeys(ids)))]
+        gone = await self._index.delete(scope, _COLLECTION, readable) if readable else 0
         if gone and self._on_removed is not None:
             await self._on_removed(scope, readable)
         return gone
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Article]:
-        """Those of `ids` that exist and that the scope may read, whole, in the order asked for; `also` is empty."""
-        if not await self._made.has(scope):
+        """Those of `ids` that exist and that the scope may read, with text, in the order asked for; `also` is empty."""
+        if not await self._made.exists(scope):
             return ()
-        return tuple(article_of(record) for record in await self._index.get(scope, _NAME, ids))
+        return tuple(record_to_article(record) for record in await self._index.get(scope, _COLLECTION, ids))
 
     async def find(
         self, scope: Scope, question: NewsQuestion, *, k: int, rerank: bool, trace: Trace
     ) -> Sequence[FoundArticle]:
         """The best `k` articles that match, best first, ties by id; copies of one story are one article.
 
-        A question for news that names no subject matches everything, and the newest come first. Otherwise scores
-        decide with `rerank`, those of the reranker too where there is one, and ranks without it. A failing
-        embedder or reranker degrades the answer and is named in `trace`.
+        A question for news that names no subject matches everything, newest first. Otherwise articles are ordered by
+        score with `rerank`, which includes the reranker if there is one, and by reciprocal rank without it. A failing
+        embedder or reranker is recorded in `trace` as a degradation. Raises `InvalidRequest` when `k` is out of range.
         """
-        if not 1 <= k <= MOST:
-            raise InvalidRequest(f"`k` must lie between 1 and {MOST}, not {k}")
-        if not mended(question.text).strip():
+        if not 1 <= k <= MAX_RESULTS:
+            raise InvalidRequest(f"`k` must lie between 1 and {MAX_RESULTS}, not {k}")
+        if not repair_text(question.text).strip():
             return ()
-        if not await self._made.has(scope):
+        if not await self._made.exists(scope):
             return ()
-        if asks_for_anything(question.text):
-            return await self._newest(scope, question, k)
-        pool = _PASSAGES * max(k, _LEAST)
+        if asks_for_latest(question.text):
+            return await self._find_newest(scope, question, k)
+        pool = _PASSAGES_PER_ARTICLE * max(k, _MIN_ARTICLES)
         while True:
-            found = await self._passages(scope, question, pool, trace, rerank=rerank)
-            told = self._stories(found, question)
-            if len(told) >= k or len(found) < pool or pool >= _POOL:
+            found = await self._search_passages(scope, question, pool, trace, rerank=rerank)
+            told = self._to_articles(found, question)
+            if len(told) >= k or len(found) < pool or pool >= _MAX_POOL:
                 return tuple(told[:k])
-            pool *= _WIDER
+            pool *= _POOL_GROWTH
 
-    async def _newest(self, scope: Scope, question: NewsQuestion, k: int) -> tuple[FoundArticle, ...]:
-        """The newest `k` articles, filled up with those of which nobody knows when they were published."""
-        dated = await self._latest(scope, question, k, Not(UNDATED))
-        more = await self._latest(scope, question, k, UNDATED) if len(dated) < k else ()
-        other = (each for each in more if all(retold(known, each) is None for known in dated))
+    async def _find_newest(self, scope: Scope, question: NewsQuestion, k: int) -> tuple[FoundArticle, ...]:
+        """The newest `k` articles, filled up with articles whose publication date is unknown."""
+        dated = await self._find_latest(scope, question, k, Not(UNDATED_FILTER))
+        more = await self._find_latest(scope, question, k, UNDATED_FILTER) if len(dated) < k else ()
+        other = (each for each in more if all(merge_duplicate(known, each) is None for known in dated))
         return (*dated, *other)[:k]
 
-    async def _latest(self, scope: Scope, question: NewsQuestion, k: int, which: Filter) -> tuple[FoundArticle, ...]:
-        """The newest `k` of these; a look at the end of a long window is often enough."""
-        end = last_part(question)
-        told = () if end is None else await self._sampled(scope, end, k, which)
-        return told if len(told) >= k else await self._sampled(scope, question, k, which)
+    async def _find_latest(
+        self, scope: Scope, question: NewsQuestion, k: int, which: Filter
+    ) -> tuple[FoundArticle, ...]:
+        """The newest `k` articles that pass `which`; searches the end of a long window first, often enough."""
+        end = narrow_to_recent(question)
+        told = () if end is None else await self._sample_newest(scope, end, k, which)
+        return told if len(told) >= k else await self._sample_newest(scope, question, k, which)
 
-    async def _sampled(self, scope: Scope, question: NewsQuestion, k: int, which: Filter) -> tuple[FoundArticle, ...]:
-        """The newest `k` of these: each sample of what is admitted shows from when on there are enough of them.
+    async def _sample_newest(
+        self, scope: Scope, question: NewsQuestion, k: int, which: Filter
+    ) -> tuple[FoundArticle, ...]:
+        """The newest `k` articles that pass `which`, found by sampling.
 
-        So the time to look at shrinks until all that was published in it is seen. Where most of that are copies, more
-        is looked at.
+        Each sample shows a time since which enough articles were published, so the window shrinks until one sample
+        covers everything published in it. When most of that are copies, the sample grows.
         """
-        pool, enough, narrowed = max(_SAMPLE, _PASSAGES * k), 2 * k, question
+        pool, enough, narrowed = max(_SAMPLE_SIZE, _PASSAGES_PER_ARTICLE * k), 2 * k, question
         while True:
-            where = And((which, *admitted(narrowed)))
-            query = Query(collection=_NAME, vectors=self._anything, where=where, k=pool, pool=pool)
+            where = And((which, *build_filters(narrowed)))
+            query = Query(collection=_COLLECTION, vectors=self._anything, where=where, k=pool, pool=pool)
             hits = await self._index.search(scope, query)
-            seen = [hit for hit in hits if _inside(hit.record, narrowed)]
-            since = narrowed.since if len(hits) < pool else published_since(seen, enough)
+            seen = [hit for hit in hits if _is_in_window(hit.record, narrowed)]
+            since = narrowed.since if len(hits) < pool else find_cutoff(seen, enough)
             if since not in (None, narrowed.since):
                 narrowed = replace(narrowed, since=since)
                 continue
-            told = self._stories(by_age(seen), narrowed)
+            told = self._to_articles(rank_by_age(seen), narrowed)
             done = len(hits) < pool and (len(told) >= k or narrowed.since == question.since)
-            if done or pool > _POOL:
+            if done or pool > _MAX_POOL:
                 return tuple(told[:k])
-            pool, enough, narrowed = pool * _WIDER, enough * _WIDER, question
+            pool, enough, narrowed = pool * _POOL_GROWTH, enough * _POOL_GROWTH, question
 
-    async def _passages(
+    async def _search_passages(
         self, scope: Scope, question: NewsQuestion, pool: int, trace: Trace, *, rerank: bool
-    ) -> Sequence[Found]:
+    ) -> Sequence[FoundPassage]:
         search = self._search if rerank else self._plain
-        parts = admitted(question)
+        parts = build_filters(question)
         where = And(parts) if parts else None
-        found = await search.search(scope, _NAME, question.text, where=where, pool=pool, trace=trace)
-        return found if rerank else by_ranks(found)
+        found = await search.search(scope, _COLLECTION, question.text, where=where, pool=pool, trace=trace)
+        return found if rerank else rank_by_rrf(found)
 
-    def _stories(self, found: Sequence[Found], question: NewsQuestion) -> list[FoundArticle]:
-        fitting = [each for each in found if _inside(each.hit.record, question)]
-        return stories(grouped([(each.hit.record, candidate_of(each, _NAME, self._rules)) for each in fitting]))
+    def _to_articles(self, found: Sequence[FoundPassage], question: NewsQuestion) -> list[FoundArticle]:
+        fitting = [each for each in found if _is_in_window(each.hit.record, question)]
+        return collapse_duplicates(
+            group_by_article(
+                [(each.hit.record, candidate_from_passage(each, _COLLECTION, self._rules)) for each in fitting]
+            )
+        )
 
 
-def admitted(question: NewsQuestion) -> tuple[Filter, ...]:
-    """What the index must hold to, all of it: nothing else is ever fetched.
+def build_filters(question: NewsQuestion) -> tuple[Filter, ...]:
+    """The index filters of a question: records that do not pass them are never fetched.
 
-    The window is rounded to whole minutes, outwards, so that searches repeated within a minute are answered from the
-    cache; the rest of the minute is taken off what is found.
+    The time window is rounded outwards to whole minutes, so that searches repeated within a minute hit the cache;
+    results outside the exact window are dropped afterwards.
     """
-    chosen = {"lang": question.langs, "domains": tuple(map(domain_of, question.sources))}
-    parts: list[Filter] = [AnyOf(name, tuple(map(mended, values))) for name, values in chosen.items() if values]
-    since = None if question.since is None else _minute(question.since)
-    before = None if question.before is None else moved(_minute(question.before), _MINUTE)
+    chosen = {"lang": question.langs, "domains": tuple(map(normalize_domain, question.sources))}
+    parts: list[Filter] = [AnyOf(name, tuple(map(repair_text, values))) for name, values in chosen.items() if values]
+    since = None if question.since is None else _floor_to_minute(question.since)
+    before = None if question.before is None else shift_time(_floor_to_minute(question.before), _MINUTE)
     if since or before:
         parts.append(Range(field="time", gte=since, lt=before))
     return tuple(parts)
 
 
-def _inside(record: Record, question: NewsQuestion) -> bool:
+def _is_in_window(record: Record, question: NewsQuestion) -> bool:
     if record.time is None:
         return True
-    after = question.since is None or aware(record.time) >= aware(question.since)
-    return after and (question.before is None or aware(record.time) < aware(question.before))
+    after = question.since is None or assume_utc(record.time) >= assume_utc(question.since)
+    return after and (question.before is None or assume_utc(record.time) < assume_utc(question.before))
 
 
-def _minute(time: datetime) -> datetime:
-    return aware(time).replace(second=0, microsecond=0)
+def _floor_to_minute(time: datetime) -> datetime:
+    return assume_utc(time).replace(second=0, microsecond=0)
+
+
+RECENCY = "recency"
+"""The signal that orders passages when they are ranked by age.
+
+It is 1 for the newest, decays with each day behind the newest, and is 0 when the date is unknown.
+"""
+
+_DECAY_DAYS = 30.0
+_SECONDS_PER_DAY = 86_400.0
+_MIN_WINDOW = timedelta(days=2)  # commands search a day ahead, to tolerate wrong clocks
+_WINDOW_PARTS = 32
+
+_NEWS_WORDS = frozenset(
+    map(
+        stem,
+        """news headline headlines new latest newest recent recently today happened happening update updates
+        новости новостей новость новое нового последние последних свежие свежее сегодня сегодняшние случилось произошло
+        происходит событие события событий""".split(),
+    )
+)
+_FILLER_WORDS = frozenset(
+    map(
+        stem,
+        """a all and any are been day did for from give going has have here hour hours i in is just last main me most
+        month now of on or out please right s show since so tell the there this to top up was week were what whats
+        which world
+        а в во все всё главные главное день дня за и из какие какое какой месяц мир мира мире мне на недели неделю
+        пожалуйста покажи расскажи сейчас тут у час часа часов что это эти""".split(),
+    )
+)
+
+
+def asks_for_latest(text: str) -> bool:
+    """Whether a question asks for news and names no subject: "what happened today?"."""
+    spoken = {stem(word) for word in split_words(text)}
+    return not spoken.isdisjoint(_NEWS_WORDS) and spoken <= _NEWS_WORDS | _FILLER_WORDS
+
+
+def neutral_vectors(vectors: Mapping[str, int]) -> dict[str, Vector]:
+    """Vectors without a preference: a search with them returns what passes the filter, without an embedder."""
+    return {name: np.full(size, 1 / math.sqrt(size), np.float32) for name, size in vectors.items()}
+
+
+def rank_by_age(hits: Sequence[Hit]) -> list[FoundPassage]:
+    """Passages from the newest article to the oldest, in order within an article, scored by age behind the newest.
+
+    Articles dated by their loading time come last.
+    """
+    newest = max((_timestamp(hit.record.time) for hit in hits), default=0.0)
+    found = [_score_by_age(hit, newest - _timestamp(hit.record.time)) for hit in hits]
+    return sorted(found, key=lambda each: (-each.score, each.hit.record.id, each.hit.ordinal))
+
+
+def find_cutoff(hits: Sequence[Hit], enough: int) -> datetime | None:
+    """A time since which at least `enough` articles were published, or None when there are fewer."""
+    times = sorted({hit.record.id: _timestamp(hit.record.time) for hit in hits}.values(), reverse=True)
+    return datetime.fromtimestamp(times[enough - 1], UTC) if len(times) >= enough else None
+
+
+def narrow_to_recent(question: NewsQuestion) -> NewsQuestion | None:
+    """The question limited to the end of its time window; None when the window has no end or is short already.
+
+    The length depends only on the question, so that hidden records have no effect.
+    """
+    if question.before is None:
+        return None
+    before = assume_utc(question.before)
+    span = (
+        _MIN_WINDOW
+        if question.since is None
+        else max(_MIN_WINDOW, (before - assume_utc(question.since)) / _WINDOW_PARTS)
+    )
+    since = shift_time(before, -span)
+    whole = since is None or (question.since is not None and since <= assume_utc(question.since))
+    return None if whole else replace(question, since=since)
+
+
+def _score_by_age(hit: Hit, behind: float) -> FoundPassage:
+    score = 0.0 if is_undated(hit.record) else math.exp(-behind / _SECONDS_PER_DAY / _DECAY_DAYS)
+    return FoundPassage(hit=hit, score=score, signals={RECENCY: score})
+
+
+def _timestamp(time: datetime | None) -> float:
+    return assume_utc(time).timestamp() if time else 0.0

@@ -1,4 +1,4 @@
-"""A document and its pages as records of the index, and back."""
+"""Maps documents and pages to index records and back."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 from contexture.documents import Page
 from contexture.pages.images import image_name, thumb_name
-from contexture.pages.regions import packed
-from contexture.pages.values import Document, StoredPage, Summary
-from contexture.retrieval.facts import facts_of
-from contexture.retrieval.prepare import mended
-from contexture.text.language import detect
-from contexture.types import Collection, FieldType, Prepared, Record
+from contexture.pages.values import Document, DocumentSummary, StoredPage, pack_regions
+from contexture.retrieval.prepare import repair_text
+from contexture.retrieval.text_facts import read_text_facts
+from contexture.text.language import detect_language
+from contexture.types import Collection, FieldType, PreparedRecord, Record
 
 PAGES = Collection(
     name="pages",
@@ -25,95 +24,95 @@ PAGES = Collection(
         "page": FieldType.NUMBER,
     },
 )
-"""Where pages live, and beside them a record per document; filters also name `time`, `lang`, `kind` and `source`."""
+"""The collection of pages, with one record per document; filters may also use `time`, `lang`, `kind` and `source`."""
 
-PAGE = "page"
-DOCUMENT = "document"
+PAGE_KIND = "page"
+DOCUMENT_KIND = "document"
 PAGE_BREAK = "\n\n"
 
 
-def page_id(doc_id: str, page: int) -> str:
+def page_record_id(doc_id: str, page: int) -> str:
     """The id of a page's record."""
     return f"{doc_id}:{page}"
 
 
 def page_record(document: Document, page: Page) -> Record:
-    """The record of one page; what it is found by besides its text is where it stands."""
-    text = mended(page.text)
-    place = [mended(each) for each in (document.title or document.filename, page.section_path) if each]
+    """The record of one page; document title and section path are its title, so that a search finds it by them."""
+    text = repair_text(page.text)
+    place = [repair_text(each) for each in (document.title or document.filename, page.section_path) if each]
     return Record(
-        id=page_id(document.doc_id, page.number),
+        id=page_record_id(document.doc_id, page.number),
         text=text,
         acl=tuple(sorted(set(document.readers))),
-        title=" > ".join(place) if text.strip() else "",  # a blank page must not take its title for its text
-        kind=PAGE,
-        lang=detect(text),
-        source=mended(document.filename),
-        time=aware(document.timestamp),
+        title=" > ".join(place) if text.strip() else "",  # otherwise a blank page would be indexed by its title
+        kind=PAGE_KIND,
+        lang=detect_language(text),
+        source=repair_text(document.filename),
+        time=assume_utc(document.timestamp),
         payload=page_payload(document, page),
     )
 
 
 def page_payload(document: Document, page: Page) -> dict[str, Any]:
-    """The metadata of a page, by the names under which filters and readers know it."""
+    """The metadata of a page, under the names used by filters and readers."""
     return {
         "doc_id": document.doc_id,
-        "filename": mended(document.filename),
+        "filename": repair_text(document.filename),
         "page": page.number,
         "extension": document.extension,
-        "timestamp": aware(document.timestamp).isoformat(),
-        "source_path": mended(document.source_path),
+        "timestamp": assume_utc(document.timestamp).isoformat(),
+        "source_path": repair_text(document.source_path),
         "image_path": image_name(document.doc_id, page.number) if page.image else None,
         "thumb_path": thumb_name(document.doc_id, page.number) if page.thumb else None,
-        "section_path": _maybe(page.section_path),
-        "parent_heading": _maybe(page.parent_heading),
+        "section_path": _repair_or_none(page.section_path),
+        "parent_heading": _repair_or_none(page.parent_heading),
         "num_headings": page.num_headings,
         "num_tables": page.num_tables,
         "num_pictures": page.num_pictures,
-        "title": mended(document.title),
-        "notes": [mended(note) for note in page.notes],
-        "regions": packed(page.regions),
+        "title": repair_text(document.title),
+        "notes": [repair_text(note) for note in page.notes],
+        "regions": pack_regions(page.regions),
     }
 
 
-def document_record(document: Document) -> Prepared:
-    """The record of the document itself, which no search finds: it has no passages."""
-    whole = PAGE_BREAK.join(mended(page.text) for page in document.pages)
+def document_record(document: Document) -> PreparedRecord:
+    """The record of the document itself; it has no passages, so that no search finds it."""
+    whole = PAGE_BREAK.join(repair_text(page.text) for page in document.pages)
     record = Record(
         id=document.doc_id,
         text="",
         acl=tuple(sorted(set(document.readers))),
-        kind=DOCUMENT,
-        source=mended(document.filename),
-        time=aware(document.timestamp),
+        kind=DOCUMENT_KIND,
+        source=repair_text(document.filename),
+        time=assume_utc(document.timestamp),
         payload={
             "doc_id": document.doc_id,
-            "filename": mended(document.filename),
+            "filename": repair_text(document.filename),
             "extension": document.extension,
-            "timestamp": aware(document.timestamp).isoformat(),
-            "source_path": mended(document.source_path),
-            "title": mended(document.title),
+            "timestamp": assume_utc(document.timestamp).isoformat(),
+            "source_path": repair_text(document.source_path),
+            "title": repair_text(document.title),
             "pages": [page.number for page in document.pages],
-            "full_markdown_compressed": compressed(whole),
+            "full_markdown_compressed": compress_text(whole),
         },
     )
-    return Prepared(record=record, passages=(), redactions=(), title_redactions=(), rules="")
+    return PreparedRecord(record=record, passages=(), redactions=(), title_redactions=(), rules="")
 
 
-def compressed(text: str) -> str:
-    """A text as base64 of its gzip; equal texts give equal ones."""
+def compress_text(text: str) -> str:
+    """A text as base64 of its gzip; equal texts give equal results."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def decompressed(told: str) -> str:
-    """The text that `compressed` was given."""
+def decompress_text(told: str) -> str:
+    """The inverse of `compress_text`."""
     return gzip.decompress(base64.b64decode(told)).decode()
 
 
-def summary_of(record: Record) -> Summary:
-    """What a document's record says about it."""
+def record_to_summary(record: Record) -> DocumentSummary:
+    """The summary of a document from its record."""
     told = record.payload
-    return Summary(
+    return DocumentSummary(
         doc_id=told["doc_id"],
         filename=told["filename"],
         extension=told["extension"],
@@ -125,9 +124,9 @@ def summary_of(record: Record) -> Summary:
     )
 
 
-def stored_page(record: Record, folder: str) -> StoredPage:
-    """The page that a record holds; paths of its pictures start with `folder`."""
-    told, facts = record.payload, facts_of(record)
+def record_to_page(record: Record, folder: str) -> StoredPage:
+    """The page stored in a record; the paths of its pictures start with `folder`."""
+    told, facts = record.payload, read_text_facts(record)
     return StoredPage(
         doc_id=told["doc_id"],
         filename=told["filename"],
@@ -135,8 +134,8 @@ def stored_page(record: Record, folder: str) -> StoredPage:
         extension=told["extension"],
         timestamp=datetime.fromisoformat(told["timestamp"]),
         source_path=told["source_path"],
-        image_path=_below(folder, told["image_path"]),
-        thumb_path=_below(folder, told["thumb_path"]),
+        image_path=_join_folder(folder, told["image_path"]),
+        thumb_path=_join_folder(folder, told["thumb_path"]),
         section_path=told["section_path"],
         parent_heading=told["parent_heading"],
         num_headings=told["num_headings"],
@@ -157,14 +156,14 @@ def stored_page(record: Record, folder: str) -> StoredPage:
     )
 
 
-def aware(time: datetime) -> datetime:
-    """The time in its zone, or in UTC when it has none."""
+def assume_utc(time: datetime) -> datetime:
+    """The time, in UTC when it has no zone."""
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _maybe(text: str | None) -> str | None:
-    return mended(text) if text else None
+def _repair_or_none(text: str | None) -> str | None:
+    return repair_text(text) if text else None
 
 
-def _below(folder: str, name: str | None) -> str | None:
+def _join_folder(folder: str, name: str | None) -> str | None:
     return f"{folder}/{name}" if name else None

@@ -1,47 +1,109 @@
-"""Pages found by what they show: a vector per page proposes some, and the rows of those decide."""
+"""Visual search: finds pages by what they show.
+
+One vector per page selects candidates, and MaxSim over their rows ranks them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from contexture.documents import Box, PageEncoder
+from contexture.documents import BoundingBox, EncodedPage, Page, PageEncoder
 from contexture.errors import SourceError
 from contexture.ledger import Trace
-from contexture.pages.maxsim import maxsim
-from contexture.pages.records import page_id
+from contexture.pages.records import PAGES, page_record, page_record_id
 from contexture.pages.values import Document
-from contexture.pages.visual_records import BOXES, VISUAL, place_of, visual_record
 from contexture.ports import Index
-from contexture.retrieval.made import Made
-from contexture.types import Filter, Hit, Matrix, Query, Record, Scope, Vector
+from contexture.retrieval.prepare import EnsuredCollection
+from contexture.types import Collection, Filter, Hit, Matrix, Passage, PreparedRecord, Query, Record, Scope, Vector
 
-__all__ = ["VISUAL", "SeenPage", "VisualOptions", "VisualPages"]
+__all__ = [
+    "BOXES_MATRIX",
+    "VISUAL_PAGES",
+    "MaxSimScores",
+    "VisualOptions",
+    "VisualPageHit",
+    "VisualPages",
+    "maxsim",
+    "page_key",
+    "page_to_visual_record",
+]
 
-_NAME = VISUAL.name
-_TOGETHER = 32  # pages encoded and written at a time
-_WALK = 500
+
+VISUAL_PAGES = Collection(name="pages_visual", fields=PAGES.fields)
+"""The collection of visual search; it has the same filter fields as `pages`."""
+
+BOXES_MATRIX = "boxes"
+"""The matrix with the bounding box of each row of a page."""
+
+_OMITTED_FIELDS = ("regions", "notes")
+
+
+def page_to_visual_record(document: Document, page: Page, encoded: EncodedPage) -> PreparedRecord:
+    """The visual record of a page, ready to be written; a page without rows has only metadata and is never found."""
+    stored = page_record(document, page)
+    payload: dict[str, Any] = {name: value for name, value in stored.payload.items() if name not in _OMITTED_FIELDS}
+    record = Record(
+        id=stored.id,
+        text="",
+        acl=stored.acl,
+        kind=stored.kind,
+        lang=stored.lang,
+        source=stored.source,
+        time=stored.time,
+        payload=payload,
+    )
+    shows = {name: rows for name, rows in encoded.rows.items() if len(rows)}
+    return PreparedRecord(
+        record=record,
+        passages=(_vector_passage(encoded),) if shows else (),
+        redactions=(),
+        title_redactions=(),
+        rules="",
+        matrices={**shows, BOXES_MATRIX: _box_matrix(encoded)} if shows else {},
+    )
+
+
+def page_key(record: Record) -> tuple[str, int]:
+    """The document id and page number of a record."""
+    return record.payload["doc_id"], record.payload["page"]
+
+
+def _vector_passage(encoded: EncodedPage) -> Passage:
+    return Passage(
+        start=0, end=0, sentences=(), redactions=(), tokens={}, simhash=0, terms={}, vectors=dict(encoded.whole)
+    )
+
+
+def _box_matrix(encoded: EncodedPage) -> Matrix:
+    return np.array(encoded.boxes, np.float32).reshape(-1, 4)
+
+
+_COLLECTION = VISUAL_PAGES.name
+_ENCODE_BATCH = 32  # pages encoded and written at a time
+_SCROLL_LIMIT = 500
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPage:
-    """A page that shows what was asked for: how well, from 0 to 1, and where on it."""
+class VisualPageHit:
+    """A page found by visual search: its score from 0 to 1, and the region that matches best."""
 
     doc_id: str
     page: int
     score: float
-    box: Box | None = None
+    box: BoundingBox | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisualOptions:
-    """How pages are searched.
+    """Limits of visual search.
 
-    `pool` pages are proposed by their representative vectors, or `width` times as many as are wanted where that is
-    more; those whose rows are less similar than `floor` do not match.
+    The first stage proposes `pool` pages by their representative vectors, or `width` times `k` if that is more; pages
+    whose calibrated similarity is below `floor` do not match.
     """
 
     pool: int = 50
@@ -49,8 +111,8 @@ class VisualOptions:
     floor: float = 0.3
 
 
-class _Scored(NamedTuple):
-    """A proposed page, how similar it is, and its row that answers best."""
+class _ScoredPage(NamedTuple):
+    """A proposed page, its similarity, and the row that matches best."""
 
     id: str
     score: float
@@ -68,83 +130,86 @@ class VisualPages:
         self._index = index
         self._encoder = encoder
         self._options = options or VisualOptions()
-        self._made = Made(index, VISUAL)
+        self._made = EnsuredCollection(index, VISUAL_PAGES)
 
     async def add(self, scope: Scope, document: Document) -> int:
-        """Write the pages of a document that show something, in place of all it had; returns how many."""
-        await self._made.by(scope)
+        """Write the pages of a document, replacing those it had before; returns how many were written."""
+        await self._made.ensure(scope)
         written: set[str] = set()
-        for start in range(0, len(document.pages), _TOGETHER):
-            some = document.pages[start : start + _TOGETHER]
+        for start in range(0, len(document.pages), _ENCODE_BATCH):
+            some = document.pages[start : start + _ENCODE_BATCH]
             encoded = await self._encoder.pages(some)
-            records = [visual_record(document, page, each) for page, each in zip(some, encoded, strict=True)]
-            await self._index.upsert(scope, _NAME, records)
+            records = [page_to_visual_record(document, page, each) for page, each in zip(some, encoded, strict=True)]
+            await self._index.upsert(scope, _COLLECTION, records)
             written.update(each.record.id for each in records)
-        stale = [record.id for record in await self._pages_of(scope, document.doc_id) if record.id not in written]
+        stale = [record.id for record in await self._scroll_pages(scope, document.doc_id) if record.id not in written]
         if stale:
-            await self._index.delete(scope, _NAME, stale)
+            await self._index.delete(scope, _COLLECTION, stale)
         return len(written)
 
     async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
-        """Remove the pages of these documents that the scope may see; returns how many pages there were."""
-        if not await self._made.has(scope):
+        """Remove the pages of these documents that the scope may see; returns how many pages were removed."""
+        if not await self._made.exists(scope):
             return 0
         removed = 0
         for doc_id in dict.fromkeys(doc_ids):
-            ids = [record.id for record in await self._pages_of(scope, doc_id)]
-            removed += await self._index.delete(scope, _NAME, ids) if ids else 0
+            ids = [record.id for record in await self._scroll_pages(scope, doc_id)]
+            removed += await self._index.delete(scope, _COLLECTION, ids) if ids else 0
         return removed
 
     async def search(
         self, scope: Scope, question: str, *, k: int, where: Filter | None, trace: Trace
-    ) -> Sequence[SeenPage]:
+    ) -> Sequence[VisualPageHit]:
         """The best `k` pages that match, best first, ties by document and page.
 
-        When the rows cannot be read the representative vectors decide alone, and `trace` says so.
+        When the rows cannot be read, pages are ranked by their representative vectors alone, and a degradation is
+        recorded in `trace`.
         """
-        if not await self._made.has(scope):
+        if not await self._made.exists(scope):
             return ()
         asked = await self._encoder.question(question)
         pool = max(self._options.pool, self._options.width * k)
-        hits = await self._proposed(scope, asked, pool, where)
-        likely = self._likely(asked, hits)[:pool]
+        hits = await self._propose(scope, asked, pool, where)
+        likely = self._rank_proposed(asked, hits)[:pool]
         try:
-            scored = await self._compared(scope, asked, {each.id: hits[each.id] for each in likely})
+            scored = await self._score_by_rows(scope, asked, {each.id: hits[each.id] for each in likely})
         except SourceError as failure:
-            trace.degraded(_NAME, failure)
+            trace.add_degradation(_COLLECTION, failure)
             scored = likely
         best = sorted(
             (each for each in scored if each.score >= self._options.floor),
-            key=lambda each: (-each.score, place_of(hits[each.id].record)),
+            key=lambda each: (-each.score, page_key(hits[each.id].record)),
         )[:k]
-        boxes = await self._boxes(scope, best, trace)
-        return [SeenPage(*place_of(hits[each.id].record), each.score, boxes.get(each.id)) for each in best]
+        boxes = await self._find_boxes(scope, best, trace)
+        return [VisualPageHit(*page_key(hits[each.id].record), each.score, boxes.get(each.id)) for each in best]
 
-    # --- inside ---
+    # --- internals ---
 
-    async def _proposed(
+    async def _propose(
         self, scope: Scope, asked: Mapping[str, Matrix], pool: int, where: Filter | None
     ) -> Mapping[str, Hit]:
         """The pages whose representative vectors are nearest, in any of the spaces."""
-        vectors = {name: _direction(rows) for name, rows in asked.items()}
-        hits = await self._index.search(scope, Query(collection=_NAME, vectors=vectors, where=where, k=pool))
+        vectors = {name: _mean_direction(rows) for name, rows in asked.items()}
+        hits = await self._index.search(scope, Query(collection=_COLLECTION, vectors=vectors, where=where, k=pool))
         return {hit.record.id: hit for hit in hits}
 
-    async def _compared(self, scope: Scope, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> Sequence[_Scored]:
-        """Each page by its rows, in the space where it answers best."""
-        best: dict[str, _Scored] = {}
+    async def _score_by_rows(
+        self, scope: Scope, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]
+    ) -> Sequence[_ScoredPage]:
+        """Each page scored by MaxSim over its rows, in the space where it scores best."""
+        best: dict[str, _ScoredPage] = {}
         for name, question in asked.items():
             having = [id_ for id_, hit in hits.items() if name in hit.scores]
-            pages = await self._index.matrices(scope, _NAME, name, having)
+            pages = await self._index.matrices(scope, _COLLECTION, name, having)
             seen = maxsim(question, list(pages.values()))
             scores = self._encoder.calibrate(name, seen.scores).tolist()
-            for found in map(_Scored, pages, scores, seen.rows.tolist()):
+            for found in map(_ScoredPage, pages, scores, seen.rows.tolist()):
                 if found.id not in best or found.score > best[found.id].score:
                     best[found.id] = found
         return list(best.values())
 
-    def _likely(self, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> list[_Scored]:
-        """The proposed pages by their representative vectors alone, best first."""
+    def _rank_proposed(self, asked: Mapping[str, Matrix], hits: Mapping[str, Hit]) -> list[_ScoredPage]:
+        """The proposed pages ranked by their representative vectors alone, best first."""
         best: dict[str, tuple[float, float]] = {}
         for name in asked:
             having = {id_: hit.scores[name] for id_, hit in hits.items() if name in hit.scores}
@@ -152,40 +217,62 @@ class VisualPages:
             for (id_, cosine), score in zip(having.items(), scores, strict=True):
                 best[id_] = max((score, cosine), best.get(id_, (score, cosine)))
         ranked = sorted(best.items(), key=lambda each: (-each[1][0], -each[1][1], each[0]))
-        return [_Scored(id_, score) for id_, (score, _) in ranked]
+        return [_ScoredPage(id_, score) for id_, (score, _) in ranked]
 
-    async def _boxes(self, scope: Scope, best: Sequence[_Scored], trace: Trace) -> Mapping[str, Box]:
-        """Where on each page the row that answers best stands."""
+    async def _find_boxes(self, scope: Scope, best: Sequence[_ScoredPage], trace: Trace) -> Mapping[str, BoundingBox]:
+        """By page id, the bounding box of the row that matches best."""
         rows = {each.id: each.row for each in best if each.row is not None}
         if not rows:
             return {}
         try:
-            found = await self._index.matrices(scope, _NAME, BOXES, list(rows))
+            found = await self._index.matrices(scope, _COLLECTION, BOXES_MATRIX, list(rows))
         except SourceError as failure:
-            trace.degraded(_NAME, failure)
+            trace.add_degradation(_COLLECTION, failure)
             return {}
-        return {id_: _box(boxes[rows[id_]]) for id_, boxes in found.items() if rows[id_] < len(boxes)}
+        return {id_: _to_box(boxes[rows[id_]]) for id_, boxes in found.items() if rows[id_] < len(boxes)}
 
-    async def _pages_of(self, scope: Scope, doc_id: str) -> Sequence[Record]:
-        """The document's pages: their ids stand together, so that no other page is looked at."""
-        first, found = page_id(doc_id, 0).removesuffix("0"), list[Record]()
+    async def _scroll_pages(self, scope: Scope, doc_id: str) -> Sequence[Record]:
+        """The records of a document's pages; their ids share a prefix, so that no other document is scrolled."""
+        first, found = page_record_id(doc_id, 0).removesuffix("0"), list[Record]()
         after = first
-        while some := await self._index.scroll(scope, _NAME, after=after, limit=_WALK):
+        while some := await self._index.scroll(scope, _COLLECTION, after=after, limit=_SCROLL_LIMIT):
             own = [record for record in some if record.id.startswith(first)]
             found += own
-            if len(own) < _WALK:
+            if len(own) < _SCROLL_LIMIT:
                 break
             after = own[-1].id
         return found
 
 
-def _direction(rows: Matrix) -> Vector:
-    """What stands for a question's rows in the first stage."""
+def _mean_direction(rows: Matrix) -> Vector:
+    """The unit vector that represents a question's rows in the first stage: their normalised mean."""
     mean = rows.mean(axis=0)
     length = float((mean @ mean) ** 0.5)
     return mean / length if length else mean
 
 
-def _box(edges: Vector) -> Box:
+def _to_box(edges: Vector) -> BoundingBox:
     left, top, right, bottom = (round(float(edge), 3) for edge in edges)
     return left, top, right, bottom
+
+
+class MaxSimScores(NamedTuple):
+    """The MaxSim of each page, and the index of its row that matches the question best."""
+
+    scores: Vector
+    rows: npt.NDArray[np.int64]
+
+
+def maxsim(question: Matrix, pages: Sequence[Matrix]) -> MaxSimScores:
+    """For each page the mean, over the question's rows, of the best dot product with any of the page's rows.
+
+    Every page needs at least one row. The best row is the one with the highest mean over the question's rows.
+    """
+    if not pages:
+        return MaxSimScores(np.zeros(0, np.float32), np.zeros(0, np.int64))
+    sizes = np.array([len(rows) for rows in pages])
+    starts = np.cumsum(sizes) - sizes
+    products = np.concatenate(pages) @ question.T
+    means = products.mean(axis=1)
+    rows = np.array([means[at : at + size].argmax() for at, size in zip(starts, sizes, strict=True)])
+    return MaxSimScores(np.maximum.reduceat(products, starts, axis=0).mean(axis=1), rows)

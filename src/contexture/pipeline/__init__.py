@@ -1,1 +1,1 @@
-"""The steps of a build. All are pure but `collect`."""
+"""The steps of a build; only `candidates.collect_candidates` and `truncation.summarize` do I/O."""

@@ -1,1 +1,1 @@
-"""What keeps a build going when a service does not: health, breaker, retries, deadlines."""
+"""Keeps builds working when a service fails: health state, circuit breaker, retries, deadlines."""

@@ -1,19 +1,24 @@
-"""Turns the successes and failures of a client into the three states that a builder understands."""
+"""Health of a service, derived from successful and failed calls, and a circuit breaker.
+
+The breaker stops calls to a service that keeps failing.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from contexture.conversation import HealthState
+from contexture.errors import SourceUnavailable
 
-Monotonic = Callable[[], float]
+MonotonicClock = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HealthOptions:
-    """How fast a service falls and how long it is spared.
+    """Thresholds and windows of `HealthMonitor`.
 
     HealthOptions(degraded_seconds=15, down_failures=5, down_seconds=60)    # the defaults
     """
@@ -36,11 +41,11 @@ class HealthMonitor:
     | DOWN     | success or failure of an older call | DOWN                       |
     | DOWN     | the time is over                    | DEGRADED, a window begins  |
 
-    Only failures that happen while DEGRADED are counted, those of an open breaker included; the one
-    that led there is not.
+    Only failures while DEGRADED are counted, including refusals of an open breaker; the failure that led to
+    DEGRADED is not.
     """
 
-    def __init__(self, options: HealthOptions | None = None, *, clock: Monotonic = time.monotonic) -> None:
+    def __init__(self, options: HealthOptions | None = None, *, clock: MonotonicClock = time.monotonic) -> None:
         self._options = options or HealthOptions()
         self._clock = clock
         self._state = HealthState.NORMAL
@@ -48,7 +53,7 @@ class HealthMonitor:
         self._failures = 0
 
     def state(self) -> HealthState:
-        """The state now; asking moves nothing but time."""
+        """The current state; applies transitions that are due by time."""
         now = self._clock()
         if self._state is HealthState.DOWN and now >= self._until:
             self._enter(HealthState.DEGRADED, self._until + self._options.degraded_seconds)
@@ -56,13 +61,13 @@ class HealthMonitor:
             self._enter(HealthState.NORMAL, 0.0)
         return self._state
 
-    def succeeded(self) -> None:
-        """A call was answered: a degraded service is well again."""
+    def record_success(self) -> None:
+        """Record a successful call: a degraded service becomes normal."""
         if self.state() is HealthState.DEGRADED:
             self._enter(HealthState.NORMAL, 0.0)
 
-    def failed(self) -> None:
-        """A call failed after its retries, or the open breaker refused it."""
+    def record_failure(self) -> None:
+        """Record a call that failed after its retries, or that the open breaker refused."""
         state, now = self.state(), self._clock()
         if state is HealthState.DOWN:
             return
@@ -76,3 +81,47 @@ class HealthMonitor:
 
     def _enter(self, state: HealthState, until: float) -> None:
         self._state, self._until, self._failures = state, until, 0
+
+
+class CircuitBreaker:
+    """Opens after `failures` failures in a row and stays open for `seconds`; then it closes again.
+
+    While open it refuses calls at once, so that callers do not wait for a service that is down. When it closes, the
+    failure count restarts at zero.
+    """
+
+    def __init__(
+        self, name: str, *, failures: int = 3, seconds: float = 15.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name = name
+        self._allowed = failures
+        self._seconds = seconds
+        self._clock = clock
+        self._failures = 0
+        self._until: float | None = None
+
+    def check(self) -> None:
+        """Raise `SourceUnavailable` while the breaker is open; the message says for how long."""
+        left = self.seconds_open()
+        if left > 0:
+            raise SourceUnavailable(f"{self._name} is unavailable: the breaker is open for {math.ceil(left)} s")
+
+    def seconds_open(self) -> float:
+        """Seconds until the breaker closes; 0 when it is closed."""
+        if self._until is None:
+            return 0.0
+        left = self._until - self._clock()
+        if left > 0:
+            return left
+        self._until, self._failures = None, 0
+        return 0.0
+
+    def record_success(self) -> None:
+        """Record a successful call: resets the failure count."""
+        self._failures = 0
+
+    def record_failure(self) -> None:
+        """Record a call that failed after its retries; may open the breaker."""
+        self._failures += 1
+        if self._failures >= self._allowed:
+            self._until = self._clock() + self._seconds

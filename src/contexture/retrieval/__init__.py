@@ -1,1 +1,1 @@
-"""Hybrid search over an Index: preparation at ingestion, query analysis, fusion, neighbours, caching."""
+"""Hybrid search over an `Index`: preparing records, encoding questions, score fusion, neighbour lift, caching."""

@@ -1,18 +1,20 @@
-"""What a search found, as candidates for a prompt."""
+"""Converts search results and stored records to candidates."""
 
 from __future__ import annotations
 
-from contexture.pipeline.fence import label
-from contexture.pipeline.known import NOTHING, masked
-from contexture.pipeline.mask import Mask
-from contexture.retrieval.search import Found
+from contexture.pipeline.fence import safe_label
+from contexture.pipeline.masking import EMPTY_MASK, SecretMask, mask_candidate
+from contexture.retrieval.search import FoundPassage
 from contexture.types import Candidate, Citation, Record
 
 
-def candidate_of(found: Found, collection: str, rules: str, mask: Mask = NOTHING) -> Candidate:
+def candidate_from_passage(
+    found: FoundPassage, collection: str, rules: str, mask: SecretMask = EMPTY_MASK
+) -> Candidate:
     """A search result as a candidate, known secrets masked in everything but its id.
 
-    Spans stored by other rules than those in force are not trusted, nor those of a text that held a secret.
+    Stored redaction spans are dropped when they were made by other rules than `rules`, or when masking changed the
+    text.
     """
     hit, record = found.hit, found.hit.record
     trusted = hit.rules == rules
@@ -22,7 +24,7 @@ def candidate_of(found: Found, collection: str, rules: str, mask: Mask = NOTHING
         key=f"{record.id}#{hit.ordinal:05d}",
         text=hit.text,
         title=title,
-        label=_label(record, mask),
+        label=_record_label(record, mask),
         kind=record.kind,
         lang=record.lang,
         source=mask.mask(record.source),
@@ -44,11 +46,11 @@ def candidate_of(found: Found, collection: str, rules: str, mask: Mask = NOTHING
             hash=hit.hash,
         ),
     )
-    return masked(raw, mask)
+    return mask_candidate(raw, mask)
 
 
-def whole(record: Record, collection: str, mask: Mask = NOTHING) -> Candidate:
-    """A stored record from beginning to end as one candidate, known secrets masked; nothing of it is redacted yet."""
+def candidate_from_record(record: Record, collection: str, mask: SecretMask = EMPTY_MASK) -> Candidate:
+    """A whole stored record as one candidate, known secrets masked; it is not redacted yet."""
     raw = Candidate(
         id=record.id,
         key=record.id,
@@ -67,17 +69,17 @@ def whole(record: Record, collection: str, mask: Mask = NOTHING) -> Candidate:
             hash=record.hash,
         ),
     )
-    return masked(raw, mask)
+    return mask_candidate(raw, mask)
 
 
-def _label(record: Record, mask: Mask) -> str:
-    """What to call a record whose title cannot be shown as it stands; redaction then reads it in that form."""
-    shown = _named(record.title, mask)
+def _record_label(record: Record, mask: SecretMask) -> str:
+    """The label of a record whose title cannot be shown unchanged; "" if it can. Redaction scans the label as is."""
+    shown = _masked_label(record.title, mask)
     if shown and shown == record.title:
         return ""
-    return shown or _named(record.source, mask) or _named(record.id, mask)
+    return shown or _masked_label(record.source, mask) or _masked_label(record.id, mask)
 
 
-def _named(text: str, mask: Mask) -> str:
-    """Masked before, because a label may be shortened, and behind, because it is normalised."""
-    return mask.mask(label(mask.mask(text)))
+def _masked_label(text: str, mask: SecretMask) -> str:
+    """A safe label without secrets; masked before shortening, which may cut a secret, and again after normalising."""
+    return mask.mask(safe_label(mask.mask(text)))

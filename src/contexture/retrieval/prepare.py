@@ -1,38 +1,43 @@
-"""Everything about a record that a build will need, computed once, when it is written."""
+"""Prepares records for the index: everything a build needs is computed once, when a record is written.
+
+Also `EnsuredCollection`, which creates a service's collection for each tenant.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from msgspec.structs import replace
 
-from contexture.errors import InvalidRequest
-from contexture.ports import Redactor, TokenCounter
+from contexture.errors import InvalidRequest, StoreUnwritable
+from contexture.ports import Index, Redactor, TokenCounter
 from contexture.retrieval.encoders import Encoders
-from contexture.text.language import detect
-from contexture.text.passages import Offsets, passages
+from contexture.text.language import detect_language
+from contexture.text.segmentation import TextRange, split_passages
 from contexture.text.simhash import simhash
-from contexture.text.terms import document_weights
-from contexture.types import Passage, Prepared, Record, Span, Vector
+from contexture.text.terms import bm25_weights
+from contexture.types import Collection, Passage, PreparedRecord, Record, Scope, Span, Vector
 
-PASSAGE_CHARACTERS = 400
-MOST_PASSAGES = 4_000
-"""A record longer than this many passages has longer ones: embedding it must end."""
+PASSAGE_CHARS = 400
+MAX_PASSAGES = 4_000
+"""Maximum passages per record; a longer record gets longer passages, which bounds the time to embed it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
-    """A passage before it has vectors."""
+class _PassageDraft:
+    """A passage before its vectors are computed."""
 
-    offsets: Offsets
-    sentences: tuple[Offsets, ...]
+    offsets: TextRange
+    sentences: tuple[TextRange, ...]
     text: str
     search_text: str
 
 
 class Preparer:
-    """Turns records into what an index stores: language, passages, tokens, terms, vectors, redactions."""
+    """Computes what an index stores for a record: language, passages, tokens, terms, vectors, redactions."""
 
     def __init__(
         self,
@@ -40,7 +45,7 @@ class Preparer:
         encoders: Encoders,
         counters: Sequence[TokenCounter],
         redactor: Redactor,
-        target: int = PASSAGE_CHARACTERS,
+        target: int = PASSAGE_CHARS,
     ) -> None:
         self._encoders = encoders
         self._counters = tuple(counters)
@@ -49,60 +54,62 @@ class Preparer:
 
     @property
     def redactor(self) -> Redactor:
-        """What finds redactions."""
+        """The redactor that scans records."""
         return self._redactor
 
     @property
     def counters(self) -> Sequence[TokenCounter]:
-        """What counts tokens, one for each encoding."""
+        """The token counters, one for each encoding."""
         return self._counters
 
-    async def prepare(self, records: Sequence[Record]) -> list[Prepared]:
-        """The records, ready to be written; vectors are computed in one go for all of them."""
-        clean = [_cleaned(record) for record in records]
-        pieces = [self._pieces(record) for record in clean]
+    async def prepare(self, records: Sequence[Record]) -> list[PreparedRecord]:
+        """The records, ready to be written; vectors are computed in one batch. Raises `InvalidRequest` for a bad id."""
+        clean = [_normalise_record(record) for record in records]
+        pieces = [self._cut_passages(record) for record in clean]
         texts = [piece.search_text for each in pieces for piece in each]
         langs = [record.lang for record, each in zip(clean, pieces, strict=True) for _ in each]
         vectors = iter(await self._encoders.passages(texts, langs) if texts else [])
         return [
-            self._prepared(record, [(piece, next(vectors)) for piece in each])
+            self._make_prepared(record, [(piece, next(vectors)) for piece in each])
             for record, each in zip(clean, pieces, strict=True)
         ]
 
-    def _pieces(self, record: Record) -> list[_Piece]:
+    def _cut_passages(self, record: Record) -> list[_PassageDraft]:
         head = f"{record.title}. " if record.title else ""
-        target = max(self._target, len(record.text) // MOST_PASSAGES)
+        target = max(self._target, len(record.text) // MAX_PASSAGES)
         return [
-            _Piece(offsets=(start, end), sentences=inner, text=record.text[start:end],
+            _PassageDraft(offsets=(start, end), sentences=inner, text=record.text[start:end],
                    search_text=head + record.text[start:end])
-            for (start, end), inner in passages(record.text, target=target)
+            for (start, end), inner in split_passages(record.text, target=target)
         ]  # fmt: skip
 
-    def _prepared(self, record: Record, pieces: Sequence[tuple[_Piece, Mapping[str, Vector]]]) -> Prepared:
+    def _make_prepared(
+        self, record: Record, pieces: Sequence[tuple[_PassageDraft, Mapping[str, Vector]]]
+    ) -> PreparedRecord:
         redactions = tuple(self._redactor.scan(record.text, record.lang))
-        return Prepared(
+        return PreparedRecord(
             record=record,
-            passages=tuple(self._passage(piece, vectors, redactions) for piece, vectors in pieces),
+            passages=tuple(self._make_passage(piece, vectors, redactions) for piece, vectors in pieces),
             redactions=redactions,
             title_redactions=tuple(self._redactor.scan(record.title, record.lang)),
             rules=self._redactor.rules,
         )
 
-    def _passage(self, piece: _Piece, vectors: Mapping[str, Vector], redactions: Sequence[Span]) -> Passage:
+    def _make_passage(self, piece: _PassageDraft, vectors: Mapping[str, Vector], redactions: Sequence[Span]) -> Passage:
         start, end = piece.offsets
         return Passage(
             start=start,
             end=end,
             sentences=tuple((first - start, last - start) for first, last in piece.sentences),
-            redactions=clipped(redactions, start, end),
+            redactions=clip_spans(redactions, start, end),
             tokens={counter.encoding: counter.count(piece.text) for counter in self._counters},
             simhash=simhash(piece.text),
-            terms=document_weights(piece.search_text),
+            terms=bm25_weights(piece.search_text),
             vectors=vectors,
         )
 
 
-def clipped(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
+def clip_spans(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
     """The parts of the spans that lie between two offsets, relative to the first."""
     return tuple(
         replace(span, start=max(span.start, start) - start, end=min(span.end, end) - start)
@@ -111,30 +118,30 @@ def clipped(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
     )
 
 
-def _cleaned(record: Record) -> Record:
-    """The record with valid Unicode throughout and its language known."""
+def _normalise_record(record: Record) -> Record:
+    """The record with valid Unicode in its text fields and its language detected."""
     if not record.id:
         raise InvalidRequest("a record needs an id")
-    if not valid(record.id):
+    if not is_valid_unicode(record.id):
         raise InvalidRequest(f"record id {record.id!r} is not valid Unicode")
-    text = text_of(record)
+    text = stored_text(record)
     return replace(
         record,
         text=text,
-        title=mended(record.title),
-        kind=mended(record.kind),
-        lang=mended(record.lang) or detect(text),
-        source=mended(record.source),
-        session=mended(record.session),
+        title=repair_text(record.title),
+        kind=repair_text(record.kind),
+        lang=repair_text(record.lang) or detect_language(text),
+        source=repair_text(record.source),
+        session=repair_text(record.session),
     )
 
 
-def text_of(record: Record) -> str:
-    """The text that is stored: the record's own, or its title where that is blank, so that a search can find it."""
-    return mended(record.text if record.text.strip() else record.title or record.text)
+def stored_text(record: Record) -> str:
+    """The text that is stored: the record's own, or its title if that is blank, so that a search can find it."""
+    return repair_text(record.text if record.text.strip() else record.title or record.text)
 
 
-def valid(text: str) -> bool:
+def is_valid_unicode(text: str) -> bool:
     """Whether a text can be written as UTF-8."""
     try:
         text.encode()
@@ -143,6 +150,38 @@ def valid(text: str) -> bool:
     return True
 
 
-def mended(text: str) -> str:
+def repair_text(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
-    return text if valid(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text if is_valid_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_RECHECK_SECONDS = 60.0  # the store may have been restored to a state without the collection
+
+
+class EnsuredCollection:
+    """Creates a collection once for each tenant; later calls for the tenant cost a dictionary look-up.
+
+    Concurrent calls for one tenant may both create it, which is harmless.
+    """
+
+    def __init__(self, index: Index, collection: Collection) -> None:
+        self._index = index
+        self._collection = collection
+        self._seen: dict[str, float] = {}
+
+    async def ensure(self, scope: Scope) -> None:
+        """Create the tenant's collection, with all its fields, unless it is known to exist."""
+        if not self._is_known(scope):
+            await self._index.create(scope, self._collection)
+            self._seen[scope.tenant] = monotonic()
+
+    async def exists(self, scope: Scope) -> bool:
+        """Whether the tenant has the collection, creating it if possible; also works on a read-only store."""
+        try:
+            await self.ensure(scope)
+        except StoreUnwritable:
+            return any(each.name == self._collection.name for each in await self._index.collections(scope))
+        return True
+
+    def _is_known(self, scope: Scope) -> bool:
+        return monotonic() < self._seen.get(scope.tenant, -math.inf) + _RECHECK_SECONDS

@@ -18,65 +18,39 @@ from contexture.adapters.policy.open import OpenPolicy
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.ports import Bus, Clock
-from contexture.service import problems
-from contexture.service.callers import Callers, Gate
-from contexture.service.correlation import Correlation
-from contexture.service.crowd import Crowd, Door, Lanes
+from contexture.service import error_responses
+from contexture.service.admission import AdmissionMiddleware, ConcurrencyMiddleware, LaneSlots
+from contexture.service.auth import BEARER_SCHEME, Authenticator, AuthMiddleware, check_rights
+from contexture.service.error_responses import CorrelationMiddleware
 from contexture.service.gateway import Gateway
-from contexture.service.limits import BodyLimit
-from contexture.service.measured import Measured
-from contexture.service.origins import install as install_origins
-from contexture.service.readiness import Readiness
-from contexture.service.rights import BEARER, check_rights
-from contexture.service.routes import (
-    articles,
-    blocks,
-    builds,
-    capsules,
-    chat,
-    command,
-    commands,
-    completions,
-    demo,
-    documents,
-    memory,
-    page_images,
-    page_regions,
-    playground,
-    query,
-    records,
-    replies,
-    research,
-    search,
-    status,
-    turn,
-    workspace,
-)
-from contexture.service.wire.parts import PROBLEMS
+from contexture.service.middleware import BodyLimitMiddleware, MetricsMiddleware, add_cors
+from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, records, status
+from contexture.service.routes.status import Readiness
+from contexture.service.wire.schemas import ERROR_RESPONSES
 from contexture.wiring import SystemClock
-from contexture.wiring.documents import missing_for_ocr
+from contexture.wiring.content import missing_ocr_library
 
 ROUTES = (
-    status,
-    search,
-    query,
-    turn,
-    command,
-    workspace,
-    commands,
-    chat,
-    replies,
-    completions,
-    builds,
-    documents,
-    articles,
-    blocks,
-    memory,
-    research,
-    page_images,
-    page_regions,
-    capsules,
-    records,
+    status.router,
+    records.search_routes,
+    contexts.query_routes,
+    contexts.turn_routes,
+    contexts.command_routes,
+    contexts.workspace_routes,
+    contexts.execute_routes,
+    chat.chat_routes,
+    chat.replies_routes,
+    chat.completions_routes,
+    contexts.builds_routes,
+    ingest.documents_routes,
+    ingest.articles_routes,
+    blocks.router,
+    memory.router,
+    contexts.research_routes,
+    records.page_image_routes,
+    records.page_region_routes,
+    contexts.capsules_routes,
+    records.record_routes,
 )
 
 
@@ -90,49 +64,49 @@ def create_app(
     clock: Clock | None = None,
     bus: Bus | None = None,
 ) -> FastAPI:
-    """The application over an open engine, which it does not close.
+    """Create the application over an open engine, which it does not close.
 
-    `keys` say who may call; with None anyone on this machine may, as long as `settings.host` is a loopback address.
-    `token` is what the local command line presents, and `members` are the groups of users who name none: with them,
-    this is a demonstration, whose users the playground offers and whose memory service it can break, and which
-    answers anyone on this machine before the first key is added. On `bus` messages are handed over to workers. The
-    warm-up starts with the application and goes on while it listens.
+    `keys` authenticate callers; with None anyone on this machine may call, as long as `settings.host` is a loopback
+    address. `token` is what the local command line presents. `members` are the groups of users who name none; if given,
+    this is a demonstration: the playground offers these users and can break the memory service, and anyone on this
+    machine is answered until the first key is added. Messages for workers are published to `bus`. The warm-up starts
+    with the application and continues while it accepts requests.
     """
     app = FastAPI(
         title="Contexture",
         version=version("contexture"),
-        routes=list(_guarded(demonstration=members is not None)),
+        routes=list(_protected_routes(demonstration=members is not None)),
         lifespan=_lifespan,
         redoc_url=None,
     )
-    callers = Callers(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
+    callers = Authenticator(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
     registry = CollectorRegistry()
     app.state.engine = engine
     app.state.callers = callers
     app.state.gateway = Gateway(bus, settings.bus_inbound)
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
-    problems.install(app)
-    app.include_router(playground.router(members or {}))
-    lanes = Lanes(settings, registry)
-    # The last one added is the first to see a request.
-    app.add_middleware(Crowd, lanes=lanes, most=settings.max_per_caller)
-    app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Gate, callers=callers)
-    app.add_middleware(Measured, registry=registry)
-    app.add_middleware(Correlation)
-    app.add_middleware(Door, lanes=lanes)
-    # Outside the door: a page is let read that it was sent away, and its browser may always ask whether it may call.
-    install_origins(app, settings.cors_origins)
+    error_responses.add_error_handlers(app)
+    app.include_router(playground.playground_routes(members or {}))
+    lanes = LaneSlots(settings, registry)
+    # The middleware added last sees a request first.
+    app.add_middleware(ConcurrencyMiddleware, lanes=lanes, most=settings.max_per_caller)
+    app.add_middleware(BodyLimitMiddleware, settings=settings)
+    app.add_middleware(AuthMiddleware, callers=callers)
+    app.add_middleware(MetricsMiddleware, registry=registry)
+    app.add_middleware(CorrelationMiddleware)
+    app.add_middleware(AdmissionMiddleware, lanes=lanes)
+    # CORS is outermost: a page can read a refusal, and preflight requests are always answered.
+    add_cors(app, settings.cors_origins)
     return app
 
 
 @cache
-def _guarded(*, demonstration: bool) -> tuple[BaseRoute, ...]:
-    """The routes that check rights; they hold no engine, and are made once, for that takes longer than all the rest."""
-    router = APIRouter(dependencies=[Depends(check_rights), Depends(BEARER)], responses=PROBLEMS)
-    for group in (*ROUTES, demo) if demonstration else ROUTES:
-        router.include_router(group.router())
+def _protected_routes(*, demonstration: bool) -> tuple[BaseRoute, ...]:
+    """Return the routes that check rights; they hold no engine and are created once, because that takes long."""
+    router = APIRouter(dependencies=[Depends(check_rights), Depends(BEARER_SCHEME)], responses=ERROR_RESPONSES)
+    for make in (*ROUTES, playground.demo_routes) if demonstration else ROUTES:
+        router.include_router(make())
     return tuple(router.routes)
 
 
@@ -144,9 +118,9 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
         structlog.get_logger().warning(
             "no policy is configured: everything inside a caller's scope is allowed", setting="CONTEXTURE_POLICY_FOLDER"
         )
-    if lacking := missing_for_ocr():
+    if lacking := missing_ocr_library():
         structlog.get_logger().warning("scanned pages are stored without their words", reason=lacking)
-    warming = asyncio.create_task(readiness.warm())
+    warming = asyncio.create_task(readiness.warm_up())
     try:
         yield
     finally:

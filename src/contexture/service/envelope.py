@@ -1,4 +1,4 @@
-"""What every answer has in common: its encoding, and the shape of an error. Light enough for `contexture --help`."""
+"""The encoding of every response and the form of errors; imports little, so that `contexture --help` is fast."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import msgspec
 
 from contexture.errors import CommandError, ContextError
 
-UNEXPECTED = "Something went wrong on our side. Please try again, and give the correlation id when you report it."
+UNEXPECTED_MESSAGE = (
+    "Something went wrong on our side. Please try again, and give the correlation id when you report it."
+)
 
 
-def encoded(answer: object) -> bytes:
-    """One JSON document; equal answers give equal bytes."""
+def encode_json(answer: object) -> bytes:
+    """Encode one JSON document; equal values give equal bytes."""
     return msgspec.json.encode(answer, enc_hook=str)
 
 
 @cache
-def own_version() -> str:
-    """The version of this package; looked up once, because that reads and parses a file."""
+def package_version() -> str:
+    """Return the version of this package; cached, because it is read from a file."""
     return version("contexture")
 
 
 def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
-    """An error as every route and every command answers it; one that nobody foresaw shows only its type.
+    """Return the JSON object of an error, for every route and command; an unexpected error shows only its type.
 
-    What nobody foresaw may not happen again, so another try may help. A slash command's error has a version and an
-    id of its own.
+    An unexpected error is marked retryable, because it may not happen again. A slash command's error has its own
+    version and id.
     """
     if isinstance(error, CommandError):
         return dict[str, Any](error.to_dict())
@@ -36,9 +38,9 @@ def error_object(error: Exception, correlation_id: str) -> dict[str, Any]:
     return {
         "error": {
             "code": error.code if isinstance(error, ContextError) else "INTERNAL",
-            "user_message": str(error) if known else UNEXPECTED,
+            "user_message": str(error) if known else UNEXPECTED_MESSAGE,
             "tech_message": f"{type(error).__name__}: {error}" if known else type(error).__name__,
             "retryable": error.retryable if isinstance(error, ContextError) else not known,
         },
-        "meta": {"version": own_version(), "correlation_id": correlation_id},
+        "meta": {"version": package_version(), "correlation_id": correlation_id},
     }

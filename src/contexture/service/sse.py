@@ -1,4 +1,4 @@
-"""Server-sent events from an async iterator; a client that leaves stops the work."""
+"""Server-sent events from an async iterator; the work stops when the client disconnects."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from contexture.errors import ContextError
-from contexture.service.correlation import correlation_of
-from contexture.service.envelope import encoded, error_object
+from contexture.service.envelope import encode_json, error_object
+from contexture.service.error_responses import get_correlation_id
 
-KEEP_ALIVE = 15.0
-"""Seconds of silence after which a comment is sent, so that nobody between us and the client hangs up."""
+KEEP_ALIVE_SECONDS = 15.0
+"""Seconds without an event after which a comment is sent, so that no proxy closes the connection."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # proxies that collect answers would hold the stream back
+    "X-Accel-Buffering": "no",  # buffering proxies would delay the stream
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerEvent:
-    """One event: `data` becomes JSON, and a text stays a JSON text, so that no line of it can end the event."""
+    """One event: `data` is encoded as JSON, text too, so that no line break in it can end the event."""
 
     data: Any
     event: str = ""
     id: str = ""
 
     def encode(self) -> bytes:
-        """The event as it is sent."""
+        """Return the bytes of the event."""
         names = (("event", self.event), ("id", self.id))
-        head = "".join(f"{name}: {_line(value)}\n" for name, value in names if value)
-        return head.encode() + b"data: " + encoded(self.data) + b"\n\n"
+        head = "".join(f"{name}: {_single_line(value)}\n" for name, value in names if value)
+        return head.encode() + b"data: " + encode_json(self.data) + b"\n\n"
 
 
 class EventStream(StreamingResponse):
-    """An answer that sends events as they come.
+    """A response that sends events as they come.
 
-    An error of ours after the first event becomes an `error` event in our error shape, and ends the stream. When the
-    client leaves, the iterator is cancelled where it stands and closed.
+    A `ContextError` after the first event becomes an `error` event in our error form, and ends the stream. When the
+    client disconnects, the iterator is cancelled and closed.
 
     return EventStream(events())
     """
 
-    def __init__(self, events: AsyncIterator[ServerEvent], *, keep_alive: float = KEEP_ALIVE) -> None:
+    def __init__(self, events: AsyncIterator[ServerEvent], *, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
         self._events = events
         self._keep_alive = keep_alive
-        super().__init__(self._chunks(), headers=_HEADERS, media_type="text/event-stream")
+        super().__init__(self._encode_events(), headers=_HEADERS, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the events end or the client leaves."""
-        leaving = asyncio.ensure_future(_left(receive))
+        """Send until the events end or the client disconnects."""
+        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
         sending = asyncio.ensure_future(self._send_all(scope, send))
         try:
             await asyncio.wait({leaving, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -63,7 +63,7 @@ class EventStream(StreamingResponse):
             for task in (leaving, sending):
                 task.cancel()
             done = await asyncio.gather(leaving, sending, return_exceptions=True)
-        if isinstance(done[1], Exception) and not isinstance(done[1], OSError):  # an OSError: the client is gone
+        if isinstance(done[1], Exception) and not isinstance(done[1], OSError):  # OSError: the client has disconnected
             raise done[1]
 
     async def _send_all(self, scope: Scope, send: Send) -> None:
@@ -72,12 +72,12 @@ class EventStream(StreamingResponse):
             async for chunk in self.body_iterator:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except ContextError as failure:
-            told = ServerEvent(event="error", data=error_object(failure, correlation_of(scope)))
+            told = ServerEvent(event="error", data=error_object(failure, get_correlation_id(scope)))
             await send({"type": "http.response.body", "body": told.encode(), "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        """Encoded events, and a comment whenever none came for a while."""
+    async def _encode_events(self) -> AsyncIterator[bytes]:
+        """Yield encoded events, and a comment after each `keep_alive` seconds without one."""
         pending: asyncio.Future[ServerEvent] | None = None
         try:
             while True:
@@ -93,11 +93,11 @@ class EventStream(StreamingResponse):
                 pending = None
                 yield found.encode()
         finally:
-            await _stopped(pending, self._events)
+            await _close_events(pending, self._events)
 
 
-async def _stopped(pending: asyncio.Future[ServerEvent] | None, events: AsyncIterator[ServerEvent]) -> None:
-    """Cancel what is under way, wait until it has let go, and close the iterator."""
+async def _close_events(pending: asyncio.Future[ServerEvent] | None, events: AsyncIterator[ServerEvent]) -> None:
+    """Cancel the pending read, wait until it has ended, and close the iterator."""
     if pending is not None and not pending.done():
         pending.cancel()
         with suppress(asyncio.CancelledError, StopAsyncIteration):
@@ -107,10 +107,10 @@ async def _stopped(pending: asyncio.Future[ServerEvent] | None, events: AsyncIte
         await close()
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _line(text: str) -> str:
+def _single_line(text: str) -> str:
     return " ".join(text.split())

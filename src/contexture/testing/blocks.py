@@ -1,7 +1,7 @@
 """The contract of a block store as a test class: subclass it, give a `store` fixture, inherit the checks.
 
 The store may live as long as it likes, because every check writes as a tenant of its own. It is made with
-`contexture.blocks.links.names_in`.
+`contexture.blocks.links.extract_links`.
 
 class TestMyBlocks(BlockStoreConformance):
     @pytest.fixture

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from contexture.testing.blocks_tree import PRIVATE, block, boris_of, ids, page
 from contexture.testing.doubles import NOON
 from contexture.types import Scope, Span
-from contexture.workspace import SUMMED_FURTHER, BlockFacts, PageSummary, Stale, WritableBlocks
+from contexture.workspace import FOCUSED_SUMMARY_BLOCKS, BlockFacts, PageSummary, StaleBlock, WritableBlocks
 
 FACTS = BlockFacts(
     hash="abc",
@@ -19,9 +19,9 @@ FACTS = BlockFacts(
 )
 
 
-async def settled(store: WritableBlocks, scope: Scope) -> dict[str, Stale]:
+async def settled(store: WritableBlocks, scope: Scope) -> dict[str, StaleBlock]:
     """What waited for this tenant, by id; all of it is settled with the same facts."""
-    found: dict[str, Stale] = {}
+    found: dict[str, StaleBlock] = {}
     while some := await store.stale(limit=7):
         await store.settle([replace(each, facts=FACTS) for each in some])
         found |= {each.id: each for each in some if each.tenant == scope.tenant}
@@ -104,11 +104,11 @@ class BlockFactsKept:
 
     async def test_a_page_is_given_out_with_what_it_sums_up(self, store: WritableBlocks, anna: Scope) -> None:
         """The first blocks below it in document order; nothing where one of them has other readers than the page."""
-        many = [block(f"k{at}", "p", order=at) for at in range(SUMMED_FURTHER + 2)]
+        many = [block(f"k{at}", "p", order=at) for at in range(FOCUSED_SUMMARY_BLOCKS + 2)]
         mixed = [page("q"), block("x", "q"), block("y", "q", readers=PRIVATE)]
         await store.put(anna, [page("p"), *many, block("deep", "k0"), *mixed], now=NOON)
         found = await settled(store, anna)
 
-        first = ["k0", "deep", *(f"k{at}" for at in range(1, SUMMED_FURTHER - 1))]
+        first = ["k0", "deep", *(f"k{at}" for at in range(1, FOCUSED_SUMMARY_BLOCKS - 1))]
         assert first == ids(found["p"].below or ())
         assert (None, None) == (found["q"].below, found["k0"].below)

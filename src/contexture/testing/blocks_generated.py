@@ -13,24 +13,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from contexture.blocks.records import record_of
+from contexture.blocks.records import block_to_record
 from contexture.errors import RequestError
 from contexture.testing.blocks_memory import MemoryBlocks
 from contexture.testing.blocks_removal import drained
 from contexture.testing.doubles import NOON
 from contexture.types import Record, Scope
 from contexture.workspace import (
-    SUMMED_DEPTH,
-    SUMMED_FURTHER,
+    FOCUSED_SUMMARY_BLOCKS,
+    SUMMARY_DEPTH,
+    ActivityKind,
     Block,
     BlockFacts,
+    BlockLink,
     BlockStore,
     BlockType,
-    Deed,
-    Link,
     LinkKind,
     PageSummary,
-    Stale,
+    StaleBlock,
     WritableBlocks,
 )
 
@@ -136,7 +136,7 @@ class GeneratedTrees:
         memory = MemoryBlocks(model.live.values(), model.links(), tenant=writer.tenant)
 
         assert await _answers(memory, anna) == await _answers(store, anna)
-        expected = {each.id: record for each in memory.stale() if (record := record_of(each)) is not None}
+        expected = {each.id: record for each in memory.stale() if (record := block_to_record(each)) is not None}
         assert {name: _plain(each) for name, each in expected.items()} == {
             name: _plain(each) for name, each in told.items()
         }
@@ -159,7 +159,7 @@ class GeneratedTrees:
         for scope in (anna, writer):
             pages = {each.id: each for each in await store.get(scope, names)}
             for name, kept in (await store.facts(scope, names)).items():
-                below = await store.subtree(scope, name, depth=SUMMED_DEPTH, limit=SUMMED_FURTHER)
+                below = await store.subtree(scope, name, depth=SUMMARY_DEPTH, limit=FOCUSED_SUMMARY_BLOCKS)
                 assert kept.summary == _summed(pages[name], below)
 
 
@@ -189,10 +189,10 @@ class _Model:
         self.gone.remove(taken)
         self.live |= taken
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[BlockLink]:
         """What the blocks name by id, as often as a store tells it."""
         found = [
-            Link(source=block.id, target=word[2:-2], kind=LinkKind.REFERENCE)
+            BlockLink(source=block.id, target=word[2:-2], kind=LinkKind.REFERENCE)
             for block in self.live.values()
             for word in dict.fromkeys(block.text.split())
             if word.startswith("((")
@@ -206,7 +206,7 @@ async def _settle(store: WritableBlocks) -> None:
         await store.settle([replace(each, facts=_facts(each)) for each in found])
 
 
-def _facts(stale: Stale) -> BlockFacts | None:
+def _facts(stale: StaleBlock) -> BlockFacts | None:
     if stale.block is None or stale.below is None:
         return None
     return BlockFacts(hash="", rules="", summary=_summed(stale.block, stale.below))
@@ -262,7 +262,7 @@ async def _answers(store: BlockStore, scope: Scope) -> list[Any]:
         found.append([(each.source, each.target) for each in await store.backlinks(scope, [name], limit=3)])
     found.append(_shown(await store.tasks(scope, due_before=NOON, limit=3)))
     found.append(_shown(await store.tasks(scope, open_only=False, limit=3)))
-    found.append([each.block_id for each in await store.recent(scope, Deed.EDIT, since=NOON, limit=3)])
+    found.append([each.block_id for each in await store.recent(scope, ActivityKind.EDIT, since=NOON, limit=3)])
     return found
 
 
@@ -278,9 +278,9 @@ def _people(tenant: str) -> tuple[Scope, Scope]:
     return Scope(tenant=tenant, user="anna", groups=("sales",)), writer
 
 
-def _tell(told: dict[str, Record], stale: Sequence[Stale]) -> None:
+def _tell(told: dict[str, Record], stale: Sequence[StaleBlock]) -> None:
     for each in stale:
-        record = record_of(each)
+        record = block_to_record(each)
         if record is None:
             told.pop(each.id, None)
         else:

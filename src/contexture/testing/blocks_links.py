@@ -10,12 +10,12 @@ from msgspec.structs import replace as altered
 from contexture.testing.blocks_tree import PRIVATE, block, boris_of, page
 from contexture.testing.doubles import NOON
 from contexture.types import Json, Scope
-from contexture.workspace import BlockType, Link, LinkKind, WritableBlocks
+from contexture.workspace import BlockLink, BlockType, LinkKind, WritableBlocks
 
 
-def link(source: str, target: str, kind: LinkKind = LinkKind.LINK, name: str = "") -> Link:
+def link(source: str, target: str, kind: LinkKind = LinkKind.LINK, name: str = "") -> BlockLink:
     """A link between two blocks."""
-    return Link(source=source, target=target, kind=kind, name=name)
+    return BlockLink(source=source, target=target, kind=kind, name=name)
 
 
 class BlockLinks:

@@ -9,19 +9,19 @@ from msgspec.structs import replace
 
 from contexture.types import PUBLIC, Scope
 from contexture.workspace import (
-    SUMMED_DEPTH,
-    SUMMED_FURTHER,
+    FOCUSED_SUMMARY_BLOCKS,
+    SUMMARY_DEPTH,
     Activity,
+    ActivityKind,
     Block,
     BlockFacts,
+    BlockLink,
     BlockType,
-    Deed,
-    Link,
+    BlockUsage,
     LinkKind,
-    Stale,
-    Touch,
-    done_of,
-    due_of,
+    StaleBlock,
+    is_done,
+    task_due,
 )
 
 _LEVELS = 1_000
@@ -36,7 +36,7 @@ class MemoryBlocks:
     def __init__(
         self,
         blocks: Iterable[Block] = (),
-        links: Iterable[Link] = (),
+        links: Iterable[BlockLink] = (),
         activity: Iterable[Activity] = (),
         *,
         tenant: str = "local",
@@ -83,19 +83,19 @@ class MemoryBlocks:
         """By id, what `subtree` gives with its limit."""
         return {id_: await self.subtree(scope, id_, depth=depth, limit=most) for id_, most in limits.items()}
 
-    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
+    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
         """What these blocks name: relations first, then as they were given."""
         found = [link for id_ in dict.fromkeys(ids) for link in self._links if link.source == id_]
         mine = [link for link in found if self._both(scope, link)]
         return sorted(mine, key=lambda link: link.kind is not LinkKind.RELATION)[:limit]
 
-    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
+    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
         """What names these blocks, the last modified source first."""
         wanted = set(ids)
         mine = [link for link in self._links if link.target in wanted and self._both(scope, link)]
         return sorted(mine, key=lambda link: (-_seconds(self._blocks[link.source].modified), link.source))[:limit]
 
-    async def recent(self, scope: Scope, deed: Deed, *, since: datetime, limit: int) -> Sequence[Activity]:
+    async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
         """The user's newest deeds, one per block."""
         newest: dict[str, Activity] = {}
         for each in self._mine(scope):
@@ -104,10 +104,10 @@ class MemoryBlocks:
                 newest[each.block_id] = each
         return sorted(newest.values(), key=lambda each: (-_seconds(each.time), each.block_id))[:limit]
 
-    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Touch]:
+    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockUsage]:
         """What the user has had to do with these blocks."""
         found = {block.id: self._touch(scope, block) for block in await self.get(scope, ids)}
-        return {id_: touch for id_, touch in found.items() if touch != Touch()}
+        return {id_: touch for id_, touch in found.items() if touch != BlockUsage()}
 
     async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
         """The facts that were given of these."""
@@ -122,16 +122,16 @@ class MemoryBlocks:
             (due, block.id, block)
             for block in self._blocks.values()
             if self._may(scope, block)
-            and (due := due_of(block)) is not None
+            and (due := task_due(block)) is not None
             and (due_before is None or due < due_before)
-            and not (open_only and done_of(block))
+            and not (open_only and is_done(block))
         ]
         return [self._shown(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
 
-    def stale(self) -> Sequence[Stale]:
+    def stale(self) -> Sequence[StaleBlock]:
         """Every block as the search index is told of it, whoever may read it."""
         return [
-            Stale(
+            StaleBlock(
                 number=number,
                 tenant=self._tenant,
                 id=block.id,
@@ -145,7 +145,7 @@ class MemoryBlocks:
 
     def _summed(self, page: Block) -> tuple[Block, ...] | None:
         """What everyone reads who reads the page: the first few blocks below it, if all have its readers."""
-        found = list(self._walk(None, page.id, SUMMED_DEPTH))[:SUMMED_FURTHER]
+        found = list(self._walk(None, page.id, SUMMARY_DEPTH))[:FOCUSED_SUMMARY_BLOCKS]
         return tuple(found) if all(set(each.acl) == set(page.acl) for each in found) else None
 
     def _above(self, block: Block) -> Iterator[Block]:
@@ -171,7 +171,7 @@ class MemoryBlocks:
             return True
         return scope.tenant == self._tenant and not set(block.acl).isdisjoint(scope.principals)
 
-    def _both(self, scope: Scope, link: Link) -> bool:
+    def _both(self, scope: Scope, link: BlockLink) -> bool:
         return self._seen(scope, link.source) is not None and self._seen(scope, link.target) is not None
 
     def _up(self, scope: Scope, block: Block) -> Iterator[Block]:
@@ -197,11 +197,11 @@ class MemoryBlocks:
             each for each in self._activity if each.user == scope.user and self._seen(scope, each.block_id) is not None
         ]
 
-    def _touch(self, scope: Scope, block: Block) -> Touch:
+    def _touch(self, scope: Scope, block: Block) -> BlockUsage:
         mine = [each for each in self._mine(scope) if each.block_id == block.id]
-        return Touch(
-            edits=sum(each.deed is Deed.EDIT for each in mine),
-            views=sum(each.deed is Deed.VIEW for each in mine),
+        return BlockUsage(
+            edits=sum(each.deed is ActivityKind.EDIT for each in mine),
+            views=sum(each.deed is ActivityKind.VIEW for each in mine),
             last=max((each.time for each in mine), default=None),
             author=block.author == scope.user,
         )

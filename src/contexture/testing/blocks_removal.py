@@ -12,19 +12,19 @@ from contexture.errors import InvalidRequest, NotFound
 from contexture.testing.blocks_tree import PRIVATE, block, boris_of, ids, page
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
-from contexture.workspace import Put, Stale, WritableBlocks
+from contexture.workspace import PutResult, StaleBlock, WritableBlocks
 
 
-async def drained(store: WritableBlocks, scope: Scope) -> Sequence[Stale]:
+async def drained(store: WritableBlocks, scope: Scope) -> Sequence[StaleBlock]:
     """What waits for this tenant; nothing waits any more."""
-    found: list[Stale] = []
+    found: list[StaleBlock] = []
     while some := await store.stale(limit=7):
         await store.settle(some)
         found += [each for each in some if each.tenant == scope.tenant]
     return found
 
 
-async def waiting(store: WritableBlocks, scope: Scope) -> Sequence[Stale]:
+async def waiting(store: WritableBlocks, scope: Scope) -> Sequence[StaleBlock]:
     """What waits for this tenant, and goes on waiting."""
     return [each for each in await store.stale(limit=1_000) if each.tenant == scope.tenant]
 
@@ -84,7 +84,7 @@ class BlockRemoval:
         await store.put(anna, [page("p"), block("a", "p")], now=NOON)
         await store.delete(anna, ["p"], now=NOON)
 
-        assert Put(added=1) == await store.put(anna, [page("p")], now=NOON)
+        assert PutResult(added=1) == await store.put(anna, [page("p")], now=NOON)
         assert [] == list(await store.children(anna, "p", limit=9))
         assert 1 == await store.restore(anna, ["a"])
         assert ["a"] == ids(await store.children(anna, "p", limit=9))
@@ -124,7 +124,7 @@ class BlockRemoval:
 
         assert (1, 2, 0) == tuple([await store.purge(who, before=later) for who in (boris_of(anna), anna, anna)])
         assert (0, 1) == (await store.restore(anna, ["p", "a", "q"]), await store.restore(anna, ["r"]))
-        assert Put(added=1) == await store.put(anna, [block("a")], now=later)
+        assert PutResult(added=1) == await store.put(anna, [block("a")], now=later)
 
     async def test_searches_are_told_of_every_change(self, store: WritableBlocks, anna: Scope) -> None:
         """A new title or other readers outdate all below; a new text its block, and the page that may sum it up."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace as altered
 from contexture.errors import InvalidRequest, NotFound
 from contexture.testing.doubles import NOON
 from contexture.types import Json, Scope
-from contexture.workspace import Activity, Block, BlockType, Deed, Put, Touch, WritableBlocks
+from contexture.workspace import Activity, ActivityKind, Block, BlockType, BlockUsage, PutResult, WritableBlocks
 
 PRIVATE = ("user:anna",)
 
@@ -72,7 +72,7 @@ class BlockTree:
         """The order within one write does not matter."""
         done = await store.put(anna, [block("c", "b"), block("b", "a"), page("a")], now=NOON)
 
-        assert (Put(added=3), ["b", "a"]) == (done, ids((await store.ancestors(anna, ["c"]))["c"]))
+        assert (PutResult(added=3), ["b", "a"]) == (done, ids((await store.ancestors(anna, ["c"]))["c"]))
 
     async def test_writing_the_same_again_changes_nothing(self, store: WritableBlocks, anna: Scope) -> None:
         """A block counts as changed when it differs; another time of modification alone is no difference."""
@@ -80,7 +80,7 @@ class BlockTree:
         later = NOON + timedelta(days=1)
         again = [altered(page("a"), modified=later), block("b", "a", text="other")]
 
-        assert Put(changed=1, unchanged=1) == await store.put(anna, again, now=later)
+        assert PutResult(changed=1, unchanged=1) == await store.put(anna, again, now=later)
         assert [NOON, later] == [each.modified for each in await store.get(anna, ["a", "b"])]
 
     async def test_reads_follow_document_order(self, store: WritableBlocks, anna: Scope) -> None:
@@ -109,7 +109,7 @@ class BlockTree:
         assert [] == list(await store.subtree(anna, "p", depth=9, limit=limit))
         assert [] == list(await store.siblings(anna, "t", before=limit, after=limit))
         assert [] == list(await store.tasks(anna, limit=limit))
-        assert [] == list(await store.recent(anna, Deed.EDIT, since=NOON, limit=limit))
+        assert [] == list(await store.recent(anna, ActivityKind.EDIT, since=NOON, limit=limit))
         assert [] == [*await store.links(anna, ["t"], limit=limit), *await store.backlinks(anna, ["p"], limit=limit)]
 
     async def test_unknown_ids_are_answered_with_nothing(self, store: WritableBlocks, anna: Scope) -> None:
@@ -236,16 +236,18 @@ class BlockTree:
         await store.put(anna, [page("p"), altered(block("a", "p"), modified=NOON - timedelta(days=9))], now=NOON)
         await store.put(boris, [block("a", "p", text="new")], now=later)
         await store.view(boris, "a", now=later)
-        deeds = [Activity(block_id="a", user="boris", deed=Deed.VIEW, time=NOON), Activity(
-            block_id="p", user="boris", deed=Deed.VIEW, time=NOON)]  # fmt: skip
+        deeds = [Activity(block_id="a", user="boris", deed=ActivityKind.VIEW, time=NOON), Activity(
+            block_id="p", user="boris", deed=ActivityKind.VIEW, time=NOON)]  # fmt: skip
         await store.note(anna, deeds)
 
-        assert ["p"] == [each.block_id for each in await store.recent(anna, Deed.EDIT, since=NOON, limit=5)]
-        assert ["a", "p"] == [each.block_id for each in await store.recent(boris, Deed.VIEW, since=NOON, limit=5)]
-        assert {"a": Touch(edits=1, views=2, last=later), "p": Touch(views=1, last=NOON)} == dict(
+        assert ["p"] == [each.block_id for each in await store.recent(anna, ActivityKind.EDIT, since=NOON, limit=5)]
+        assert ["a", "p"] == [
+            each.block_id for each in await store.recent(boris, ActivityKind.VIEW, since=NOON, limit=5)
+        ]
+        assert {"a": BlockUsage(edits=1, views=2, last=later), "p": BlockUsage(views=1, last=NOON)} == dict(
             await store.touches(boris, ["a", "p"])
         )
-        assert Touch(edits=1, last=NOON, author=True) == (await store.touches(anna, ["p"]))["p"]
+        assert BlockUsage(edits=1, last=NOON, author=True) == (await store.touches(anna, ["p"]))["p"]
         assert {} == dict(await store.touches(replace(anna, user="zoe"), ["a", "p"]))
 
     async def test_tasks_come_by_their_dates(self, store: WritableBlocks, anna: Scope) -> None:

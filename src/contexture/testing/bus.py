@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from contexture.conversation import Delivery
-from contexture.ports import Bus, Handle
+from contexture.ports import Bus, MessageHandler
 
 PATIENCE = 120.0
 """Seconds after which a message that does not come is a failure."""
@@ -26,7 +26,7 @@ class LocalBus:
         self._waiting: dict[tuple[str, str], asyncio.Queue[Delivery]] = {}
         self._arrived = asyncio.Condition()
 
-    async def reach(self) -> None:
+    async def connect(self) -> None:
         """It is here."""
 
     async def publish(self, topic: str, key: str, body: bytes) -> None:
@@ -44,7 +44,7 @@ class LocalBus:
         return self.published[topic]
 
     @asynccontextmanager
-    async def delivering(self, topic: str, handle: Handle) -> AsyncGenerator[None]:
+    async def subscribe(self, topic: str, handle: MessageHandler) -> AsyncGenerator[None]:
         """Give the messages of a topic to `handle` while the context lasts."""
         stopping = asyncio.Event()
         looking = asyncio.create_task(self._look(topic, handle, stopping))
@@ -59,7 +59,7 @@ class LocalBus:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def _look(self, topic: str, handle: Handle, stopping: asyncio.Event) -> None:
+    async def _look(self, topic: str, handle: MessageHandler, stopping: asyncio.Event) -> None:
         """Start a reader for each key that turns up; ends when all of them have."""
         readers: dict[str, asyncio.Task[None]] = {}
         while not stopping.is_set():
@@ -70,7 +70,7 @@ class LocalBus:
                 await self._arrived.wait()
         await asyncio.gather(*readers.values())
 
-    async def _read(self, queue: asyncio.Queue[Delivery], handle: Handle, stopping: asyncio.Event) -> None:
+    async def _read(self, queue: asyncio.Queue[Delivery], handle: MessageHandler, stopping: asyncio.Event) -> None:
         while not queue.empty() and not stopping.is_set():
             delivery, failed = queue.get_nowait(), True
             while failed and not stopping.is_set():  # it comes again
@@ -117,7 +117,7 @@ class BusConformance:
         """What was published before anyone listened comes too, and bytes are not changed."""
         inbox, said = Inbox(), [f"{number} ж\0".encode() for number in range(20)]
         await bus.publish(topic, "one", said[0])
-        async with bus.delivering(topic, inbox.take):
+        async with bus.subscribe(topic, inbox.take):
             for body in said[1:]:
                 await bus.publish(topic, "one", body)
             found = await inbox.until(20)
@@ -134,7 +134,7 @@ class BusConformance:
             if len(inbox.bodies) == 1:
                 raise RuntimeError("the first try fails")
 
-        async with bus.delivering(topic, fail_once):
+        async with bus.subscribe(topic, fail_once):
             await bus.publish(topic, "one", b"first")
             await bus.publish(topic, "one", b"second")
             found = await inbox.until(3)
@@ -151,13 +151,13 @@ class BusConformance:
             await go_on.wait()
             await ended.take(delivery)
 
-        async with bus.delivering(topic, slow):
+        async with bus.subscribe(topic, slow):
             await bus.publish(topic, "one", b"first")
             async with asyncio.timeout(PATIENCE):
                 await begun.wait()
             asyncio.get_running_loop().call_later(0.1, go_on.set)
         await bus.publish(topic, "one", b"second")
-        async with bus.delivering(topic, later.take):
+        async with bus.subscribe(topic, later.take):
             found = await later.until(1)
 
         assert (ended.bodies, found) == ([b"first"], [b"second"])
@@ -174,7 +174,7 @@ class BusConformance:
 
         await bus.publish(topic, "one", b"first")
         await bus.publish(topic, "two", b"second")
-        async with bus.delivering(topic, together):
+        async with bus.subscribe(topic, together):
             found = await inbox.until(2)
 
         assert sorted(found) == [b"first", b"second"]

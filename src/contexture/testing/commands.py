@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.command.build import CommandContextBuilder
-from contexture.builders.command.experiments import Experiments
-from contexture.builders.command.routing import ROUTING, Routing
+from contexture.builders.command.request import DEFAULT_ROUTING, Experiments, Routing
 from contexture.ledger import Trace
 from contexture.news.articles import Article, FoundArticle, NewsQuestion
 from contexture.ports import Redactor
 from contexture.testing.doubles import NOON, FixedClock, WordRedactor
-from contexture.text.sentences import sentences
+from contexture.text.segmentation import split_sentences
 from contexture.types import Candidate, Citation, Scope
 
 HIDDEN = "hunter2"
@@ -47,8 +46,8 @@ def found(name: str, text: str, *, score: float = 0.5, hours: float = 1, lang: s
         lang=lang,
         time=told.published,
         score=score,
-        sentences=sentences(text),
-        origins=sentences(text),
+        sentences=split_sentences(text),
+        origins=split_sentences(text),
         citation=citation,
     )
     return FoundArticle(article=told, candidates=(passage,), score=score, dated_by_loading=False)
@@ -79,7 +78,7 @@ class CommandBench:
 
     news: ScriptedNews = field(default_factory=ScriptedNews)
     redactor: Redactor = field(default_factory=lambda: WordRedactor((HIDDEN,)))
-    models: Routing = field(default_factory=lambda: ROUTING)
+    models: Routing = field(default_factory=lambda: DEFAULT_ROUTING)
     experiments: Experiments = field(default_factory=dict[str, Mapping[str, Any]])
 
     def builder(self) -> CommandContextBuilder:

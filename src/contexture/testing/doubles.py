@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from contexture.errors import SourceUnavailable
-from contexture.text.terms import terms
+from contexture.text.terms import extract_terms
 from contexture.types import Matrix, Message, Span, Vector
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -58,7 +58,7 @@ class HashEmbedder:
 
     def _row(self, text: str) -> Vector:
         row = np.zeros(self._dimensions, np.float32)
-        for term in terms(text) or [0]:
+        for term in extract_terms(text) or [0]:
             row[term % self._dimensions] += 1.0 if term & 0x100 else -1.0
         if not row.any():
             row[0] = 1.0
@@ -174,8 +174,8 @@ class OverlapReranker:
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """One share per text."""
-        wanted = set(terms(query))
-        return [len(wanted & set(terms(text))) / max(len(wanted), 1) for text in texts]
+        wanted = set(extract_terms(query))
+        return [len(wanted & set(extract_terms(text))) / max(len(wanted), 1) for text in texts]
 
 
 @dataclass(frozen=True, slots=True)

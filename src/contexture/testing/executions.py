@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from contexture.answer.commands.write import Writer
+from contexture.answer.commands.writer import AnswerWriter
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.news.articles import Article
@@ -65,4 +65,4 @@ async def news_engine(folder: Path, articles: tuple[Article, ...] = ARTICLES) ->
 
 def with_models(engine: Contexture, models: Mapping[str, ChatModel]) -> None:
     """Let these models write the answers, under the names of the routes; tokens are words."""
-    engine.execute = replace(engine.execute, writer=Writer(models=models, counter=WordCounter()))
+    engine.execute = replace(engine.execute, writer=AnswerWriter(models=models, counter=WordCounter()))

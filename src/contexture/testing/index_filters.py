@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
-from contexture.adapters.index.filters import field_types, holds
+from contexture.adapters.index.filters import field_types, record_matches
 from contexture.ports import Index
 from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, own, prepared, query
 from contexture.testing.strategies import filters, record_lists
@@ -31,7 +31,7 @@ class IndexFilters:
         await store.create(scope, COLLECTION)
         visible = [replace(record, text=f"zebra {record.text}", acl=(PUBLIC,)) for record in records]
         await store.upsert(scope, NAME, [prepared(record) for record in visible])
-        expected = sorted(record.id for record in visible if holds(where, record, field_types(COLLECTION)))
+        expected = sorted(record.id for record in visible if record_matches(where, record, field_types(COLLECTION)))
 
         assert expected == ids(await store.scroll(scope, NAME, where=where))
         assert expected == ids(await store.search(scope, query("zebra", where=where)))

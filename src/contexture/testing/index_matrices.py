@@ -12,12 +12,12 @@ import pytest
 from contexture.errors import InvalidRequest, UnknownCollection
 from contexture.ports import Index
 from contexture.testing.prepared import COLLECTION, NAME, NOT_UNICODE, ids, own, prepared
-from contexture.types import Matrix, Prepared, Record, Scope
+from contexture.types import Matrix, PreparedRecord, Record, Scope
 
 ROWS: Matrix = np.array([[1, 0, 0], [0, 0.6, 0.8]], np.float32)
 
 
-def with_rows(record: Record, rows: Matrix = ROWS, name: str = "rows") -> Prepared:
+def with_rows(record: Record, rows: Matrix = ROWS, name: str = "rows") -> PreparedRecord:
     """A prepared record that has rows of vectors too."""
     return replace(prepared(record), matrices={name: rows})
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from contexture.adapters.index.filters import field_types, holds
+from contexture.adapters.index.filters import field_types, record_matches
 from contexture.errors import ContextError, InvalidRequest, UnknownCollection, UnknownField
 from contexture.ports import Index
 from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, own, prepared, query
@@ -154,4 +154,4 @@ class IndexTenants:
 
 
 def _passing(where: Filter, records: list[Record], kind: FieldType) -> list[str]:
-    return [record.id for record in records if holds(where, record, {"it": kind})]
+    return [record.id for record in records if record_matches(where, record, {"it": kind})]

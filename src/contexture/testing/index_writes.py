@@ -13,7 +13,7 @@ import pytest
 from contexture.errors import InvalidRequest, Outdated
 from contexture.ports import Index
 from contexture.testing.prepared import COLLECTION, EAST, IDS, NAME, NORTH, NOT_UNICODE, ids, own, prepared, query
-from contexture.types import PUBLIC, Collection, Equals, Not, Prepared, Range, Record, Scope
+from contexture.types import PUBLIC, Collection, Equals, Not, PreparedRecord, Range, Record, Scope
 
 FAR_ZONE = timezone(timedelta(hours=-11, minutes=-30))
 
@@ -149,7 +149,7 @@ class IndexWrites:
             prepared(own("bad", "zebra"), np.array([1, 0, np.nan, 0], np.float32)),
         ],
     )
-    async def test_a_write_is_whole_or_not_at_all(self, store: Index, scope: Scope, bad: Prepared) -> None:
+    async def test_a_write_is_whole_or_not_at_all(self, store: Index, scope: Scope, bad: PreparedRecord) -> None:
         """One record that cannot be stored keeps the others of its write out as well, and changes nothing else."""
         await store.upsert(scope, NAME, [prepared(own("old", "zebra"))])
         with pytest.raises(InvalidRequest):

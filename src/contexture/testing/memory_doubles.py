@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.ports import Index
-from contexture.types import Collection, Filter, Hit, Prepared, Query, Record, Scope
+from contexture.types import Collection, Filter, Hit, PreparedRecord, Query, Record, Scope
 
 
 @dataclass(slots=True)
@@ -68,7 +68,9 @@ class RecordingIndex:
     searches: list[tuple[Scope, Query]] = field(default_factory=list[tuple[Scope, Query]])
     reads: list[tuple[Scope, tuple[str, ...]]] = field(default_factory=list[tuple[Scope, tuple[str, ...]]])
     scrolls: list[tuple[Scope, Filter | None]] = field(default_factory=list[tuple[Scope, Filter | None]])
-    writes: list[tuple[Scope, tuple[Prepared, ...]]] = field(default_factory=list[tuple[Scope, tuple[Prepared, ...]]])
+    writes: list[tuple[Scope, tuple[PreparedRecord, ...]]] = field(
+        default_factory=list[tuple[Scope, tuple[PreparedRecord, ...]]]
+    )
 
     async def create(self, scope: Scope, collection: Collection) -> None:
         """Make the collection."""
@@ -79,7 +81,7 @@ class RecordingIndex:
         return await self.index.collections(scope)
 
     async def upsert(
-        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], *, unchanged: Sequence[Record] = ()
     ) -> int:
         """Write all of them or none."""
         self.writes.append((scope, tuple(records)))

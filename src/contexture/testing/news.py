@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from contexture.news.articles import Article
-from contexture.news.store import NewsStore, Removed
+from contexture.news.store import NewsStore, RemovalListener
 from contexture.ports import Index
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON
@@ -19,7 +19,7 @@ STRIKE = (
 
 
 def news_over(
-    bench: Workbench, parts: Parts, *, index: Index | None = None, on_removed: Removed | None = None
+    bench: Workbench, parts: Parts, *, index: Index | None = None, on_removed: RemovalListener | None = None
 ) -> NewsStore:
     """A news store over a workbench; `index` may wrap its index."""
     search = HybridSearch(index=index or bench.index, encoders=parts.encoders, options=parts.options)
@@ -28,7 +28,7 @@ def news_over(
         preparer=bench.preparer,
         search=search,
         rules=parts.redactor.rules,
-        vectors=parts.encoders.general,
+        vectors=parts.encoders.generalist_vectors,
         on_removed=on_removed,
     )
 

@@ -19,7 +19,7 @@ from contexture.ledger import Trace
 from contexture.pages.store import PageStore
 from contexture.pages.values import FoundPage
 from contexture.ports import Index
-from contexture.retrieval.citations import verify
+from contexture.retrieval.citations import verify_citations
 from contexture.testing.doubles import NOON
 from contexture.testing.page_store import pages_over
 from contexture.testing.visual import PAGES, document
@@ -101,7 +101,7 @@ class PageConformance:
         assert context.formatted_text.startswith("[Document 1: d1.pdf, Page 1]\n")
         assert not context.degradations
         assert context.citations
-        assert await verify(index, scope, context.citations) == []
+        assert await verify_citations(index, scope, context.citations) == []
 
 
 async def _find(

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from contexture.adapters.pages.regions import RegionEncoder
 from contexture.pages.images import PageImages
-from contexture.pages.store import PageStore, Visual
+from contexture.pages.store import PageStore, VisualSearch
 from contexture.pages.visual import VisualPages
 from contexture.testing.workbench import Parts, Workbench
-from contexture.text.language import detect
+from contexture.text.language import detect_language
 
 
 def looks_over(bench: Workbench) -> VisualPages:
     """The search over what pages show."""
-    return VisualPages(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect))
+    return VisualPages(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect_language))
 
 
-def pages_over(bench: Workbench, folder: Path, visual: Visual | None = None) -> PageStore:
+def pages_over(bench: Workbench, folder: Path, visual: VisualSearch | None = None) -> PageStore:
     """A page store whose pictures lie in `folder`."""
     return PageStore(
         index=bench.index,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.research.build import ResearchContextBuilder
-from contexture.builders.research.pages import Pages
+from contexture.builders.research.collect import PageFinder
 from contexture.builders.research.request import MAX_SOURCES, MAX_TOKENS, ResearchRecipe
 from contexture.errors import SourceError
 from contexture.ledger import Trace
@@ -55,7 +55,7 @@ def stored(
 
 
 def research_over(
-    pages: Pages,
+    pages: PageFinder,
     *,
     max_sources: int = MAX_SOURCES,
     max_tokens: int = MAX_TOKENS,
@@ -134,7 +134,7 @@ class ScriptedPages:
             return {}
         if name not in self._fail:
             return self._scores[name]
-        trace.degraded("pages" if name == "text" else "pages_visual", SourceError("it does not answer"))
+        trace.add_degradation("pages" if name == "text" else "pages_visual", SourceError("it does not answer"))
         return {}
 
     def _readable(self, scope: Scope, place: tuple[str, int]) -> bool:

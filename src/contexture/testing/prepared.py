@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from contexture.text.sentences import sentences
+from contexture.text.segmentation import split_sentences
 from contexture.text.simhash import simhash
-from contexture.text.terms import document_weights, terms
-from contexture.types import PUBLIC, Collection, FieldType, Filter, Hit, Passage, Prepared, Query, Record, Vector
+from contexture.text.terms import bm25_weights, extract_terms
+from contexture.types import PUBLIC, Collection, FieldType, Filter, Hit, Passage, PreparedRecord, Query, Record, Vector
 
 NAME = "things"
 VECTOR = "dense"
@@ -63,10 +63,10 @@ def own(
     return Record(id=record_id, text=text, acl=acl, title=title, source=source, time=time, payload=payload or {})
 
 
-def prepared(record: Record, vector: Vector | None = EAST) -> Prepared:
+def prepared(record: Record, vector: Vector | None = EAST) -> PreparedRecord:
     """A record with one passage per line, each with this vector."""
     pieces = [match.span() for match in _PARAGRAPH.finditer(record.text)]
-    return Prepared(
+    return PreparedRecord(
         record=record,
         passages=tuple(_passage(record.text, start, end, vector) for start, end in pieces),
         redactions=(),
@@ -87,7 +87,7 @@ def query(
 ) -> Query:
     """A question by words, by vector, or both."""
     dense = dict(vectors or {}) if vector is None else {VECTOR: vector}
-    return Query(collection=collection, terms=tuple(terms(words)), vectors=dense, where=where, k=k, pool=pool)
+    return Query(collection=collection, terms=tuple(extract_terms(words)), vectors=dense, where=where, k=k, pool=pool)
 
 
 def ids(found: Sequence[Record | Hit]) -> list[str]:
@@ -100,10 +100,10 @@ def _passage(text: str, start: int, end: int, vector: Vector | None) -> Passage:
     return Passage(
         start=start,
         end=end,
-        sentences=sentences(piece),
+        sentences=split_sentences(piece),
         redactions=(),
         tokens={"words": len(piece.split())},
         simhash=simhash(piece),
-        terms=document_weights(piece),
+        terms=bm25_weights(piece),
         vectors={} if vector is None else {VECTOR: vector},
     )

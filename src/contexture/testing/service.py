@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from contexture.adapters.index.shelf import EmbeddedOptions
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.keys import ApiKeys
 from contexture.config import Settings
 from contexture.engine import Contexture
@@ -15,14 +15,14 @@ from contexture.ports import Bus
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
 from contexture.testing.workbench import Parts
-from contexture.wiring.shared import opened
+from contexture.wiring.store import open_index
 
 
 @asynccontextmanager
 async def small_engine(settings: Settings) -> AsyncGenerator[Contexture]:
     """An engine over small embedders and a clock that stands still, in the place that the settings name."""
     speakers = Parts().encoders
-    store = await opened(settings, EmbeddedOptions(vectors=speakers.vectors, threads=1))
+    store = await open_index(settings, EmbeddedOptions(vectors=speakers.vectors, threads=1))
     engine = Contexture(settings, store, speakers, FixedClock())
     try:
         yield engine

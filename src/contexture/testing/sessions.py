@@ -17,15 +17,15 @@ from uuid import uuid4
 
 import pytest
 
-from contexture.conversation import Event
+from contexture.conversation import SessionEvent
 from contexture.ports import SessionStore
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 
 
-def event(name: str, content: str = "hello") -> Event:
+def event(name: str, content: str = "hello") -> SessionEvent:
     """An event of the user's."""
-    return Event(id=name, message={"role": "user", "content": content}, time=NOON)
+    return SessionEvent(id=name, message={"role": "user", "content": content}, time=NOON)
 
 
 class SessionStoreConformance:
@@ -41,7 +41,7 @@ class SessionStoreConformance:
         call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
         written = [
             replace(event("a", "Привет ё \U0001f600 \x00"), metadata={"n": 1, "deep": {"list": [None, 1.5, True]}}),
-            Event(id="b", message={"role": "assistant", "content": None, "tool_calls": [call]}, time=NOON),
+            SessionEvent(id="b", message={"role": "assistant", "content": None, "tool_calls": [call]}, time=NOON),
         ]
 
         assert await store.append(scope, "s", written) == 2

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from contexture.pipeline.pack import Item, Option
+from contexture.pipeline.packing import PackingItem, PackingOption
 from contexture.types import (
     PUBLIC,
     And,
@@ -144,20 +144,20 @@ def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
     ]
 
 
-def options() -> st.SearchStrategy[Option]:
+def options() -> st.SearchStrategy[PackingOption]:
     """Forms that cost little, nothing or far too much, and are worth anything from nothing up."""
     tokens = st.integers(0, 5) | st.integers(0, 30) | st.just(10**9)
     value = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 10)
-    return st.builds(Option, tokens, value)
+    return st.builds(PackingOption, tokens, value)
 
 
 @st.composite
-def item_lists(draw: st.DrawFn, max_size: int = 6, sections: tuple[str, ...] = ("context",)) -> list[Item]:
+def item_lists(draw: st.DrawFn, max_size: int = 6, sections: tuple[str, ...] = ("context",)) -> list[PackingItem]:
     """Items with up to three forms each, small enough for trying every choice; some are alike."""
     count = draw(st.integers(0, max_size))
     forms = st.lists(options(), max_size=3).map(tuple)
     shared = st.sampled_from(draw(st.lists(forms, min_size=1, max_size=2)))
-    return [Item(f"i{at}", draw(forms | shared), draw(st.sampled_from(sections))) for at in range(count)]
+    return [PackingItem(f"i{at}", draw(forms | shared), draw(st.sampled_from(sections))) for at in range(count)]
 
 
 @st.composite

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
+from contexture.builders.telemetry import NoTurnTelemetry, TurnTelemetry
+from contexture.builders.tokens import CountText
 from contexture.builders.turn.build import TurnContextBuilder
-from contexture.builders.turn.counting import CountText
-from contexture.builders.turn.metrics import Metrics, NoMetrics
 from contexture.builders.turn.request import TurnRecipe
-from contexture.builders.turn.summary import Summaries
+from contexture.builders.turn.summary import HistorySummarizer
 from contexture.conversation import HealthState, Memory, Recalled
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
 from contexture.testing.doubles import NOON, FixedClock, WordRedactor
@@ -58,11 +58,11 @@ class TurnBench:
     counter: TokenCounter | CountText = field(default_factory=lambda: counter_for("o200k_base"))
     redactor: Redactor = field(default_factory=lambda: WordRedactor((HIDDEN,)))
     clock: Clock = field(default_factory=FixedClock)
-    metrics: Metrics = field(default_factory=NoMetrics)
+    metrics: TurnTelemetry = field(default_factory=NoTurnTelemetry)
     recipe: TurnRecipe = field(default_factory=TurnRecipe)
     state: HealthState = HealthState.NORMAL
     secrets: Secrets | None = None
-    summaries: Summaries | None = None
+    summaries: HistorySummarizer | None = None
     on_degraded: Callable[[float], None] = lambda _: None
     deadline: float = 10.0
 

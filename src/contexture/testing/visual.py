@@ -15,27 +15,27 @@ from uuid import uuid4
 import pytest
 
 from contexture.adapters.pages.regions import RegionEncoder
-from contexture.documents import Box, Page, Region, RegionKind
+from contexture.documents import BoundingBox, Page, Region, RegionKind
 from contexture.errors import SourceUnavailable
 from contexture.ledger import Trace
 from contexture.pages.values import Document
-from contexture.pages.visual import VISUAL, SeenPage, VisualOptions, VisualPages
+from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPageHit, VisualPages
 from contexture.ports import Index
 from contexture.retrieval.encoders import Encoders
 from contexture.testing.doubles import HashEmbedder
-from contexture.text.language import detect
+from contexture.text.language import detect_language
 from contexture.types import PUBLIC, AnyOf, Equals, Filter, Matrix, Range, Scope
 
 _SPEAKERS = Encoders(specialists={"en": HashEmbedder(64, "seen-en")}, generalist=HashEmbedder(48, "seen-any"))
 PAGE_VECTORS = _SPEAKERS.vectors
 
-TOP: Box = (0.1, 0.1, 0.9, 0.3)
-MIDDLE: Box = (0.1, 0.4, 0.9, 0.6)
-BOTTOM: Box = (0.1, 0.7, 0.9, 0.9)
+TOP: BoundingBox = (0.1, 0.1, 0.9, 0.3)
+MIDDLE: BoundingBox = (0.1, 0.4, 0.9, 0.6)
+BOTTOM: BoundingBox = (0.1, 0.7, 0.9, 0.9)
 LOADED = datetime(2026, 5, 1, tzinfo=UTC)
 
 
-def region(kind: str, box: Box, text: str) -> Region:
+def region(kind: str, box: BoundingBox, text: str) -> Region:
     """A region of a page."""
     return Region(kind=RegionKind(kind), box=box, text=text)
 
@@ -76,7 +76,7 @@ def document(doc_id: str = "d1", *, pages: Sequence[Page] = PAGES, readers: tupl
 
 def pages_of(index: Index) -> VisualPages:
     """The visual collection of an index, with embedders that know words alone."""
-    return VisualPages(index=index, encoder=RegionEncoder(_SPEAKERS, detect), options=VisualOptions(floor=0.4))
+    return VisualPages(index=index, encoder=RegionEncoder(_SPEAKERS, detect_language), options=VisualOptions(floor=0.4))
 
 
 class VisualConformance:
@@ -102,7 +102,7 @@ class VisualConformance:
         ],
     )
     async def test_a_page_is_found_by_one_of_its_regions(
-        self, visual: VisualPages, scope: Scope, question: str, page: int, box: Box
+        self, visual: VisualPages, scope: Scope, question: str, page: int, box: BoundingBox
     ) -> None:
         """The best page has the region that was asked for, and the answer says where it stands."""
         await visual.add(scope, document())
@@ -180,7 +180,7 @@ class VisualConformance:
     async def test_metadata_is_read_from_the_collection(self, index: Index, visual: VisualPages, scope: Scope) -> None:
         """Every page has a record with its metadata, also one that shows nothing."""
         await visual.add(scope, document())
-        found = await index.get(scope, VISUAL.name, ["d1:2", "d1:3"])
+        found = await index.get(scope, VISUAL_PAGES.name, ["d1:2", "d1:3"])
         wanted = "doc_id filename page extension timestamp source_path image_path thumb_path section_path".split()
 
         assert [record.payload["page"] for record in found] == [2, 3]
@@ -192,16 +192,16 @@ class VisualConformance:
         """When the second stage fails the first answers alone, and the trace says so."""
         await pages_of(index).add(scope, document())
         trace = Trace()
-        visual = VisualPages(index=_WithoutRows(index), encoder=RegionEncoder(_SPEAKERS, detect))
+        visual = VisualPages(index=_WithoutRows(index), encoder=RegionEncoder(_SPEAKERS, detect_language))
         seen = await visual.search(scope, "ships wait tide", k=5, where=None, trace=trace)
 
         assert [(each.doc_id, each.page, each.box) for each in seen[:1]] == [("d1", 1, None)]
-        assert [VISUAL.name] == [lost.source for lost in trace.finish(()).degradations]
+        assert [VISUAL_PAGES.name] == [lost.source for lost in trace.finish(()).degradations]
 
 
 async def find(
     visual: VisualPages, scope: Scope, question: str, *, k: int = 10, where: Filter | None = None
-) -> Sequence[SeenPage]:
+) -> Sequence[VisualPageHit]:
     """The pages that match; nothing may go wrong on the way."""
     trace = Trace()
     seen = await visual.search(scope, question, k=k, where=where, trace=trace)

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRecipe
 from contexture.ports import Clock, Embedder, Index, Redactor, Reranker, TokenCounter
-from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.made import Made
-from contexture.retrieval.prepare import Preparer
-from contexture.retrieval.search import HybridSearch, SearchOptions
+from contexture.retrieval.prepare import EnsuredCollection, Preparer
+from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
 from contexture.testing.prepared import COLLECTION, VECTORS
 from contexture.types import Collection, FieldType, Record, Scope
@@ -56,7 +54,7 @@ class Workbench:
     def __init__(self, index: Index, parts: Parts) -> None:
         encoders = parts.encoders
         self.index = index
-        self.made = Made(index, Collection(name=NAME, fields=FIELDS))
+        self.made = EnsuredCollection(index, Collection(name=NAME, fields=FIELDS))
         self.preparer = Preparer(
             encoders=encoders, counters=[parts.counter], redactor=parts.redactor, target=parts.passage
         )
@@ -82,7 +80,7 @@ class Workbench:
 
     async def add(self, scope: Scope, records: Sequence[Record]) -> int:
         """Prepare and write the records."""
-        await self.made.by(scope)
+        await self.made.ensure(scope)
         return await self.index.upsert(scope, NAME, await self.preparer.prepare(records))
 
 
@@ -107,7 +105,7 @@ async def workbench(folder: Path, parts: Parts | None = None) -> AsyncGenerator[
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=chosen.encoders.vectors, threads=1))
     try:
         bench = Workbench(index, chosen)
-        await bench.made.by(Scope.local())
+        await bench.made.ensure(Scope.local())
         yield bench
     finally:
         await index.close()

@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.tokens.models import counter_for
-from contexture.blocks.facts import Reader
-from contexture.blocks.records import BLOCKS, record_of
+from contexture.adapters.token_counters import counter_for
+from contexture.blocks.records import BLOCKS, FactsComputer, block_to_record
 from contexture.builders.workspace.build import WorkspaceContextBuilder
 from contexture.builders.workspace.config import ContextConfig
 from contexture.ports import ChatModel, Redactor, Secrets, TokenCounter
-from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
-from contexture.retrieval.search import HybridSearch
+from contexture.retrieval.search import HybridSearch, ResultCache
 from contexture.testing.blocks_memory import MemoryBlocks
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
 from contexture.types import Scope
-from contexture.workspace import Activity, Block, BlockStore, Link
+from contexture.workspace import Activity, Block, BlockLink, BlockStore
 
 HIDDEN = "swordfish"
 """The word that the redactor finds."""
@@ -80,14 +78,14 @@ class WorkspaceBench:
         )
 
     async def load(
-        self, blocks: Sequence[Block], links: Sequence[Link] = (), activity: Sequence[Activity] = ()
+        self, blocks: Sequence[Block], links: Sequence[BlockLink] = (), activity: Sequence[Activity] = ()
     ) -> WorkspaceContextBuilder:
         """Write the blocks to the store and to the index; returns the builder over them."""
         stale = MemoryBlocks(blocks, tenant=self.parts.tenant).stale()
-        reader = Reader(self.parts.redactor, [self.parts.counter])
-        facts = {each.id: told for each in stale if self.parts.facts and (told := reader.facts(each)) is not None}
+        reader = FactsComputer(self.parts.redactor, [self.parts.counter])
+        facts = {each.id: told for each in stale if self.parts.facts and (told := reader.compute(each)) is not None}
         self.blocks = MemoryBlocks(blocks, links, activity, tenant=self.parts.tenant, facts=facts)
-        records = [record for each in stale if (record := record_of(each)) is not None]
+        records = [record for each in stale if (record := block_to_record(each)) is not None]
         writer = Scope(tenant=self.parts.tenant, user="root")
         # The writer must be able to see what it overwrites.
         await self.index.upsert(writer, BLOCKS.name, await self._preparer.prepare(records))

@@ -1,1 +1,1 @@
-"""Facts about a text that need no model: language, sentences, stemmed terms, similarity hash."""
+"""Text analysis without models: language, sentences, passages, stemmed terms, similarity hash."""

@@ -1,6 +1,7 @@
-"""A 64-bit hash that stays close for texts that are close, and the shingles that settle doubts.
+"""A 64-bit similarity hash (simhash), and shingles for exact comparison.
 
-The hash is made once, when a text is stored, of its words; shingles are made while someone waits, so they are plainer.
+The hash is computed once from a text's words, when it is stored; shingles are computed during a request, so they use a
+simpler word split.
 """
 
 from __future__ import annotations
@@ -13,53 +14,53 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from contexture.text.terms import words
+from contexture.text.terms import split_words
 
 Shingle: TypeAlias = tuple[str, ...]
 
-_SHINGLE = 3
+_SHINGLE_WORDS = 3
 _BITS = np.arange(64, dtype=np.uint64)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xBF58476D1CE4E5B9)
-_HALF = np.uint64(31)
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_HASH_MIXER = np.uint64(0xBF58476D1CE4E5B9)
+_HASH_SHIFT = np.uint64(31)
 
 
 @lru_cache(maxsize=512)
 def shingles(text: str) -> frozenset[Shingle]:
-    """Every run of three words without case; a shorter text is one shingle.
+    """Every run of three case-folded words; a shorter text is one shingle.
 
-    Remembered, for a conversation says the same things turn after turn.
+    Cached, because a conversation repeats the same texts turn after turn.
     """
-    return shingles_of(text.casefold().split())
+    return make_shingles(text.casefold().split())
 
 
-def shingles_of(tokens: Sequence[str]) -> frozenset[Shingle]:
+def make_shingles(tokens: Sequence[str]) -> frozenset[Shingle]:
     """Every run of three of these words; fewer words are one shingle."""
-    if len(tokens) < _SHINGLE:
+    if len(tokens) < _SHINGLE_WORDS:
         return frozenset([tuple(tokens)] if tokens else ())
     return frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
 
 
-def surely_shared(left: str, right: str) -> float:
-    """A similarity that the shingles of two texts without case have at least, told by how they begin and end alike.
+def min_similarity(left: str, right: str) -> float:
+    """A lower bound of the Jaccard similarity of two lower-case texts' shingles, from their common start and end.
 
-    Shingles that stand at the same place from either end are shared. There are at least as many different ones as
-    there are different words to begin them, and at worst no other shingle of either text is shared.
+    Shingles inside the common start and end are shared. There are at least as many distinct ones as distinct first
+    words, and at worst no other shingle of either text is shared.
     """
-    begin = left.rfind(" ", 0, _common(left, right)) + 1
-    end = _common(left[begin:][::-1], right[begin:][::-1])
+    begin = left.rfind(" ", 0, _common_prefix_length(left, right)) + 1
+    end = _common_prefix_length(left[begin:][::-1], right[begin:][::-1])
     space = left.find(" ", len(left) - end)
     end = len(left) - space if space >= 0 else 0
     middles = [len(text[begin : len(text) - end].split()) for text in (left, right)]
     head, tail = left[:begin].split(), left[len(left) - end :].split()
-    runs = head[: 1 - _SHINGLE], tail[: 1 - _SHINGLE]
+    runs = head[: 1 - _SHINGLE_WORDS], tail[: 1 - _SHINGLE_WORDS]
     shared = len({*runs[0], *runs[1]})
-    unlike = len(head) - len(runs[0]) + len(tail) - len(runs[1]) - (_SHINGLE - 1)
+    unlike = len(head) - len(runs[0]) + len(tail) - len(runs[1]) - (_SHINGLE_WORDS - 1)
     return shared / (shared + sum(middles) + 2 * unlike) if shared else 0.0
 
 
-def _common(left: str, right: str) -> int:
-    """With how many characters two texts begin alike: compared in halves, so that none is looked at by itself."""
+def _common_prefix_length(left: str, right: str) -> int:
+    """The length of the common prefix of two texts; a binary search over slices, faster than character by character."""
     same, most = 0, min(len(left), len(right))
     while same < most:
         middle = (same + most + 1) // 2
@@ -72,29 +73,29 @@ def _common(left: str, right: str) -> int:
 
 def simhash(text: str) -> int:
     """The similarity hash of a text; texts without words hash to 0."""
-    found = _shingles(text)
+    found = _hash_shingles(text)
     if not len(found):
         return 0
-    spread = found * _SPREAD
-    spread = (spread ^ (spread >> _HALF)) * _MIX
+    spread = found * _HASH_MULTIPLIER
+    spread = (spread ^ (spread >> _HASH_SHIFT)) * _HASH_MIXER
     votes = ((spread[:, None] >> _BITS) & np.uint64(1)).sum(axis=0)
     winners = votes * 2 > len(found)
     return int((winners.astype(np.uint64) << _BITS).sum())
 
 
-def distance(left: int, right: int) -> int:
+def hamming_distance(left: int, right: int) -> int:
     """How many of the 64 bits differ."""
     return (left ^ right).bit_count()
 
 
-def _shingles(text: str) -> npt.NDArray[np.uint64]:
-    tokens = words(text)
-    if len(tokens) < _SHINGLE:
-        return np.array([_id(" ".join(tokens))] if tokens else [], np.uint64)
-    ids = np.array([_id(token) for token in tokens], np.uint64)
-    return np.unique((ids[:-2] * _SPREAD ^ ids[1:-1]) * _MIX ^ ids[2:])
+def _hash_shingles(text: str) -> npt.NDArray[np.uint64]:
+    tokens = split_words(text)
+    if len(tokens) < _SHINGLE_WORDS:
+        return np.array([_word_hash(" ".join(tokens))] if tokens else [], np.uint64)
+    ids = np.array([_word_hash(token) for token in tokens], np.uint64)
+    return np.unique((ids[:-2] * _HASH_MULTIPLIER ^ ids[1:-1]) * _HASH_MIXER ^ ids[2:])
 
 
 @lru_cache(maxsize=100_000)
-def _id(word: str) -> int:
+def _word_hash(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))

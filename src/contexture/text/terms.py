@@ -1,4 +1,4 @@
-"""Stemmed, stop-free terms of a text as 32-bit ids, each word by the rules of its own script.
+"""Stemmed terms of a text as 32-bit ids, without stop words; each word is stemmed by the rules of its script.
 
 Cyrillic words are stemmed as Russian and all others as English, whatever the text's main language,
 so that an English name inside a Russian article is found by the same name in an English question.
@@ -16,15 +16,15 @@ from typing import cast
 
 import Stemmer
 
-from contexture.text.stopwords import STOPWORDS
+from contexture.text.language import STOPWORDS
 
-AVERAGE_LENGTH = 120.0
-"""A constant, not a statistic: an average over the store would change with records nobody may see."""
+AVERAGE_DOCUMENT_TERMS = 120.0
+"""Average length for BM25; a constant, because a real average would depend on records that the scope may not see."""
 
 _K1 = 1.2
 _B = 0.75
-_MAX_WORD = 64
-_STOP = STOPWORDS["en"] | STOPWORDS["ru"]
+_MAX_WORD_CHARS = 64
+_STOP_WORDS = STOPWORDS["en"] | STOPWORDS["ru"]
 _CJK = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f"
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _TOKEN_ASCII = re.compile(r"[a-z0-9]+")
@@ -37,55 +37,55 @@ _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 Stem = Callable[[str], str]
 
 
-def _stemmer(language: str) -> Stem:
+def _make_stemmer(language: str) -> Stem:
     return cast("Stem", Stemmer.Stemmer(language).stemWord)  # pyright: ignore[reportUnknownMemberType]
 
 
-_ENGLISH = _stemmer("english")
-_RUSSIAN = _stemmer("russian")
+_stem_english = _make_stemmer("english")
+_stem_russian = _make_stemmer("russian")
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Lower-case words in order, stop words included; a CJK character is a word.
 
-    A name written together (`AdamSmith`) gives its parts as well, so either spelling finds it.
+    A camel-case name (`AdamSmith`) also gives its parts, so that either spelling finds it.
     """
     if text.isascii():
-        parted = _CAMEL_WORD.sub(_with_parts, text) if _CAMEL_ASCII.search(text) else text
+        parted = _CAMEL_WORD.sub(_with_camel_parts, text) if _CAMEL_ASCII.search(text) else text
         plain = _APOSTROPHE.sub(" ", parted) if "'" in parted else parted
         return _TOKEN_ASCII.findall(plain.lower())
     folded = unicodedata.normalize("NFKC", text)
-    parted = _CAMEL_WORD.sub(_with_parts, folded)
+    parted = _CAMEL_WORD.sub(_with_camel_parts, folded)
     return _TOKEN.findall(_APOSTROPHE.sub(" ", parted.lower().replace("ё", "е")))
 
 
-def _with_parts(joined: re.Match[str]) -> str:
+def _with_camel_parts(joined: re.Match[str]) -> str:
     return f"{joined.group()} {_CAMEL.sub(' ', joined.group())}"
 
 
 @lru_cache(maxsize=200_000)
 def term_id(word: str) -> int | None:
     """The id of a lower-case word's stem; None for a stop word."""
-    if word in _STOP:
+    if word in _STOP_WORDS:
         return None
-    if len(word) > _MAX_WORD:
-        word = word[:_MAX_WORD]
+    if len(word) > _MAX_WORD_CHARS:
+        word = word[:_MAX_WORD_CHARS]
     return zlib.crc32(stem(word).encode("utf-8", "surrogatepass"))
 
 
 def stem(word: str) -> str:
     """The stem of a lower-case word, by the rules of its script."""
-    return _RUSSIAN(word) if _CYRILLIC.search(word) else _ENGLISH(word)
+    return _stem_russian(word) if _CYRILLIC.search(word) else _stem_english(word)
 
 
-def terms(text: str) -> list[int]:
+def extract_terms(text: str) -> list[int]:
     """Ids of the stemmed non-stop words of `text`, in order, with repeats."""
-    return [found for word in words(text) if (found := term_id(word)) is not None]
+    return [found for word in split_words(text) if (found := term_id(word)) is not None]
 
 
-def document_weights(text: str) -> Mapping[int, float]:
-    """BM25 term weights of a stored text, without IDF: that depends on who asks."""
-    counts = Counter(terms(text))
+def bm25_weights(text: str) -> Mapping[int, float]:
+    """BM25 term weights of a stored text, without IDF, which depends on the records the scope may read."""
+    counts = Counter(extract_terms(text))
     length = sum(counts.values())
-    norm = _K1 * (1 - _B + _B * length / AVERAGE_LENGTH)
+    norm = _K1 * (1 - _B + _B * length / AVERAGE_DOCUMENT_TERMS)
     return {term: count * (_K1 + 1) / (count + norm) for term, count in counts.items()}

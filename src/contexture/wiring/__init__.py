@@ -1,39 +1,63 @@
-"""The only place where a name in the settings becomes an object."""
+"""Creates objects from settings; the only place where a name in the settings selects an implementation."""
 
-from contexture.wiring.access import close_policy, policy, secrets
-from contexture.wiring.blocks import block_store, block_writer
-from contexture.wiring.bus import bus, worker_retries
-from contexture.wiring.chat import chat_model, chat_recipe, chat_route, outbox, replies, sessions, summarizer
-from contexture.wiring.command import command_builder
+from contexture.wiring.answering import (
+    article_removal_hook,
+    chat_model,
+    chat_recipe,
+    chat_route,
+    command_writer,
+    graph_cache,
+    graph_store,
+    memory_place,
+    outbox,
+    replies,
+    sessions,
+    summarizer,
+)
+from contexture.wiring.builders import (
+    TurnParts,
+    ask_recipe,
+    cache_metrics,
+    command_builder,
+    research_builder,
+    text_similarity,
+    turn_builder,
+    workspace_builder,
+)
+from contexture.wiring.content import block_store, block_writer, feed_parser, feed_source, news_store, page_store
 from contexture.wiring.core import (
     SystemClock,
     encoders,
     index,
     operator,
+    page_encoder,
     preparer,
     query_builder,
     redactor,
+    routed_index,
     search,
+    visual_pages,
 )
-from contexture.wiring.execute import command_writer, forgets, graph_cache, graph_store, memory_place
-from contexture.wiring.memory import local_memory, memory_health, memory_service
-from contexture.wiring.news import feed_parser, feed_wire, news_store
-from contexture.wiring.pages import page_store
-from contexture.wiring.qdrant import qdrant_server
-from contexture.wiring.research import alike, ask_recipe, research_builder
-from contexture.wiring.shared import api_keys, beside, builds, pool_of
-from contexture.wiring.spans import spans, traced
-from contexture.wiring.turn import TurnParts, turn_builder
-from contexture.wiring.visual import page_encoder, placed, visual_pages
-from contexture.wiring.workspace import cache_metrics, workspace_builder
+from contexture.wiring.services import (
+    bus,
+    close_policy,
+    local_memory,
+    memory_health,
+    memory_service,
+    policy,
+    secrets,
+    spans,
+    traced_model,
+    worker_retries,
+)
+from contexture.wiring.store import api_keys, builds, connection_pool, qdrant_server, sibling_store_address
 
 __all__ = [
     "SystemClock",
     "TurnParts",
-    "alike",
     "api_keys",
+    "article_removal_hook",
     "ask_recipe",
-    "beside",
     "block_store",
     "block_writer",
     "builds",
@@ -45,10 +69,10 @@ __all__ = [
     "close_policy",
     "command_builder",
     "command_writer",
+    "connection_pool",
     "encoders",
     "feed_parser",
-    "feed_wire",
-    "forgets",
+    "feed_source",
     "graph_cache",
     "graph_store",
     "index",
@@ -61,21 +85,22 @@ __all__ = [
     "outbox",
     "page_encoder",
     "page_store",
-    "placed",
     "policy",
-    "pool_of",
     "preparer",
     "qdrant_server",
     "query_builder",
     "redactor",
     "replies",
     "research_builder",
+    "routed_index",
     "search",
     "secrets",
     "sessions",
+    "sibling_store_address",
     "spans",
     "summarizer",
-    "traced",
+    "text_similarity",
+    "traced_model",
     "turn_builder",
     "visual_pages",
     "worker_retries",

@@ -1,4 +1,4 @@
-"""The engine: index, embedders, redaction, search and the builder for plain queries, from settings."""
+"""From settings: clock, embedders, index, redaction, search, page encoders and the builder for plain queries."""
 
 from __future__ import annotations
 
@@ -7,96 +7,98 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contexture.adapters.embedders import registry as embedders
+from contexture.adapters.embedders import registry as embedder_registry
+from contexture.adapters.embedders import registry as reranker_registry
 from contexture.adapters.embedders.cache import CachedEmbedder
-from contexture.adapters.index.over_truth import IndexOverTruth
-from contexture.adapters.index.shelf import EmbeddedOptions
-from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.redaction.noop import NoopRedactor
-from contexture.adapters.rerankers import registry as rerankers
-from contexture.adapters.tokens.models import counter_for
+from contexture.adapters.index.collection_indexes import EmbeddedOptions
+from contexture.adapters.index.indexed_store import IndexedStore
+from contexture.adapters.pages import registry as page_encoder_registry
+from contexture.adapters.redaction.default import NoopRedactor, default_redactor
+from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRecipe
 from contexture.config import Settings, keep_vendors_offline
-from contexture.pipeline.operators import Hashed, Masked, Operator, Placeholders
-from contexture.pipeline.packers import Packer
+from contexture.documents import PageEncoder
+from contexture.pages.records import PAGES
+from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPages
+from contexture.pipeline.knapsack import Packer
+from contexture.pipeline.redaction import Hashed, Masked, Placeholders, RedactionOperator
 from contexture.ports import Clock, Embedder, Index, Redactor, Secrets
-from contexture.retrieval.cache import ResultCache
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
-from contexture.retrieval.search import HybridSearch, SearchOptions
-from contexture.wiring import shared
-from contexture.wiring.visual import page_encoder
+from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
+from contexture.text.language import detect_language
+from contexture.wiring import store
 
-COUNTED = ("o200k_base", "cl100k_base")
-"""Encodings counted at ingestion, so that a build need not."""
+COUNTED_ENCODINGS = ("o200k_base", "cl100k_base")
+"""Encodings whose tokens are counted at ingestion, so that a build does not have to."""
 
 
 class SystemClock:
-    """The time of this machine."""
+    """The system time."""
 
     def now(self) -> datetime:
-        """The current time, in UTC."""
+        """Return the current time, in UTC."""
         return datetime.now(UTC)
 
 
 def encoders(settings: Settings) -> Encoders:
-    """The embedders by language, each behind a cache in the store's folder."""
+    """Create the embedders by language, each behind a cache in the store's folder."""
     return Encoders(
-        specialists={"en": _cached(settings.embedder, settings)},
-        generalist=_cached(settings.embedder_multilingual, settings),
+        specialists={"en": _cached_embedder(settings.embedder, settings)},
+        generalist=_cached_embedder(settings.embedder_multilingual, settings),
     )
 
 
-async def index(settings: Settings, speakers: Encoders) -> IndexOverTruth:
-    """The index of the store, in its folder or in a database."""
-    seen = page_encoder(settings, speakers).vectors
+async def index(settings: Settings, embedders: Encoders) -> IndexedStore:
+    """Open the index of the store, in its folder or in a database."""
+    seen = page_encoder(settings, embedders).vectors
     options = EmbeddedOptions(
-        vectors={**speakers.vectors, **seen}, threads=settings.search_threads, exact_limit=settings.exact_limit
+        vectors={**embedders.vectors, **seen}, threads=settings.search_threads, exact_limit=settings.exact_limit
     )
-    return await shared.opened(settings, options)
+    return await store.open_index(settings, options)
 
 
 def redactor(settings: Settings) -> Redactor:
-    """What finds personal data and secrets."""
+    """Create the redactor, which finds personal data and secrets."""
     if settings.redaction == "none":
         return NoopRedactor()
     return default_redactor(entities=settings.redaction_entities, ner=settings.redaction_ner)
 
 
-def operator(settings: Settings) -> Callable[[], Operator]:
-    """What stands for a finding; a fresh one for every build."""
+def operator(settings: Settings) -> Callable[[], RedactionOperator]:
+    """Return a factory of redaction operators; each build gets a new one."""
     if settings.redaction_operator == "mask":
         return Masked
     if settings.redaction_operator == "hash":
-        salt = _salt(settings.home / shared.SALT)
+        salt = _read_salt(settings.home / store.SALT_FILE)
         return lambda: Hashed(salt=salt)
     return Placeholders
 
 
-def preparer(speakers: Encoders, scanner: Redactor) -> Preparer:
-    """What computes everything about a record when it is written."""
-    return Preparer(encoders=speakers, counters=[counter_for(name) for name in COUNTED], redactor=scanner)
+def preparer(embedders: Encoders, scanner: Redactor) -> Preparer:
+    """Create the preparer, which computes everything derived from a record when it is written."""
+    return Preparer(encoders=embedders, counters=[counter_for(name) for name in COUNTED_ENCODINGS], redactor=scanner)
 
 
-def search(settings: Settings, store: Index, speakers: Encoders) -> HybridSearch:
-    """Hybrid search over the index."""
-    telling = store if isinstance(store, IndexOverTruth) else None
+def search(settings: Settings, store: Index, embedders: Encoders) -> HybridSearch:
+    """Create the hybrid search over the index."""
+    telling = store if isinstance(store, IndexedStore) else None
     return HybridSearch(
         index=store,
-        encoders=speakers,
+        encoders=embedders,
         options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
         cache=ResultCache(settings.cache_size),
         journal=telling,
         spaces=telling,
-        reranker=rerankers.load(settings.reranker) if settings.reranker else None,
+        reranker=reranker_registry.load_reranker(settings.reranker) if settings.reranker else None,
     )
 
 
 def query_builder(
     settings: Settings, finder: HybridSearch, scanner: Redactor, clock: Clock, known: Secrets | None = None
 ) -> QueryContextBuilder:
-    """The builder for plain queries."""
+    """Create the builder for plain queries."""
     return QueryContextBuilder(
         search=finder,
         counter=counter_for(settings.model),
@@ -110,15 +112,39 @@ def query_builder(
     )
 
 
-def _cached(name: str, settings: Settings) -> Embedder:
+def _cached_embedder(name: str, settings: Settings) -> Embedder:
     keep_vendors_offline()
-    inner = embedders.load(name, threads=settings.embedder_threads)
+    inner = embedder_registry.load_embedder(name, threads=settings.embedder_threads)
     return CachedEmbedder(inner, settings.home / "embeddings.sqlite")
 
 
-def _salt(path: Path) -> bytes:
-    """The store's own salt, made once, so that equal values hash alike in every build."""
-    if not path.exists() or not path.stat().st_size:  # empty when whoever made it was cut short
+def _read_salt(path: Path) -> bytes:
+    """Return the store's salt, created once, so that equal values have equal hashes in every build."""
+    if not path.exists() or not path.stat().st_size:  # empty if its creation was interrupted
         path.touch(mode=0o600)
         path.write_bytes(secrets.token_bytes(16))
     return path.read_bytes()
+
+
+def page_encoder(settings: Settings, embedders: Encoders) -> PageEncoder:
+    """Create the encoder that embeds pages."""
+    return page_encoder_registry.load(
+        settings.page_encoder, embedders, detect_language, threads=settings.embedder_threads
+    )
+
+
+def routed_index(settings: Settings, store: Index, embedders: Encoders) -> Index:
+    """Return the store's index, or one that stores pages elsewhere, if the settings say so."""
+    if not settings.pages_index:
+        return store
+    from contexture.adapters.index.chroma.index import ChromaIndex, ChromaOptions
+    from contexture.adapters.index.routed import RoutedIndex
+
+    vectors = {**embedders.vectors, **page_encoder(settings, embedders).vectors}
+    pages = ChromaIndex(settings.pages_index, ChromaOptions(vectors=vectors))
+    return RoutedIndex(store, {PAGES.name: pages, VISUAL_PAGES.name: pages})
+
+
+def visual_pages(settings: Settings, store: Index, encoder: PageEncoder) -> VisualPages:
+    """Create the search over page images."""
+    return VisualPages(index=store, encoder=encoder, options=VisualOptions(floor=settings.search_floor))

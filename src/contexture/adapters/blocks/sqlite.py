@@ -1,146 +1,283 @@
-"""A workspace's blocks in tables, and in a SQLite file."""
+"""The block store over SQL tables, and its SQLite file with a connection pool: one writer, concurrent readers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
 
-from contexture.adapters.blocks import activity, facts, linking, moving, pending, tree
-from contexture.adapters.blocks.connections import Connections
-from contexture.adapters.blocks.rows import Rows
-from contexture.adapters.blocks.schema import MIGRATIONS
-from contexture.adapters.blocks.writing import Writing
-from contexture.adapters.sessions.database import Tables
+from contexture.adapters.blocks import pending, queries, writing
+from contexture.adapters.blocks.schema import MIGRATIONS, BlockDecoder
+from contexture.adapters.blocks.writing import BlockUpsert
+from contexture.adapters.index.record_store import sqlite_errors
+from contexture.adapters.sqlite import SqliteTables, Tables
+from contexture.errors import SourceUnavailable
 from contexture.types import Scope
-from contexture.workspace import Activity, Block, BlockFacts, Deed, Link, NamesIn, Put, Stale, Touch
+from contexture.workspace import (
+    Activity,
+    ActivityKind,
+    Block,
+    BlockFacts,
+    BlockLink,
+    BlockUsage,
+    FindLinks,
+    PutResult,
+    StaleBlock,
+)
 
 
 class StoredBlocks:
-    """Blocks, links and activity of every tenant, in tables.
+    """Blocks, links and activity of every tenant in SQL tables; implements `WritableBlocks`.
 
-    Implements `WritableBlocks`. Who may read a block is worked out when it is written, and is a condition of every
-    query. Links are kept as texts have them and looked up for whoever asks, so that a page that comes later, goes, or
-    comes back needs nothing else to be written. When a write returns, it survives the end of the process.
+    The readers of a block are resolved when it is written, and every query filters by them. Links are stored as in
+    the text and resolved per scope when read, so adding, deleting or restoring a page rewrites no other block. When a
+    write returns, it is durable.
     """
 
-    def __init__(self, tables: Tables, names: NamesIn) -> None:
+    def __init__(self, tables: Tables, names: FindLinks) -> None:
         self._names = names
-        self._rows = Rows()
-        self._file = tables
+        self._decoder = BlockDecoder()
+        self._tables = tables
 
     @property
     def exists(self) -> bool:
         """Whether anything was ever written."""
-        return self._file.exists
+        return self._tables.exists
 
     # --- reading ---
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Block]:
-        """Those of `ids` that exist, in the order asked for."""
-        return await self._file.read(lambda db: tree.get(db, self._rows, scope, ids))
+        """Blocks with these ids that exist and are readable, in the order of `ids`."""
+        return await self._tables.read(lambda db: queries.get_blocks(db, self._decoder, scope, ids))
 
     async def ancestors(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
-        """By id, the parents upwards, nearest first; the chain ends where the first hidden one stands."""
-        return await self._file.read(lambda db: tree.ancestors(db, self._rows, scope, ids))
+        """Ancestors by block id, nearest first; a chain ends at the first ancestor the scope may not read."""
+        return await self._tables.read(lambda db: queries.get_ancestors(db, self._decoder, scope, ids))
 
     async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
         """The nearest `before` and `after` siblings, in document order, without the block itself."""
-        return await self._file.read(lambda db: tree.siblings(db, self._rows, scope, block_id, before, after))
-
-    async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:
-        """The first children in order, behind `after`."""
-        return await self._file.read(lambda db: tree.children(db, self._rows, scope, block_id, limit, after))
-
-    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
-        """Up to `limit` blocks below it in document order, at most `depth` levels down."""
-        return await self._file.read(lambda db: tree.subtree(db, self._rows, scope, block_id, depth, limit))
-
-    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
-        """By id, what `subtree` gives with its limit; all of them in one read."""
-        return await self._file.read(
-            lambda db: {id_: tree.subtree(db, self._rows, scope, id_, depth, most) for id_, most in limits.items()}
+        return await self._tables.read(
+            lambda db: queries.get_siblings(db, self._decoder, scope, block_id, before, after)
         )
 
-    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
-        """What these blocks name, relations first."""
-        return await self._file.read(lambda db: linking.links(db, scope, ids, limit))
+    async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:
+        """First `limit` children after the block `after`, in document order."""
+        return await self._tables.read(
+            lambda db: queries.get_children(db, self._decoder, scope, block_id, limit, after)
+        )
 
-    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Link]:
-        """What names these blocks, the last modified source first."""
-        return await self._file.read(lambda db: linking.backlinks(db, self._rows, scope, ids, limit))
+    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
+        """First `limit` descendants in document order, at most `depth` levels down."""
+        return await self._tables.read(lambda db: queries.get_subtree(db, self._decoder, scope, block_id, depth, limit))
 
-    async def recent(self, scope: Scope, deed: Deed, *, since: datetime, limit: int) -> Sequence[Activity]:
-        """The scope's own user's newest deeds, one per block, newest first."""
-        return await self._file.read(lambda db: activity.recent(db, scope, deed, since, limit))
+    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
+        """Subtrees by block id, each with its own limit, all in one read transaction."""
+        return await self._tables.read(
+            lambda db: {
+                id_: queries.get_subtree(db, self._decoder, scope, id_, depth, most) for id_, most in limits.items()
+            }
+        )
 
-    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Touch]:
-        """What the scope's own user has had to do with these blocks."""
-        return await self._file.read(lambda db: activity.touches(db, scope, ids))
+    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
+        """Links from these blocks, relations first."""
+        return await self._tables.read(lambda db: queries.get_links(db, scope, ids, limit))
+
+    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
+        """Links to these blocks, last modified source first."""
+        return await self._tables.read(lambda db: queries.get_backlinks(db, self._decoder, scope, ids, limit))
+
+    async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
+        """Newest edits or views by the scope's user, one per block, newest first."""
+        return await self._tables.read(lambda db: queries.get_recent_activity(db, scope, deed, since, limit))
+
+    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockUsage]:
+        """Edits, views and authorship of these blocks by the scope's user."""
+        return await self._tables.read(lambda db: queries.get_touches(db, scope, ids))
 
     async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
-        """What was computed about these blocks when they were last settled."""
-        return await self._file.read(lambda db: facts.facts(db, scope, ids))
+        """Facts computed for these blocks when their re-indexing was last settled."""
+        return await self._tables.read(lambda db: pending.get_facts(db, scope, ids))
 
     async def tasks(
         self, scope: Scope, *, due_before: datetime | None = None, open_only: bool = True, limit: int
     ) -> Sequence[Block]:
-        """Todos, cards and rows that have a due date, the earliest due first."""
-        return await self._file.read(
-            lambda db: tree.tasks(db, self._rows, scope, due_before, limit, open_only=open_only)
+        """Todos, cards and database rows with a due date, earliest first."""
+        return await self._tables.read(
+            lambda db: queries.get_tasks(db, self._decoder, scope, due_before, limit, open_only=open_only)
         )
 
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
-        """By name, the page, else the database, else the row that has it as title or alias."""
-        return await self._file.read(lambda db: linking.find_pages(db, self._rows, scope, names))
+        """Blocks by title or alias, keyed by the name as given; pages before databases before database rows."""
+        return await self._tables.read(lambda db: queries.find_pages(db, self._decoder, scope, names))
 
-    async def stale(self, *, limit: int) -> Sequence[Stale]:
-        """Blocks whose search records are to be written, the longest waiting first."""
+    async def stale(self, *, limit: int) -> Sequence[StaleBlock]:
+        """Blocks queued for re-indexing, longest waiting first."""
         if not self.exists:
             return ()
-        return await self._file.read(lambda db: pending.stale(db, self._rows, limit))
+        return await self._tables.read(lambda db: pending.load_stale(db, self._decoder, limit))
 
     # --- writing ---
 
-    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> Put:
-        """Write these, or none."""
-        return await self._file.write(lambda db: Writing(db, scope, self._names, now).put(blocks))
+    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
+        """Upsert these blocks in one transaction."""
+        return await self._tables.write(lambda db: BlockUpsert(db, scope, self._names, now).put(blocks))
 
     async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float) -> None:
-        """Put a block and all below it under another parent, or make it a root."""
-        await self._file.write(lambda db: moving.move(db, scope, self._names, block_id, parent, order))
+        """Move a block with its subtree under another parent, or make it a root."""
+        await self._tables.write(lambda db: writing.move_block(db, scope, self._names, block_id, parent, order))
 
     async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Hide these and all below them until they are restored."""
-        return await self._file.write(lambda db: moving.delete(db, scope, ids, now))
+        """Soft-delete these blocks with their subtrees; returns how many of the deleted blocks the scope may read."""
+        return await self._tables.write(lambda db: writing.delete_blocks(db, scope, ids, now))
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Bring back all that went with each of these in one deletion."""
-        return await self._file.write(lambda db: moving.restore(db, scope, ids))
+        """Undo the deletion of each of these blocks; returns how many restored blocks the scope may read."""
+        return await self._tables.write(lambda db: writing.restore_blocks(db, scope, ids))
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
-        """Note that the scope's user looked at a block."""
-        await self.note(scope, [Activity(block_id=block_id, user=scope.user, deed=Deed.VIEW, time=now)])
+        """Record a view of a block by the scope's user."""
+        await self.note(scope, [Activity(block_id=block_id, user=scope.user, deed=ActivityKind.VIEW, time=now)])
 
     async def note(self, scope: Scope, deeds: Sequence[Activity]) -> None:
-        """Note what users did with blocks that the scope may read."""
-        await self._file.write(lambda db: activity.note(db, scope, deeds))
+        """Record edits and views; raises `NotFound` for a block the scope may not read."""
+        await self._tables.write(lambda db: queries.record_activity(db, scope, deeds))
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Forget for good what was deleted before then."""
-        return await self._file.write(lambda db: moving.purge(db, scope, before))
+        """Permanently remove blocks deleted before a time; returns how many of them the scope may read."""
+        return await self._tables.write(lambda db: writing.purge_deleted(db, scope, before))
 
-    async def settle(self, done: Sequence[Stale]) -> Sequence[Stale]:
-        """Say that the search records of these are as they were when they were given out; returns what is not so."""
-        return await self._file.write(lambda db: pending.settle(db, self._rows, done))
+    async def settle(self, done: Sequence[StaleBlock]) -> Sequence[StaleBlock]:
+        """Mark these blocks as re-indexed; returns those that changed since `stale` returned them."""
+        return await self._tables.write(lambda db: pending.settle_pending(db, self._decoder, done))
 
     def close(self) -> None:
         """Release the tables."""
-        self._file.close()
+        self._tables.close()
 
 
 class SqliteBlocks(StoredBlocks):
-    """Blocks in one file that one process holds."""
+    """Blocks in one SQLite file."""
 
-    def __init__(self, path: Path, names: NamesIn) -> None:
-        super().__init__(Connections(path, MIGRATIONS), names)
+    def __init__(self, path: Path, names: FindLinks) -> None:
+        super().__init__(SqliteConnectionPool(path, MIGRATIONS), names)
+
+
+T = TypeVar("T")
+
+_MMAP_BYTES = 1 << 30
+_WRITE_CACHE_KIB = 65_536  # a bulk load accesses every index at random
+_BUSY_TIMEOUT_SECONDS = 30  # how long a read in a thread waits for a file that another process has locked
+_INLINE_READ_SECONDS = 0.005  # how long a read may take on the event loop
+_STEPS_PER_CLOCK_CHECK = 1_000  # SQLite virtual machine steps between two checks of the time limit
+_RETRY_IN_THREAD_CODES = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY)
+
+
+class _ReadTooLong(Exception):
+    """A read exceeded its inline time limit, or would have had to wait for a lock."""
+
+
+class SqliteConnectionPool:
+    """One writing connection and a pool of reading ones.
+
+    A read never waits for a write and sees the last committed state.
+    """
+
+    def __init__(self, path: Path, migrations: tuple[str, ...]) -> None:
+        self._path = path
+        self._writer = SqliteTables(path, migrations)
+        self._guard = threading.Lock()
+        self._idle: dict[int, list[sqlite3.Connection]] = {0: [], _BUSY_TIMEOUT_SECONDS: []}  # by busy timeout
+        self._migrated = False
+        self._closed = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        return self._writer.exists
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in one write transaction and return its result once it is on disk."""
+
+        def roomy(db: sqlite3.Connection) -> T:
+            db.execute(f"PRAGMA cache_size = -{_WRITE_CACHE_KIB}")
+            return work(db)
+
+        return await self._writer.write(roomy)
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` over one snapshot of the file and return its result.
+
+        Reads run on the event loop first, because switching threads costs more than most reads. A read that exceeds
+        `_INLINE_READ_SECONDS`, or has to wait for another process, starts again in a thread and does not block others.
+        """
+        if not self._migrated:
+            await self._writer.read(_no_op)  # creates the file and its tables
+            self._migrated = True
+        await asyncio.sleep(0)  # lets tasks that run in a thread start first
+        with suppress(_ReadTooLong):
+            return self._read_inline(work)
+        return await asyncio.to_thread(self._run_read, work, _BUSY_TIMEOUT_SECONDS)
+
+    def close(self) -> None:
+        """Close the file; connections in use are closed when their reads end."""
+        with self._guard:
+            self._closed = True
+            idle = [connection for each in self._idle.values() for connection in each]
+        for connection in idle:
+            connection.close()
+        self._writer.close()
+
+    def _read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        end = perf_counter() + _INLINE_READ_SECONDS
+
+        def limited(connection: sqlite3.Connection) -> T:
+            connection.set_progress_handler(lambda: perf_counter() > end, _STEPS_PER_CLOCK_CHECK)
+            return work(connection)
+
+        try:
+            return self._run_read(limited, 0)
+        except SourceUnavailable as failure:
+            code = getattr(failure.__cause__, "sqlite_errorcode", 0)  # errors raised by Python itself have no code
+            if code & 0xFF not in _RETRY_IN_THREAD_CODES:
+                raise
+        raise _ReadTooLong
+
+    def _run_read(self, work: Callable[[sqlite3.Connection], T], timeout: int) -> T:
+        with sqlite_errors(self._path), self._borrow(timeout) as connection:
+            connection.execute("BEGIN")
+            with connection:
+                return work(connection)
+
+    @contextmanager
+    def _borrow(self, timeout: int) -> Generator[sqlite3.Connection]:
+        idle = self._idle[timeout]
+        with self._guard:
+            if self._closed:
+                raise SourceUnavailable(f"{str(self._path)!r} is closed")
+            connection = idle.pop() if idle else None
+        if connection is None:
+            connection = self._open(timeout)
+        with ExitStack() as undo:
+            # A failed read may leave a query open, which would keep an old snapshot, so its connection is closed.
+            undo.callback(connection.close)
+            yield connection
+            with self._guard:
+                if not self._closed:
+                    idle.append(connection)
+                    undo.pop_all()
+
+    def _open(self, timeout: int) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=timeout)
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+        return connection
+
+
+def _no_op(_db: sqlite3.Connection) -> None:
+    """Do nothing: running it opens the file."""

@@ -1,8 +1,8 @@
-"""Messages over NATS JetStream, by FastStream.
+"""Message bus over NATS JetStream, with FastStream.
 
-A topic is a stream whose subjects are `TOPIC.0` to `TOPIC.N-1`; the key of a message chooses one. Each has one durable
-consumer with one message out at a time, so that the messages of a key keep their order however many processes share
-them, and whatever becomes of one of these.
+A topic is a stream with subjects `TOPIC.0` to `TOPIC.N-1`; the key of a message selects one. Each subject has one
+durable consumer with at most one unacknowledged message, so messages of a key stay in order however many processes
+share the topic, and even if one of them fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, cast
 from contexture.adapters.bus.registry import BusOptions
 from contexture.conversation import Delivery, HealthState
 from contexture.errors import InvalidRequest, SourceError, SourceTimeout, SourceUnavailable
-from contexture.ports import Handle
+from contexture.ports import MessageHandler
 
 try:
     from faststream import AckPolicy
@@ -30,66 +30,69 @@ try:
 except ImportError as missing:
     raise ImportError('a bus over NATS needs faststream: pip install "contexture[worker]"') from missing
 
-KEPT_DAYS = 7
-_PATIENCE = 5.0  # seconds for one answer of the server
-_GLANCE = 1.0  # seconds for the same, when it is asked how it does
-_IN_USE = 10_058  # a stream of this name exists with another configuration
+RETENTION_DAYS = 7
+_TIMEOUT_SECONDS = 5.0  # for one answer of the server
+_HEALTH_TIMEOUT_SECONDS = 1.0  # for one answer in a health check
+_STREAM_EXISTS = 10_058  # a stream of this name exists with another configuration
 
 
 class NatsBus:
-    """A bus over the servers at `addresses`."""
+    """A bus over the NATS servers at `addresses`."""
 
     def __init__(self, addresses: Sequence[str], options: BusOptions) -> None:
         if options.extra:
             raise InvalidRequest("CONTEXTURE_BUS_OPTIONS is for Kafka; NATS takes user:password@ in its address")
         for topic in options.topics:
-            _check(topic)
+            _check_topic(topic)
         self._options = options
         self._where = ", ".join(address.rpartition("@")[2] for address in addresses)
         self._addresses = list(addresses)
         self._opening = asyncio.Lock()
         self._sender: NatsBroker | None = None
 
-    async def reach(self) -> None:
-        """Connect, and make the topics that are missing."""
-        await self._connected()
+    async def connect(self) -> None:
+        """Connect, and create missing streams."""
+        await self._connected_broker()
 
     async def state(self) -> HealthState:
-        """Down while there is no connection, nor one to be had at once."""
+        """Down if the server does not answer, or cannot be connected to, within a second."""
         try:
-            async with asyncio.timeout(_GLANCE):
-                broker = await self._connected()
+            async with asyncio.timeout(_HEALTH_TIMEOUT_SECONDS):
+                broker = await self._connected_broker()
         except (TimeoutError, SourceError):
             return HealthState.DOWN
-        return HealthState.NORMAL if await broker.ping(_GLANCE) else HealthState.DOWN
+        return HealthState.NORMAL if await broker.ping(_HEALTH_TIMEOUT_SECONDS) else HealthState.DOWN
 
     async def publish(self, topic: str, key: str, body: bytes) -> None:
-        """Hand a message over; the server has it on its disk, or in as many replicas as its stream has."""
-        broker = await self._connected()
-        subject = f"{topic}.{part_of(key, self._options.partitions)}"
+        """Publish a message; returns when the server has stored it on disk, or in the replicas of its stream.
+
+        Raises `SourceTimeout`, `SourceUnavailable`, or `InvalidRequest` for a message that is too large.
+        """
+        broker = await self._connected_broker()
+        subject = f"{topic}.{partition_for(key, self._options.partitions)}"
         with self._errors():
-            await broker.publish(body, subject=subject, stream=_stream(topic), timeout=_PATIENCE)
+            await broker.publish(body, subject=subject, stream=_stream_name(topic), timeout=_TIMEOUT_SECONDS)
 
     @asynccontextmanager
-    async def delivering(self, topic: str, handle: Handle) -> AsyncGenerator[None]:
-        """Give the messages of a topic to `handle` while the context lasts."""
-        await self.reach()
+    async def subscribe(self, topic: str, handle: MessageHandler) -> AsyncGenerator[None]:
+        """Pass the messages of a topic to `handle` until the context exits."""
+        await self.connect()
         broker = self._broker()
 
         async def on_message(message: Any) -> None:
-            async with _kept_alive(message, self._options.redeliver_seconds / 3):
+            async with _keep_in_progress(message, self._options.redeliver_seconds / 3):
                 raw = message.raw_message
                 await handle(Delivery(body=bytes(raw.data), place=f"{raw.subject}/{raw.metadata.sequence.stream}"))
 
         for part in range(self._options.partitions):
-            self._subscribed(broker, topic, part)(on_message)
+            self._make_subscriber(broker, topic, part)(on_message)
         try:
             with self._errors():
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
                     await broker.start()
             yield
         finally:
-            # Together: while one of them waits for its work to end, the others must not begin any.
+            # Stopped concurrently: while one waits for its running message, the others must not start new ones.
             await asyncio.gather(*(each.stop() for each in broker.subscribers))
             await broker.stop()
 
@@ -99,28 +102,28 @@ class NatsBus:
             await self._sender.stop()
             self._sender = None
 
-    def _subscribed(self, broker: NatsBroker, topic: str, part: int) -> Any:
+    def _make_subscriber(self, broker: NatsBroker, topic: str, part: int) -> Any:
         options = self._options
         return cast("Any", broker).subscriber(
             f"{topic}.{part}",
-            stream=JStream(_stream(topic), declare=False),
-            durable=f"{options.group}-{_stream(topic)}-{part}",
-            pull_sub=PullSub(batch_size=1, timeout=_PATIENCE),
+            stream=JStream(_stream_name(topic), declare=False),
+            durable=f"{options.group}-{_stream_name(topic)}-{part}",
+            pull_sub=PullSub(batch_size=1, timeout=_TIMEOUT_SECONDS),
             config=ConsumerConfig(ack_wait=options.redeliver_seconds, max_ack_pending=1, max_deliver=-1),
             ack_policy=AckPolicy.NACK_ON_ERROR,
-            decoder=_undecoded,
+            decoder=_keep_raw,
         )
 
-    async def _connected(self) -> NatsBroker:
-        """What publishes; it connects once, makes the streams that are missing, and reconnects by itself."""
+    async def _connected_broker(self) -> NatsBroker:
+        """Broker for publishing; connects and creates missing streams on first use, then reconnects automatically."""
         async with self._opening:
             if self._sender is None:
                 broker = self._broker()
                 with self._errors():
-                    async with asyncio.timeout(_PATIENCE):
+                    async with asyncio.timeout(_TIMEOUT_SECONDS):
                         client = await broker.connect()
                     for topic in self._options.topics:
-                        await _declared(cast("Any", client).jetstream(), topic)
+                        await _declare_stream(cast("Any", client).jetstream(), topic)
                 self._sender = broker
             return self._sender
 
@@ -147,19 +150,19 @@ class NatsBus:
             raise SourceUnavailable(f"the bus at {self._where} failed: {failure}") from failure
 
 
-def part_of(key: str, parts: int) -> int:
-    """The part of a topic to which a key belongs."""
+def partition_for(key: str, parts: int) -> int:
+    """Partition number of a key."""
     return zlib.crc32(key.encode("utf-8", "surrogatepass")) % parts
 
 
-async def _undecoded(message: Any) -> Any:
-    """The message as it is: what it says is read where a reader may refuse it."""
+async def _keep_raw(message: Any) -> Any:
+    """Return the message undecoded: the handler decodes it and may reject it."""
     return message
 
 
 @asynccontextmanager
-async def _kept_alive(message: Any, every: float) -> AsyncGenerator[None]:
-    """Tell the server, while the block lasts, that the message is being worked on."""
+async def _keep_in_progress(message: Any, every: float) -> AsyncGenerator[None]:
+    """Report to the server every `every` seconds that the message is in progress, so that it is not redelivered."""
 
     async def tell() -> None:
         while True:
@@ -174,20 +177,20 @@ async def _kept_alive(message: Any, every: float) -> AsyncGenerator[None]:
         await asyncio.gather(telling, return_exceptions=True)
 
 
-async def _declared(jetstream: Any, topic: str) -> None:
-    """Make the stream of a topic; one that somebody made otherwise is left as it is."""
-    wanted = StreamConfig(name=_stream(topic), subjects=[f"{topic}.*"], max_age=KEPT_DAYS * 86_400)
+async def _declare_stream(jetstream: Any, topic: str) -> None:
+    """Create the stream of a topic; an existing stream with another configuration is left unchanged."""
+    wanted = StreamConfig(name=_stream_name(topic), subjects=[f"{topic}.*"], max_age=RETENTION_DAYS * 86_400)
     try:
         await jetstream.add_stream(wanted)
     except BadRequestError as refused:
-        if refused.err_code != _IN_USE:
+        if refused.err_code != _STREAM_EXISTS:
             raise
 
 
-def _stream(topic: str) -> str:
+def _stream_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-def _check(topic: str) -> None:
+def _check_topic(topic: str) -> None:
     if not topic or not all(part and part.replace("-", "").replace("_", "").isalnum() for part in topic.split(".")):
         raise InvalidRequest(f"{topic!r} is no name of a topic: use letters, digits, '-' and '_', separated by dots")

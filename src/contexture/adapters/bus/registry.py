@@ -1,4 +1,4 @@
-"""Buses by their address; a backend is imported when it is asked for."""
+"""Loads message buses by address; a backend is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contexture.ports import Bus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BusOptions:
-    """How a bus is used.
+    """Options of a message bus.
 
-    `topics` are made when they are missing, each of so many `partitions`. Messages are shared by all processes of one
-    `group`, each of which handles `at_once` of them. One that falls silent for `redeliver_seconds` is given up. Work
-    under way may take `grace_seconds` to end. `extra` goes to the client library as it is.
+    Missing `topics` are created, each with this many `partitions`. All processes of a `group` share the messages, and
+    each handles `at_once` concurrently. Messages of a process that is silent for `redeliver_seconds` are redelivered.
+    On shutdown, running handlers get `grace_seconds` to finish. `extra` is passed to the client library.
     """
 
     topics: tuple[str, ...]
@@ -27,8 +27,11 @@ class BusOptions:
     extra: Mapping[str, str | int | bool] = field(default_factory=dict[str, str | int | bool])
 
 
-def load(address: str, options: BusOptions) -> Bus:
-    """The bus at an address such as `nats://127.0.0.1:4222` or `kafka://one:9092,two:9092`; nothing is reached yet."""
+def load_bus(address: str, options: BusOptions) -> Bus:
+    """Bus at an address such as `nats://127.0.0.1:4222` or `kafka://one:9092,two:9092`; does not connect yet.
+
+    Raises `InvalidRequest` for an invalid address and `UnknownAdapter` for an unknown scheme.
+    """
     scheme, _, rest = address.partition("://")
     if not rest:
         raise InvalidRequest(f"{address!r} is not the address of a bus; write nats://HOST:PORT or kafka://HOST:PORT")

@@ -1,4 +1,4 @@
-"""Reads HTML files: what a reader would see, as Markdown."""
+"""Reads HTML files: the visible content, as Markdown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any, cast
 from bs4 import BeautifulSoup
 from markdownify import MarkdownConverter
 
-from contexture.adapters.documents.texts import decoded, paged
+from contexture.adapters.documents.text import build_document, decode_text
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest
 
-_HIDDEN = "script style noscript template nav header footer aside form iframe object svg head dialog button".split()
-_OPTIONS = {"heading_style": "ATX", "bullets": "-", "escape_misc": False}
-_LINES = re.compile(r"\n{3,}")
+_HIDDEN_TAGS = (
+    "script style noscript template nav header footer aside form iframe object svg head dialog button".split()
+)
+_MARKDOWNIFY_OPTIONS = {"heading_style": "ATX", "bullets": "-", "escape_misc": False}
+_BLANK_LINES = re.compile(r"\n{3,}")
 _CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 
 
@@ -26,31 +28,31 @@ class HtmlReader:
     extensions = ("html", "htm", "xhtml")
 
     def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-        """Pages by headings and length; scripts, styles and navigation are left out."""
-        text, title = _read(path.read_bytes())
-        return paged(text, limits, progress, title)
+        """Read an HTML file without scripts, styles and navigation; pages are split at headings and by length."""
+        text, title = _parse_html(path.read_bytes())
+        return build_document(text, limits, progress, title)
 
 
-def markdown_of(html: str) -> str:
-    """HTML as Markdown."""
-    return markdown_from(cast("Any", BeautifulSoup)(html, "html.parser"))
+def html_to_markdown(html: str) -> str:
+    """Convert HTML to Markdown without scripts, styles and navigation."""
+    return tree_to_markdown(cast("Any", BeautifulSoup)(html, "html.parser"))
 
 
-def markdown_from(tree: Any) -> str:
-    """A tree of elements as Markdown; those a reader does not see are taken out of it."""
-    for element in tree.find_all(_HIDDEN):
+def tree_to_markdown(tree: Any) -> str:
+    """Convert a parsed tree to Markdown; removes hidden elements from the tree."""
+    for element in tree.find_all(_HIDDEN_TAGS):
         if not element.decomposed:
             element.decompose()
-    _head_tables(tree)
+    _add_table_headers(tree)
     try:
-        text: str = cast("Any", MarkdownConverter)(**_OPTIONS).convert_soup(tree)
+        text: str = cast("Any", MarkdownConverter)(**_MARKDOWNIFY_OPTIONS).convert_soup(tree)
     except RecursionError as failure:
         raise InvalidRequest("the HTML is nested too deeply to be read") from failure
-    return _LINES.sub("\n\n", text).strip()
+    return _BLANK_LINES.sub("\n\n", text).strip()
 
 
-def _head_tables(tree: Any) -> None:
-    """Make the first row of a table its head where it has none: Markdown has no tables without."""
+def _add_table_headers(tree: Any) -> None:
+    """Turn the first row of a table without a header into one: Markdown tables need a header."""
     for table in tree.find_all("table"):
         row = table.find("tr")
         if row is not None and table.find("th") is None:
@@ -58,12 +60,12 @@ def _head_tables(tree: Any) -> None:
                 cell.name = "th"
 
 
-def _read(data: bytes) -> tuple[str, str]:
+def _parse_html(data: bytes) -> tuple[str, str]:
     named = _CHARSET.search(data[:4_096])
     try:
-        html = data.decode(named[1].decode(), "replace") if named else decoded(data)
+        html = data.decode(named[1].decode(), "replace") if named else decode_text(data)
     except LookupError:
-        html = decoded(data)
+        html = decode_text(data)
     tree: Any = cast("Any", BeautifulSoup)(html, "html.parser")
     title = " ".join(str(tree.title.string or "").split()) if tree.title else ""
-    return markdown_from(tree), title
+    return tree_to_markdown(tree), title

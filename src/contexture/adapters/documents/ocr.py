@@ -1,4 +1,4 @@
-"""Reads the words of a picture with Tesseract, where that is installed; English and Russian at once."""
+"""OCR: reads the words of an image with Tesseract, if installed, in English and Russian."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from PIL import Image
 
-from contexture.adapters.documents.pdf.words import Look, Word
+from contexture.adapters.documents.pdf.layout import FontStyle, Word
 from contexture.adapters.native import import_native
 from contexture.errors import SourceUnavailable
 
-_PLACES = (
+_TESSDATA_FOLDERS = (
     "/usr/share/tesseract-ocr/5/tessdata",
     "/usr/share/tesseract-ocr/4.00/tessdata",
     "/usr/share/tessdata",
@@ -21,33 +21,33 @@ _PLACES = (
     "/opt/homebrew/share/tessdata",
 )
 _LANGUAGES = ("eng", "rus")
-_SURE = 40.0  # per cent: what is less sure is noise
-_LETTER = 0.72  # of a size: how high a line of capital letters and tails is
+_MIN_CONFIDENCE = 40.0  # percent: words with less are noise
+_FONT_SIZE_RATIO = 0.72  # font size relative to the height of a line with capitals and descenders
 
 _NO_LANGUAGES = "reading pictures needs Tesseract's language data: apt-get install tesseract-ocr-eng tesseract-ocr-rus"
 
 
 def read_words(picture: Image.Image, points: float) -> list[Word]:
-    """The words of a picture, placed on a page `points` wide; raises as `load_tesseract` does."""
+    """Words found by OCR, placed on a page `points` wide; raises `SourceUnavailable` as `load_tesseract` does."""
     module, folder, languages = load_tesseract()
     scale = points / picture.width
     with module.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=module.PSM.AUTO) as api:
         api.SetImage(picture)
         api.Recognize()
         return [
-            _word(cell, scale, module)
+            _build_word(cell, scale, module)
             for cell in module.iterate_level(api.GetIterator(), module.RIL.WORD)
-            if not cell.Empty(module.RIL.WORD) and cell.Confidence(module.RIL.WORD) >= _SURE
+            if not cell.Empty(module.RIL.WORD) and cell.Confidence(module.RIL.WORD) >= _MIN_CONFIDENCE
         ]
 
 
-def _word(cell: Any, scale: float, module: Any) -> Word:
-    """A word; its line says how large it is set and where it stands, because few words have every height."""
+def _build_word(cell: Any, scale: float, module: Any) -> Word:
+    """Word at its position; height and font size come from its line, because few words span the full line height."""
     left, _, right, _ = cell.BoundingBox(module.RIL.WORD)
     _, top, _, bottom = cell.BoundingBox(module.RIL.TEXTLINE)
-    size = max(round((bottom - top) * scale * _LETTER), 1)
+    size = max(round((bottom - top) * scale * _FONT_SIZE_RATIO), 1)
     text = str(cell.GetUTF8Text(module.RIL.WORD)).strip()
-    return Word(text, left * scale, top * scale, right * scale, bottom * scale, Look(float(size)))
+    return Word(text, left * scale, top * scale, right * scale, bottom * scale, FontStyle(float(size)))
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +60,7 @@ def load_tesseract() -> tuple[ModuleType, Path, str]:
         module = import_native("tesserocr", feature="reading pictures", extra="ocr")
     except ImportError as missing:
         raise SourceUnavailable(str(missing)) from missing
-    for place in map(Path, _PLACES):
+    for place in map(Path, _TESSDATA_FOLDERS):
         there = [name for name in _LANGUAGES if (place / f"{name}.traineddata").is_file()]
         if there:
             return module, place, "+".join(there)

@@ -1,4 +1,7 @@
-"""Reads DOCX and PPTX files; what they unpack to is known before they are opened."""
+"""Reads DOCX and PPTX files as Markdown pages.
+
+Archives that would unpack to too much are refused before they are opened.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,17 @@ import mammoth  # pyright: ignore[reportMissingTypeStubs] - it ships none; `Docx
 from pptx import Presentation
 from pptx.exc import PackageNotFoundError
 
-from contexture.adapters.documents.html import markdown_of
-from contexture.adapters.documents.markdown_pages import BREAK, sheets_of, title_of
-from contexture.adapters.documents.slides import slide_markdown
-from contexture.adapters.documents.texts import paged
+from contexture.adapters.documents.html import html_to_markdown
+from contexture.adapters.documents.text import PAGE_BREAK, build_document, find_title, pages_from_texts
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest
 
-_RATIO = 200  # to one: no office file packs better
-_SMALL = 2**20
-_BREAK = "contexture-page-break"
-_MARK = "\uf8f0"  # a private character: white space would not come through the conversion
-_STYLES = "br[type='page'] => hr.contexture-page-break"
-_BROKEN = (
+_MAX_COMPRESSION_RATIO = 200  # office files compress less than this
+_MIN_CHECKED_BYTES = 2**20
+_BREAK_CLASS = "contexture-page-break"
+_BREAK_MARK = "\uf8f0"  # a private-use character: the conversion would drop white space
+_STYLE_MAP = "br[type='page'] => hr.contexture-page-break"
+_PARSER_ERRORS = (
     zipfile.BadZipFile,
     KeyError,
     ValueError,
@@ -42,46 +43,48 @@ class DocxReader:
     extensions = ("docx",)
 
     def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-        """Pages by the file's own breaks, else by headings and length."""
-        check_package(path, limits, part="word/document.xml")
+        """Read a Word file; pages are split at its page breaks, else at headings and by length."""
+        check_archive(path, limits, part="word/document.xml")
         try:
             with path.open("rb") as file:
-                html: str = cast("Any", mammoth).convert_to_html(file, style_map=_STYLES).value
-        except _BROKEN as failure:
+                html: str = cast("Any", mammoth).convert_to_html(file, style_map=_STYLE_MAP).value
+        except _PARSER_ERRORS as failure:
             raise InvalidRequest(f"the Word file is damaged: {failure}") from failure
-        text = markdown_of(html.replace(f'<hr class="{_BREAK}" />', f"<p>{_MARK}</p>")).replace(_MARK, BREAK)
-        return paged(text, limits, progress)
+        text = html_to_markdown(html.replace(f'<hr class="{_BREAK_CLASS}" />', f"<p>{_BREAK_MARK}</p>")).replace(
+            _BREAK_MARK, PAGE_BREAK
+        )
+        return build_document(text, limits, progress)
 
 
 class PptxReader:
-    """Implements `DocumentReader` for presentations: a slide is a page."""
+    """Implements `DocumentReader` for presentations; each slide is a page."""
 
     extensions = ("pptx",)
 
     def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-        """The slides in order, with their notes."""
-        check_package(path, limits, part="ppt/presentation.xml")
+        """Read the slides in order, with their notes."""
+        check_archive(path, limits, part="ppt/presentation.xml")
         try:
             with path.open("rb") as file:
                 show: Any = Presentation(file)
-                slides = list(_slides(show))
-        except (PackageNotFoundError, *_BROKEN) as failure:
+                slides = list(_render_slides(show))
+        except (PackageNotFoundError, *_PARSER_ERRORS) as failure:
             raise InvalidRequest(f"the presentation is damaged: {failure}") from failure
         if not slides:
             raise InvalidRequest("the presentation has no slides")
-        return paged_slides(slides, limits, progress)
+        return build_presentation(slides, limits, progress)
 
 
-def paged_slides(slides: list[str], limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-    """Slides as pages, however long each is."""
+def build_presentation(slides: list[str], limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
+    """Document with one page per slide; raises `InvalidRequest` for too many slides."""
     if len(slides) > limits.pages:
         raise InvalidRequest(f"the presentation has {len(slides)} slides: more than {limits.pages}")
     progress(len(slides), len(slides))
-    return ReadDocument(pages=sheets_of(slides), title=title_of(slides[0]))
+    return ReadDocument(pages=pages_from_texts(slides), title=find_title(slides[0]))
 
 
-def check_package(path: Path, limits: ReadLimits, *, part: str) -> None:
-    """Refuse what is no office file, and what would unpack to more than it may."""
+def check_archive(path: Path, limits: ReadLimits, *, part: str) -> None:
+    """Raise `InvalidRequest` for an archive that is encrypted, unpacks to too much, or lacks the office file `part`."""
     try:
         with zipfile.ZipFile(path) as package:
             entries = package.infolist()
@@ -91,7 +94,9 @@ def check_package(path: Path, limits: ReadLimits, *, part: str) -> None:
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > limits.unpacked_bytes:
         raise InvalidRequest(f"it unpacks to {unpacked} bytes: more than {limits.unpacked_bytes}")
-    if any(entry.file_size > max(_RATIO * entry.compress_size, _SMALL) for entry in entries):
+    if any(
+        entry.file_size > max(_MAX_COMPRESSION_RATIO * entry.compress_size, _MIN_CHECKED_BYTES) for entry in entries
+    ):
         raise InvalidRequest("it unpacks to far more than an office file does")
     if any(entry.flag_bits & 1 for entry in entries):
         raise InvalidRequest("the file is protected by a password")
@@ -99,6 +104,79 @@ def check_package(path: Path, limits: ReadLimits, *, part: str) -> None:
         raise InvalidRequest(f"it is no office file of this kind: {part} is missing")
 
 
-def _slides(show: Any) -> Iterator[str]:
+def _render_slides(show: Any) -> Iterator[str]:
     for slide in show.slides:
-        yield slide_markdown(slide)
+        yield slide_to_markdown(slide)
+
+
+_MAX_GROUP_DEPTH = 8
+
+
+def slide_to_markdown(slide: Any) -> str:
+    """Convert a slide to Markdown: title, shapes from top to bottom, speaker notes."""
+    title: Any = slide.shapes.title
+    head = " ".join(title.text_frame.text.split()) if title is not None else ""
+    blocks = [f"# {head}"] if head else []
+    shapes = sorted(_flatten_shapes(slide.shapes, 0), key=lambda shape: (shape.top or 0, shape.left or 0))
+    for shape in shapes:
+        if title is None or shape.shape_id != title.shape_id:
+            blocks += _shape_to_blocks(shape)
+    if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
+        notes = slide.notes_slide.notes_text_frame.text.strip()
+        blocks += [f"Notes: {notes}"] if notes else []
+    return "\n\n".join(block for block in blocks if block.strip())
+
+
+def _flatten_shapes(shapes: Any, depth: int) -> Iterator[Any]:
+    for shape in shapes:
+        if hasattr(shape, "shapes") and depth < _MAX_GROUP_DEPTH:
+            yield from _flatten_shapes(shape.shapes, depth + 1)
+        else:
+            yield shape
+
+
+def _shape_to_blocks(shape: Any) -> list[str]:
+    if getattr(shape, "has_table", False):
+        return [_table_to_markdown(shape.table)]
+    if getattr(shape, "has_chart", False):
+        return [_chart_to_markdown(shape.chart)]
+    if getattr(shape, "has_text_frame", False):
+        return [_text_to_markdown(shape.text_frame)]
+    name = str(getattr(shape, "name", ""))
+    return [f"![{name}](picture)"] if hasattr(shape, "image") else []
+
+
+def _text_to_markdown(frame: Any) -> str:
+    lines = [(paragraph.level, " ".join(paragraph.text.split())) for paragraph in frame.paragraphs]
+    lines = [(level, text) for level, text in lines if text]
+    if len(lines) == 1:
+        return lines[0][1]
+    return "\n".join(f"{'  ' * level}- {text}" for level, text in lines)
+
+
+def _table_to_markdown(table: Any) -> str:
+    rows = [[" ".join(cell.text.split()).replace("|", "\\|") for cell in row.cells] for row in table.rows]
+    return _format_table(rows)
+
+
+def _chart_to_markdown(chart: Any) -> str:
+    """Convert a chart to a table of its values."""
+    plot = chart.plots[0]
+    series = list(plot.series)
+    head = ["", *(str(each.name) for each in series)]
+    rows = [
+        [str(label), *(_format_number(each.values[at]) for each in series)] for at, label in enumerate(plot.categories)
+    ]
+    title = chart.chart_title.text_frame.text.strip() if chart.has_title and chart.chart_title.has_text_frame else ""
+    return "\n\n".join(part for part in (title, _format_table([head, *rows])) if part)
+
+
+def _format_number(value: float | None) -> str:
+    return "" if value is None else f"{value:.12g}"
+
+
+def _format_table(rows: list[list[str]]) -> str:
+    if not rows:
+        return ""
+    head, *rest = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, f"|{' --- |' * len(rows[0])}", *rest])

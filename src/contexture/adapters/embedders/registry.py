@@ -1,17 +1,17 @@
-"""Turns the name of an embedder into the embedder."""
+"""Loads embedders and rerankers by their names in the settings; a backend is imported only when it is used."""
 
 from __future__ import annotations
 
 from contexture.errors import UnknownAdapter
-from contexture.ports import Embedder
+from contexture.ports import Embedder, Reranker
 
-KNOWN = ("minilm", "use", "fastembed:MODEL", "litellm:MODEL", "litellm:MODEL@DIMENSIONS")
+EMBEDDER_NAMES = ("minilm", "use", "fastembed:MODEL", "litellm:MODEL", "litellm:MODEL@DIMENSIONS")
 
 
-def load(name: str, *, threads: int) -> Embedder:
-    """The embedder of this name; its model is loaded on first use.
+def load_embedder(name: str, *, threads: int) -> Embedder:
+    """Embedder of this name; its model is loaded on first use. Raises `UnknownAdapter`.
 
-    `threads` bounds what one call may use, for embedders that run in this process.
+    `threads` limits the threads of one call, for embedders that run in this process.
     """
     kind, _, model = name.partition(":")
     match kind, model:
@@ -24,12 +24,25 @@ def load(name: str, *, threads: int) -> Embedder:
 
             return MultilingualUSE(threads=threads)
         case "fastembed", str() if model:
-            from contexture.adapters.embedders.fastembed import FastEmbed
+            from contexture.adapters.embedders.fastembed import FastEmbedEmbedder
 
-            return FastEmbed(model, threads=threads)
+            return FastEmbedEmbedder(model, threads=threads)
         case "litellm", str() if model:
             from contexture.adapters.embedders.litellm import LiteLLMEmbedder
 
-            return LiteLLMEmbedder.named(model)
+            return LiteLLMEmbedder.from_name(model)
         case _:
-            raise UnknownAdapter(f"no embedder is called {name!r}; the known ones are {', '.join(KNOWN)}")
+            raise UnknownAdapter(f"no embedder is called {name!r}; the known ones are {', '.join(EMBEDDER_NAMES)}")
+
+
+RERANKER_NAMES = ("fastembed:MODEL",)
+
+
+def load_reranker(name: str) -> Reranker:
+    """Reranker of this name; its model is loaded on first use. Raises `UnknownAdapter`."""
+    kind, _, model = name.partition(":")
+    if kind == "fastembed" and model:
+        from contexture.adapters.embedders.fastembed import FastEmbedReranker
+
+        return FastEmbedReranker(model)
+    raise UnknownAdapter(f"no reranker is called {name!r}; the known ones are {', '.join(RERANKER_NAMES)}")

@@ -1,96 +1,204 @@
-"""Feeds over HTTP, within limits: only when someone asks for an address."""
+"""Fetches feeds over HTTP, from public addresses only, with limits on size, time and redirects.
+
+Stores the ETag and Last-Modified of each feed for conditional requests.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TypeAlias
 
 import httpx
+import msgspec
 
-from contexture.adapters.feeds.addresses import PublicTransport
-from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable
-from contexture.feeds import Fetched, Mark
+from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable, StoreUnwritable
+from contexture.feeds import FeedValidators, FetchedFeed
 
-REDIRECTS = 5
-"""Times that a server may send us elsewhere."""
+MAX_REDIRECTS = 5
+"""Maximum number of redirects followed."""
 
 _NOT_MODIFIED = 304
-# Compressed bytes could grow a thousandfold after the limit has been checked.
-_PLAIN = "identity"
+# Compressed bodies are refused: they could grow a thousandfold after the size limit was checked.
+_IDENTITY_ENCODING = "identity"
 
 
-class HttpFeeds:
-    """Implements the `FeedFetcher` contract over http and https; the environment's proxies are not used.
+class HttpFeedFetcher:
+    """Implements `FeedFetcher` over http and https; proxies of the environment are not used.
 
-    Servers on this machine and in private networks are fetched only with `private`, redirections included: an
-    address that someone else wrote must not reach what only we can.
+    Servers on this machine and in private networks are fetched only with `allow_private`, also after redirects,
+    because a URL from outside must not reach internal services (SSRF).
     """
 
-    def __init__(self, *, timeout: float = 20.0, largest: int = 8 * 2**20, private: bool = False) -> None:
+    def __init__(self, *, timeout: float = 20.0, max_bytes: int = 8 * 2**20, allow_private: bool = False) -> None:
         self._timeout = timeout
-        self._largest = largest
-        self._private = private
+        self._max_bytes = max_bytes
+        self._allow_private = allow_private
 
-    async def fetch(self, url: str, mark: Mark) -> Fetched | None:
-        """The feed, or None when it is still the version that `mark` names.
+    async def fetch(self, url: str, mark: FeedValidators) -> FetchedFeed | None:
+        """Fetch a feed; None if it is still the version that `mark` names.
 
-        Refused are other schemes, more than `REDIRECTS` redirections, answers beyond the limit of size and those that
-        do not come whole in time.
+        Raises `InvalidRequest` for other schemes, `SourceTimeout` if the answer is not complete in time, and
+        `SourceUnavailable` for errors, more than `MAX_REDIRECTS` redirects or an answer above the size limit.
         """
-        if _scheme(url) not in ("http", "https"):
+        if _parse_scheme(url) not in ("http", "https"):
             raise InvalidRequest(f"only http and https addresses are fetched, not {url!r}")
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._fetched(url, mark)
+                return await self._fetch(url, mark)
         except (TimeoutError, httpx.TimeoutException) as failure:
             raise SourceTimeout(f"{url} did not answer within {self._timeout:g} s") from failure
         except httpx.TooManyRedirects as failure:
-            raise SourceUnavailable(f"{url} redirects more than {REDIRECTS} times") from failure
+            raise SourceUnavailable(f"{url} redirects more than {MAX_REDIRECTS} times") from failure
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
             raise SourceUnavailable(f"{url} cannot be fetched: {failure or type(failure).__name__}") from failure
 
-    async def _fetched(self, url: str, mark: Mark) -> Fetched | None:
+    async def _fetch(self, url: str, mark: FeedValidators) -> FetchedFeed | None:
         plain = httpx.AsyncHTTPTransport(trust_env=False)
         client = httpx.AsyncClient(
             timeout=self._timeout,
             follow_redirects=True,
-            max_redirects=REDIRECTS,
+            max_redirects=MAX_REDIRECTS,
             trust_env=False,
-            transport=plain if self._private else PublicTransport(plain),
+            transport=plain if self._allow_private else PublicOnlyTransport(plain),
         )
-        async with client, client.stream("GET", url, headers=_headers(mark)) as response:
+        async with client, client.stream("GET", url, headers=_build_headers(mark)) as response:
             if response.status_code == _NOT_MODIFIED:
                 return None
             if response.is_error:
                 raise SourceUnavailable(f"{url} answers {response.status_code} {response.reason_phrase}".rstrip())
-            data = await self._read(url, response)
-            seen = Mark(etag=response.headers.get("etag", ""), modified=response.headers.get("last-modified", ""))
-            return Fetched(data=data, url=str(response.url), mark=seen)
+            data = await self._read_body(url, response)
+            seen = FeedValidators(
+                etag=response.headers.get("etag", ""), modified=response.headers.get("last-modified", "")
+            )
+            return FetchedFeed(data=data, url=str(response.url), mark=seen)
 
-    async def _read(self, url: str, response: httpx.Response) -> bytes:
-        if response.headers.get("content-encoding", _PLAIN) != _PLAIN:
+    async def _read_body(self, url: str, response: httpx.Response) -> bytes:
+        if response.headers.get("content-encoding", _IDENTITY_ENCODING) != _IDENTITY_ENCODING:
             raise SourceUnavailable(f"{url} answers compressed although it was asked not to")
         data = bytearray()
         async for chunk in response.aiter_raw():
             data += chunk
-            if len(data) > self._largest:
-                raise SourceUnavailable(f"{url} is larger than {self._largest} bytes")
+            if len(data) > self._max_bytes:
+                raise SourceUnavailable(f"{url} is larger than {self._max_bytes} bytes")
         return bytes(data)
 
 
-def _scheme(url: str) -> str:
-    """The scheme of an address; empty when it is not one."""
+def _parse_scheme(url: str) -> str:
+    """Scheme of a URL; empty if the URL is invalid."""
     try:
         return httpx.URL(url).scheme
     except httpx.InvalidURL:
         return ""
 
 
-def _headers(mark: Mark) -> dict[str, str]:
+def _build_headers(mark: FeedValidators) -> dict[str, str]:
     conditions = {"If-None-Match": mark.etag, "If-Modified-Since": mark.modified}
     return {
         "User-Agent": f"contexture/{version('contexture')}",
         "Accept": "application/atom+xml, application/rss+xml, application/xml;q=0.9, */*;q=0.5",
-        "Accept-Encoding": _PLAIN,
+        "Accept-Encoding": _IDENTITY_ENCODING,
         **{name: value for name, value in conditions.items() if value},
     }
+
+
+HostResolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+async def resolve_host(host: str, port: int) -> Sequence[str]:
+    """IP addresses of a host name in the system's order; raises `SourceUnavailable` if there is none."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as failure:
+        raise SourceUnavailable(f"the name {host!r} leads nowhere") from failure
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is globally routable; IPv4 addresses embedded in IPv6 are checked as such."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        held = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
+        if found in _NAT64:
+            held = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if held is not None:
+            return is_public(str(held))
+    return found.is_global and not found.is_multicast
+
+
+class PublicOnlyTransport(httpx.AsyncBaseTransport):
+    """httpx transport that connects only to public addresses and pins the checked address.
+
+    This protects against SSRF and DNS rebinding. Every redirect is checked again. A host name is refused if any of its
+    addresses is not public.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, *, resolve: HostResolver = resolve_host) -> None:
+        self._inner = inner
+        self._resolve = resolve
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request; raises `SourceUnavailable` before connecting if any address of the host is not public."""
+        url, host = request.url, request.url.host
+        addresses = await self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
+        closed = next((each for each in addresses if not is_public(each)), None)
+        if closed is not None or not addresses:
+            raise SourceUnavailable(
+                f"{host} is on this machine or in a private network, which is fetched only with "
+                "CONTEXTURE_FEED_PRIVATE=true"
+            )
+        checked = httpx.Request(
+            request.method,
+            url.copy_with(host=addresses[0]),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": host},
+        )
+        return await self._inner.handle_async_request(checked)
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
+
+
+class FeedMarkFile:
+    """ETag and Last-Modified of each feed in a JSON file; implements `FeedValidatorStore`.
+
+    A missing or damaged file only means that feeds are fetched again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, key: str) -> FeedValidators:
+        """Validators stored under a key; empty ones if there are none."""
+        return self._load_marks().get(key, FeedValidators())
+
+    def put(self, key: str, mark: FeedValidators) -> None:
+        """Store validators under a key; the file is replaced atomically."""
+        data = msgspec.json.encode({**self._load_marks(), key: mark})
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=self._path.parent, prefix=self._path.name, delete=False) as file:
+                file.write(data)
+            os.replace(file.name, self._path)  # noqa: PTH105 - both ends are paths already
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot write {str(self._path)!r}: {failure.strerror}") from failure
+
+    def _load_marks(self) -> dict[str, FeedValidators]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, FeedValidators])
+        except (OSError, msgspec.DecodeError):
+            return {}

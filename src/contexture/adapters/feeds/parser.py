@@ -1,4 +1,4 @@
-"""RSS and Atom through feedparser."""
+"""Parses RSS and Atom feeds with feedparser."""
 
 from __future__ import annotations
 
@@ -9,62 +9,64 @@ from io import BytesIO
 from time import struct_time
 from typing import Any, cast
 
-import feedparser  # pyright: ignore[reportMissingTypeStubs] - it ships none; `_parsed` is the only caller
+import feedparser  # pyright: ignore[reportMissingTypeStubs] - it ships none; `_parse_feed` is the only caller
 
 from contexture.feeds import Feed, FeedEntry
 
-_MILD = ("CharacterEncodingOverride", "NonXMLContentType")  # said of feeds that were read whole
-_SLIPS = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+_HARMLESS_ERRORS = ("CharacterEncodingOverride", "NonXMLContentType")  # reported for feeds that were parsed completely
+_PARSER_ERRORS = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
 
 
 class FeedparserParser:
-    """Implements the `FeedParser` contract; a broken feed gives the entries before and around the break."""
+    """Implements `FeedParser` with feedparser; a malformed feed yields the entries that can be read."""
 
     def parse(self, data: bytes, *, url: str = "") -> Feed:
-        """What can be read of a feed; what is wrong with it is in `problem`."""
+        """Parse the readable entries of a feed; `problem` says what is wrong with it."""
         try:
-            found = _parsed(data, url)
-        except _SLIPS as failure:  # hostile bytes reach corners of the parser that it does not expect itself
+            found = _parse_feed(data, url)
+        except _PARSER_ERRORS as failure:  # hostile input makes the parser fail in unexpected ways
             return Feed(url=url, problem=f"cannot be read as a feed: {type(failure).__name__}")
-        entries = tuple(each for row in _rows(found) if (each := _entry(row)) is not None)
-        return Feed(url=_text(found.get("feed", {}), "link") or url, entries=entries, problem=_problem(found))
+        entries = tuple(each for row in _feed_entries(found) if (each := _build_entry(row)) is not None)
+        return Feed(
+            url=_get_text(found.get("feed", {}), "link") or url, entries=entries, problem=_describe_problem(found)
+        )
 
 
-def _parsed(data: bytes, url: str) -> Mapping[str, Any]:
+def _parse_feed(data: bytes, url: str) -> Mapping[str, Any]:
     headers = {"content-location": url} if url else {}
-    # A stream, because a text could be taken for an address and fetched.
+    # A stream, because feedparser would fetch a string that looks like a URL.
     found = feedparser.parse(BytesIO(data), response_headers=headers, sanitize_html=False)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped
     return cast("Mapping[str, Any]", found)
 
 
-def _rows(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _feed_entries(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return found.get("entries", ())
 
 
-def _entry(row: Mapping[str, Any]) -> FeedEntry | None:
+def _build_entry(row: Mapping[str, Any]) -> FeedEntry | None:
     entry = FeedEntry(
-        guid=_text(row, "id"),
-        url=_text(row, "link"),
-        title=_text(row, "title"),
-        body=_body(row),
-        published=_time(row, "published_parsed") or _time(row, "updated_parsed"),
+        guid=_get_text(row, "id"),
+        url=_get_text(row, "link"),
+        title=_get_text(row, "title"),
+        body=_entry_body(row),
+        published=_get_time(row, "published_parsed") or _get_time(row, "updated_parsed"),
     )
     return entry if entry.title or entry.body else None
 
 
-def _body(row: Mapping[str, Any]) -> str:
-    """The longest of the contents and the summary: feeds put the article into either."""
+def _entry_body(row: Mapping[str, Any]) -> str:
+    """Longest of the contents and the summary: feeds put the article into either."""
     parts: Sequence[Mapping[str, Any]] = row.get("content") or ()
-    return max((*(_text(part, "value") for part in parts), _text(row, "summary")), key=len)
+    return max((*(_get_text(part, "value") for part in parts), _get_text(row, "summary")), key=len)
 
 
-def _text(row: Mapping[str, Any], name: str) -> str:
+def _get_text(row: Mapping[str, Any], name: str) -> str:
     value = row.get(name)
     return value.strip() if isinstance(value, str) else ""
 
 
-def _time(row: Mapping[str, Any], name: str) -> datetime | None:
-    value = row.get(name) if name in row else None  # asked for what is not there, it answers with another time
+def _get_time(row: Mapping[str, Any], name: str) -> datetime | None:
+    value = row.get(name) if name in row else None  # for a missing time, feedparser returns another one
     if not isinstance(value, struct_time):
         return None
     try:
@@ -73,11 +75,11 @@ def _time(row: Mapping[str, Any], name: str) -> datetime | None:
         return None
 
 
-def _problem(found: Mapping[str, Any]) -> str:
-    if not found.get("version") and not _rows(found):
+def _describe_problem(found: Mapping[str, Any]) -> str:
+    if not found.get("version") and not _feed_entries(found):
         return "not an RSS or Atom feed"
     fault = found.get("bozo_exception")
-    if not found.get("bozo") or type(fault).__name__ in _MILD:
+    if not found.get("bozo") or type(fault).__name__ in _HARMLESS_ERRORS:
         return ""
     said = " ".join(str(fault).split())[:200]
     return f"malformed, what could be read is loaded: {said or type(fault).__name__}"

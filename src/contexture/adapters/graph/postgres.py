@@ -1,9 +1,9 @@
-"""What was extracted from records, in PostgreSQL."""
+"""Cache of entities and relations extracted from records, in PostgreSQL."""
 
 from __future__ import annotations
 
-from contexture.adapters.graph.sqlite import StoredGraph
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.graph.sqlite import StoredGraphCache
+from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
 
 MIGRATIONS = (
@@ -18,8 +18,8 @@ MIGRATIONS = (
 )
 
 
-class PostgresGraphCache(StoredGraph):
-    """What was extracted, in a database that several processes share."""
+class PostgresGraphCache(StoredGraphCache):
+    """Extracted entities and relations in a PostgreSQL database that several processes share."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: PostgresPool) -> None:
         super().__init__(PostgresTables(pool, "graph", MIGRATIONS))

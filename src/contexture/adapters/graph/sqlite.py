@@ -1,4 +1,4 @@
-"""What was extracted from records, in tables and in a SQLite file."""
+"""Cache of entities and relations extracted from records, in SQL tables and in a SQLite file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from contexture.adapters.sessions.database import Database, Tables, storable
+from contexture.adapters.sqlite import SqliteTables, Tables, check_storable
 from contexture.errors import SourceUnavailable
-from contexture.types import Extracted
+from contexture.types import ExtractedMentions
 
 MIGRATIONS = (
     """
@@ -25,57 +25,57 @@ MIGRATIONS = (
 )
 
 
-class StoredGraph:
-    """Implements the `GraphCache` port in tables; what is put is there after a restart.
+class StoredGraphCache:
+    """Extracted entities and relations of records in SQL tables; implements `GraphCache`.
 
-    A damaged row is a `SourceUnavailable`; everything can be deleted, and is filled again.
+    A damaged row raises `SourceUnavailable`. The tables are a cache: they can be deleted and are filled again.
     """
 
     def __init__(self, tables: Tables) -> None:
-        self._database = tables
+        self._tables = tables
 
-    async def get(self, tenant: str, version: str, ids: Sequence[str]) -> Mapping[str, Extracted]:
-        """What is kept of these records by this version of the extraction."""
-        if not ids or not self._database.exists:
+    async def get(self, tenant: str, version: str, ids: Sequence[str]) -> Mapping[str, ExtractedMentions]:
+        """Cached extractions of these records by this version of the extractor; missing ones are left out."""
+        if not ids or not self._tables.exists:
             return {}
-        return await self._database.read(lambda db: _get(db, tenant, version, ids))
+        return await self._tables.read(lambda db: _get(db, tenant, version, ids))
 
-    async def put(self, tenant: str, version: str, found: Sequence[Extracted]) -> None:
-        """Keep these, each instead of what was kept of its record."""
-        storable("the tenant", tenant)
-        await self._database.write(lambda db: _put(db, tenant, version, found))
+    async def put(self, tenant: str, version: str, found: Sequence[ExtractedMentions]) -> None:
+        """Store extractions, each replacing the one of its record."""
+        check_storable("the tenant", tenant)
+        await self._tables.write(lambda db: _put(db, tenant, version, found))
 
     async def mentioning(self, tenant: str, version: str, keys: Sequence[str]) -> Sequence[str]:
-        """Ids of the records in which one of these names is kept, in order."""
-        if not keys or not self._database.exists:
+        """Sorted ids of the records that mention one of these names."""
+        if not keys or not self._tables.exists:
             return ()
-        return await self._database.read(lambda db: _mentioning(db, tenant, version, keys))
+        return await self._tables.read(lambda db: _find_mentioning(db, tenant, version, keys))
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None:
-        """Keep nothing of these records."""
-        if ids and self._database.exists:
-            await self._database.write(lambda db: _forget(db, tenant, ids))
+        """Delete the extractions of these records."""
+        if ids and self._tables.exists:
+            await self._tables.write(lambda db: _forget(db, tenant, ids))
 
     def close(self) -> None:
         """Release the tables."""
-        self._database.close()
+        self._tables.close()
 
 
-class SqliteGraphCache(StoredGraph):
-    """What was extracted, in one file; a damaged one is a `SourceUnavailable`."""
+class SqliteGraphCache(StoredGraphCache):
+    """Extracted entities and relations in one SQLite file."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(Database(path, MIGRATIONS))
+        super().__init__(SqliteTables(path, MIGRATIONS))
 
 
-def _get(db: sqlite3.Connection, tenant: str, version: str, ids: Sequence[str]) -> dict[str, Extracted]:
+def _get(db: sqlite3.Connection, tenant: str, version: str, ids: Sequence[str]) -> dict[str, ExtractedMentions]:
     query = "SELECT body FROM records WHERE tenant = ? AND id = ? AND version = ?"
     rows = (db.execute(query, (tenant, name, version)).fetchone() for name in ids)
-    found = (_unpacked(row[0]) for row in rows if row is not None)
+    found = (_decode_extracted(row[0]) for row in rows if row is not None)
     return {each.record_id: each for each in found}
 
 
-def _put(db: sqlite3.Connection, tenant: str, version: str, found: Sequence[Extracted]) -> None:
+def _put(db: sqlite3.Connection, tenant: str, version: str, found: Sequence[ExtractedMentions]) -> None:
     _forget(db, tenant, [each.record_id for each in found])
     db.executemany(
         "INSERT INTO records (tenant, id, version, body) VALUES (?, ?, ?, ?)",
@@ -87,7 +87,7 @@ def _put(db: sqlite3.Connection, tenant: str, version: str, found: Sequence[Extr
     )
 
 
-def _mentioning(db: sqlite3.Connection, tenant: str, version: str, keys: Sequence[str]) -> list[str]:
+def _find_mentioning(db: sqlite3.Connection, tenant: str, version: str, keys: Sequence[str]) -> list[str]:
     found: set[str] = set()
     for key in keys:
         rows = db.execute(
@@ -105,8 +105,8 @@ def _forget(db: sqlite3.Connection, tenant: str, ids: Sequence[str]) -> None:
     db.executemany("DELETE FROM names WHERE tenant = ? AND id = ?", rows)
 
 
-def _unpacked(body: bytes) -> Extracted:
+def _decode_extracted(body: bytes) -> ExtractedMentions:
     try:
-        return msgspec.msgpack.decode(body, type=Extracted)
+        return msgspec.msgpack.decode(body, type=ExtractedMentions)
     except msgspec.DecodeError as failure:
         raise SourceUnavailable(f"what was extracted from a record is damaged: {failure}") from failure

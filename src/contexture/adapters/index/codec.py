@@ -1,4 +1,4 @@
-"""Bytes in the embedded store: the header of a record and the facts of a passage."""
+"""Binary encoding of record headers, passage facts, vectors and spans in the record stores."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from contexture.types import Passage, Prepared, Record, Span, Vector
+from contexture.types import Passage, PreparedRecord, Record, Span, Vector
 
-Spans = list[tuple[int, int, str, float]]
+SpanTuples = list[tuple[int, int, str, float]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Header(msgspec.Struct, array_like=True):
+class RecordHeader(msgspec.Struct, array_like=True):
     """Everything about a record but its text."""
 
     acl: tuple[str, ...]
     title: str
-    title_redactions: Spans
+    title_redactions: SpanTuples
     kind: str
     lang: str
     source: str
@@ -32,13 +32,13 @@ class Header(msgspec.Struct, array_like=True):
     payload: dict[str, Any]
 
 
-class Facts(msgspec.Struct, array_like=True):
+class PassageFacts(msgspec.Struct, array_like=True):
     """Everything about a passage but its text and vectors; terms are two parallel arrays."""
 
     start: int
     end: int
     sentences: tuple[tuple[int, int], ...]
-    redactions: Spans
+    redactions: SpanTuples
     tokens: dict[str, int]
     simhash: int
     terms: bytes
@@ -46,10 +46,10 @@ class Facts(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_header = msgspec.msgpack.Decoder(Header).decode
-_facts = msgspec.msgpack.Decoder(Facts).decode
-_vectors = msgspec.msgpack.Decoder(dict[str, bytes]).decode
-_spans = msgspec.msgpack.Decoder(Spans).decode
+_decode_header = msgspec.msgpack.Decoder(RecordHeader).decode
+_decode_facts = msgspec.msgpack.Decoder(PassageFacts).decode
+_decode_vectors = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+_decode_spans = msgspec.msgpack.Decoder(SpanTuples).decode
 
 
 def pack_spans(spans: tuple[Span, ...]) -> bytes:
@@ -58,22 +58,22 @@ def pack_spans(spans: tuple[Span, ...]) -> bytes:
 
 
 def unpack_spans(data: bytes) -> tuple[Span, ...]:
-    """What `pack_spans` packed."""
-    return tuple(Span(*parts) for parts in _spans(data))
+    """The spans that `pack_spans` packed."""
+    return tuple(Span(*parts) for parts in _decode_spans(data))
 
 
-def pack_header(prepared: Prepared) -> bytes:
+def pack_header(prepared: PreparedRecord) -> bytes:
     """The header of a record as bytes."""
     record = prepared.record
     return _encode(
-        Header(
+        RecordHeader(
             acl=record.acl,
             title=record.title,
             title_redactions=[(s.start, s.end, s.label, s.score) for s in prepared.title_redactions],
             kind=record.kind,
             lang=record.lang,
             source=record.source,
-            time=None if record.time is None else microseconds(record.time),
+            time=None if record.time is None else to_microseconds(record.time),
             session=record.session,
             position=record.position,
             payload=dict(record.payload),
@@ -83,7 +83,7 @@ def pack_header(prepared: Prepared) -> bytes:
 
 def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple[Span, ...]]:
     """The record, with the given text, and the redactions of its title."""
-    header = _header(data)
+    header = _decode_header(data)
     record = Record(
         id=record_id,
         text=text,
@@ -100,9 +100,9 @@ def unpack_header(data: bytes, record_id: str, text: str) -> tuple[Record, tuple
     return record, tuple([Span(*parts) for parts in header.title_redactions])
 
 
-def facts_of(passage: Passage) -> Facts:
+def extract_facts(passage: Passage) -> PassageFacts:
     """The facts of a passage."""
-    return Facts(
+    return PassageFacts(
         start=passage.start,
         end=passage.end,
         sentences=passage.sentences,
@@ -114,7 +114,7 @@ def facts_of(passage: Passage) -> Facts:
     )
 
 
-def pack_facts(facts: Facts) -> bytes:
+def pack_facts(facts: PassageFacts) -> bytes:
     """The facts of a passage as bytes."""
     return _encode(facts)
 
@@ -124,33 +124,33 @@ def pack_vectors(passage: Passage) -> bytes:
     return _encode({name: vector.astype(np.float16).tobytes() for name, vector in passage.vectors.items()})
 
 
-def unpack_facts(data: bytes) -> Facts:
-    """The facts as they are stored, with terms and vectors still packed."""
-    return _facts(data)
+def unpack_facts(data: bytes) -> PassageFacts:
+    """The facts that `pack_facts` packed, with terms and weights still as bytes."""
+    return _decode_facts(data)
 
 
-def term_arrays(facts: Facts) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
+def term_arrays(facts: PassageFacts) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
     """Term ids and their BM25 weights."""
     return np.frombuffer(facts.terms, np.uint32), np.frombuffer(facts.weights, np.float32)
 
 
-def packed_vectors(data: bytes) -> dict[str, bytes]:
-    """What `pack_vectors` packed, each vector still as bytes in half precision."""
-    return _vectors(data)
+def unpack_vector_bytes(data: bytes) -> dict[str, bytes]:
+    """Vectors of a passage by name, each still as bytes in half precision."""
+    return _decode_vectors(data)
 
 
 def unpack_vectors(data: bytes) -> dict[str, Vector]:
-    """What `pack_vectors` packed."""
-    return {name: unpack_vector(half) for name, half in _vectors(data).items()}
+    """The vectors that `pack_vectors` packed, by name."""
+    return {name: unpack_vector(half) for name, half in _decode_vectors(data).items()}
 
 
 def unpack_vector(half: bytes) -> Vector:
-    """One vector of those that `pack_vectors` packed."""
+    """One vector from its bytes in half precision."""
     return np.frombuffer(half, np.float16).astype(np.float32)
 
 
-def to_passage(facts: Facts) -> Passage:
-    """The passage as the pipeline wants it; terms and vectors have done their work and stay packed."""
+def facts_to_passage(facts: PassageFacts) -> Passage:
+    """The passage as a pipeline needs it, without terms and vectors."""
     nothing: Mapping[Any, Any] = {}
     return Passage(
         start=facts.start,
@@ -164,13 +164,13 @@ def to_passage(facts: Facts) -> Passage:
     )
 
 
-def microseconds(time: datetime) -> int:
-    """Whole microseconds since the epoch, exact for every time there is; without a zone it is read as UTC."""
+def to_microseconds(time: datetime) -> int:
+    """Whole microseconds since the epoch, exact for every time; a time without a zone is read as UTC."""
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return (aware.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
-def timestamp(time: datetime | None) -> float | None:
+def to_timestamp(time: datetime | None) -> float | None:
     """Seconds since the epoch; a time without a zone is read as UTC."""
     if time is None:
         return None

@@ -1,4 +1,4 @@
-"""The default index: SQLite is the truth, Qdrant's engine in process finds. No set-up, one process."""
+"""Default index, for one process and without set-up: records in SQLite, search by qdrant-edge in process."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from contexture.adapters.index.declared import columns_of
+from contexture.adapters.index.collection_indexes import CollectionIndexes, EmbeddedOptions
+from contexture.adapters.index.collection_registry import collection_columns
+from contexture.adapters.index.disk_space import check_free_space
+from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.index.lock import StoreLock
-from contexture.adapters.index.over_truth import IndexOverTruth
-from contexture.adapters.index.parts import BM25, Parts
-from contexture.adapters.index.room import check_room
-from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
-from contexture.adapters.index.truth import Change, Truth, store_errors
+from contexture.adapters.index.record_store import SqliteRecordStore, StoreChange, sqlite_errors
+from contexture.adapters.index.search_ports import BM25, SearchBackend
 from contexture.errors import StoreUnwritable
-from contexture.types import Collection, Prepared, Record, Scope
+from contexture.types import Collection, PreparedRecord, Record, Scope
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
 _T = TypeVar("_T")
 
 
-class EmbeddedIndex(IndexOverTruth):
+class EmbeddedIndex(IndexedStore):
     """Implements the `Index` port in one folder.
 
     index = await EmbeddedIndex.open(Path(".contexture"), EmbeddedOptions(vectors={"minilm-en-2": 384}))
@@ -38,68 +38,71 @@ class EmbeddedIndex(IndexOverTruth):
         self._folder = folder
         with ExitStack() as undo:
             undo.callback(self._lock.release)
-            self._file = Truth(folder / "truth.sqlite")
-            undo.callback(self._file.close)
-            shelf = self._shelve(options)
+            self._sqlite_store = SqliteRecordStore(folder / "truth.sqlite")
+            undo.callback(self._sqlite_store.close)
+            shelf = self._open_search_backend(options)
             undo.callback(shelf.release)
-            super().__init__(str(folder), self._file, shelf, options)
-            shelf.heal()
+            super().__init__(str(folder), self._sqlite_store, shelf, options)
+            shelf.recover()
             undo.pop_all()
 
     @classmethod
     async def open(cls, folder: Path, options: EmbeddedOptions) -> EmbeddedIndex:
-        """Open or create the store; writes that the engine has not seen are replayed."""
+        """Open or create the store; writes that the search indexes have not applied are replayed."""
         return await asyncio.to_thread(cls, folder, options)
 
-    def _shelve(self, options: EmbeddedOptions) -> Parts:
-        """What finds: parts in this folder."""
-        return Shelf(self._folder, self._file, options)
+    def _open_search_backend(self, options: EmbeddedOptions) -> SearchBackend:
+        """The search backend: indexes in this folder."""
+        return CollectionIndexes(self._folder, self._sqlite_store, options)
 
-    def _reading(self) -> AbstractContextManager[None]:
-        return store_errors(self._folder)
+    def _read_session(self) -> AbstractContextManager[None]:
+        return sqlite_errors(self._folder)
 
-    def _still(self) -> AbstractContextManager[object]:
-        return self._writing
+    def _with_writes_paused(self) -> AbstractContextManager[object]:
+        return self._write_lock
 
-    async def _glance(self, work: Callable[[], _T]) -> _T:
-        """Here and now: nobody else writes, and what is asked for is at hand."""
-        with self._gate.inside(), self._reading():
+    async def _read_inline(self, work: Callable[[], _T]) -> _T:
+        """Run a short read in the calling thread: SQLite is in process, and no other process writes."""
+        with self._latch.reader(), self._read_session():
             return work()
 
-    def _save(self, tenant: str, collection: Collection) -> None:
-        check_room(self._folder)
-        self._file.declare(tenant, collection)
-        self._shelf.add(collection.name, columns_of(collection))
-        self._declared.add(tenant, collection)
+    def _save_collection(self, tenant: str, collection: Collection) -> None:
+        check_free_space(self._folder)
+        self._sqlite_store.declare(tenant, collection)
+        self._search_backend.ensure_collection(collection.name, collection_columns(collection))
+        self._registry.add(tenant, collection)
 
     def _upsert(
-        self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], unchanged: Sequence[Record] = ()
     ) -> int:
-        check_room(self._folder)
-        with self._writing:
-            return self._follow(scope, collection, self._file.upsert(scope, collection, records, unchanged))
+        check_free_space(self._folder)
+        with self._write_lock:
+            return self._apply_change(
+                scope, collection, self._sqlite_store.upsert(scope, collection, records, unchanged)
+            )
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
-        with self._writing:
-            done, removed = self._file.delete(scope, collection, ids)
-            self._follow(scope, collection, done)
+        with self._write_lock:
+            done, removed = self._sqlite_store.delete(scope, collection, ids)
+            self._apply_change(scope, collection, done)
             return removed
 
-    def _follow(self, scope: Scope, collection: str, done: Change) -> int:
-        known = self._classes.get(collection)
+    def _apply_change(self, scope: Scope, collection: str, done: StoreChange) -> int:
+        known = self._access_classes.get(collection)
         if known is not None:
-            known.update(done.classes)  # before the parts follow: they must not find what nobody knows the readers of
+            # Before the search indexes: they must not return passages of unknown access classes.
+            known.update(done.classes)
         try:
-            self._shelf.follow(collection, done)
+            self._search_backend.apply_change(collection, done)
         finally:
-            self._journal.note(scope.tenant, collection, done.seq, done.touched)
+            self._journal.record_write(scope.tenant, collection, done.seq, done.touched)
             self._versions[scope.tenant, collection] = done.seq
         return done.seq
 
     def _release(self) -> None:
         try:
-            self._shelf.flush()
+            self._search_backend.flush()
         finally:
-            self._shelf.release()
-            self._file.close()
+            self._search_backend.release()
+            self._sqlite_store.close()
             self._lock.release()

@@ -1,4 +1,4 @@
-"""One filter tree: checked against a collection's fields, compiled for the engine, evaluated on a record."""
+"""Filters: checked against a collection's fields, compiled for qdrant-edge, evaluated on a record."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from contexture.adapters.index.codec import timestamp
+from contexture.adapters.index.codec import to_timestamp
 from contexture.errors import InvalidRequest, UnknownField
-from contexture.filters import Leaf, check_form, with_leaves
+from contexture.filters import Leaf, check_form, map_leaves
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Record, Scalar
 
 BUILT_IN: Mapping[str, FieldType] = {
@@ -25,7 +25,7 @@ BUILT_IN: Mapping[str, FieldType] = {
     "time": FieldType.TIME,
     "position": FieldType.NUMBER,
 }
-_LEVELS = 64  # more than callers may write, because what they wrote is narrowed on its way here
+_MAX_DEPTH = 64  # deeper than callers may nest, because the pipeline adds conditions to their filters
 
 
 def field_types(collection: Collection) -> dict[str, FieldType]:
@@ -33,44 +33,44 @@ def field_types(collection: Collection) -> dict[str, FieldType]:
     return {**collection.fields, **BUILT_IN}
 
 
-def column_of(name: str, kind: FieldType) -> str:
-    """What a field is called where the records of all tenants are: a declared one by its type too.
+def column_name(name: str, kind: FieldType) -> str:
+    """Column name of a field in the index that all tenants share: declared fields carry their type.
 
-    Tenants may mean different things by one name, and none may learn of another's.
+    Tenants may declare the same name with different types, and no tenant may learn about another's fields.
     """
     return name if name in BUILT_IN else f"{name}:{kind}"
 
 
-def in_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
-    """A filter that `check` accepted, with every field named as it is where the records of all tenants are."""
+def rename_to_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
+    """A filter that `check_filter` accepted, with every field under its column name."""
 
     def renamed(leaf: Leaf) -> Filter:
-        return replace(leaf, field=column_of(leaf.field, fields[leaf.field]))
+        return replace(leaf, field=column_name(leaf.field, fields[leaf.field]))
 
-    return with_leaves(where, renamed)
-
-
-def check(where: Filter, fields: Mapping[str, FieldType]) -> None:
-    """Raise a clear error for no filter, a field that does not exist or a value that cannot be compared to it."""
-    check_form(where, levels=_LEVELS)
-    _check(where, fields)
+    return map_leaves(where, renamed)
 
 
-def _check(where: Filter, fields: Mapping[str, FieldType]) -> None:
+def check_filter(where: Filter, fields: Mapping[str, FieldType]) -> None:
+    """Raise `UnknownField` for an unknown field, `InvalidRequest` for a malformed filter or an invalid value."""
+    check_form(where, levels=_MAX_DEPTH)
+    _check_node(where, fields)
+
+
+def _check_node(where: Filter, fields: Mapping[str, FieldType]) -> None:
     match where:
         case And(parts) | Or(parts):
             for part in parts:
-                _check(part, fields)
+                _check_node(part, fields)
         case Not(part):
-            _check(part, fields)
+            _check_node(part, fields)
         case Equals(name, value):
             _check_value(name, value, fields)
         case AnyOf(name, values):
-            _kind(name, fields)
+            _field_type(name, fields)
             for value in values:
                 _check_value(name, value, fields)
         case Contains(name, piece):
-            if _kind(name, fields) is not FieldType.KEYWORD:
+            if _field_type(name, fields) is not FieldType.KEYWORD:
                 raise InvalidRequest(f"contains needs a text field, but {name!r} holds a {fields[name]}")
             _check_text(piece)
         case Range():
@@ -78,26 +78,26 @@ def _check(where: Filter, fields: Mapping[str, FieldType]) -> None:
 
 
 def compile_filter(where: Filter) -> qe.Filter:
-    """The engine's form of a filter that `check` accepted."""
+    """The qdrant-edge form of a filter that `check_filter` accepted."""
     match where:
         case And(parts):
             return qe.Filter(must=[compile_filter(part) for part in parts])
         case Or(parts):
-            return qe.Filter(should=[compile_filter(part) for part in parts]) if parts else _never()
+            return qe.Filter(should=[compile_filter(part) for part in parts]) if parts else _match_nothing()
         case Not(part):
             return qe.Filter(must_not=[compile_filter(part)])
         case Equals(name, value):
-            return qe.Filter(must=[_equals(name, value)])
+            return qe.Filter(must=[_compile_equals(name, value)])
         case AnyOf(name, values):
-            return qe.Filter(should=[_equals(name, value) for value in values]) if values else _never()
+            return qe.Filter(should=[_compile_equals(name, value) for value in values]) if values else _match_nothing()
         case Contains(name, piece):
-            return qe.Filter(must=[qe.FieldCondition(key=key_of(name), match=qe.MatchSubstring(piece))])
+            return qe.Filter(must=[qe.FieldCondition(key=payload_key(name), match=qe.MatchSubstring(piece))])
         case Range():
-            return qe.Filter(must=[_range(where)])
+            return qe.Filter(must=[_compile_range(where)])
 
 
-def payload_of(record: Record, fields: Mapping[str, FieldType]) -> dict[str, Any]:
-    """The engine's payload of a record: every filterable field that has a value of the right kind."""
+def build_payload(record: Record, fields: Mapping[str, FieldType]) -> dict[str, Any]:
+    """The payload of a record's points: every filterable field that has a value of the right type."""
     found = ((name, stored_value(record, name, kind)) for name, kind in fields.items())
     return {
         f"f.{name}": float(stored) if isinstance(stored, bool) else stored
@@ -107,52 +107,52 @@ def payload_of(record: Record, fields: Mapping[str, FieldType]) -> dict[str, Any
 
 
 def stored_value(record: Record, name: str, kind: FieldType) -> Any:
-    """A field's value in the form filters compare, or None when it is missing or of another kind.
+    """A field's value in the form filters compare, or None when it is missing or of another type.
 
-    `name` is what a filter calls the field, or what it is called where the records of all tenants are.
+    `name` is a field name or a column name (`column_name`).
     """
     value: Any = getattr(record, name) if name in BUILT_IN else record.payload.get(name.partition(":")[0])
     if isinstance(value, (list, tuple)) and kind is FieldType.KEYWORD:
         return [item for item in value if isinstance(item, str)]  # pyright: ignore[reportUnknownVariableType]
     if kind is FieldType.TIME:
-        return _time_value(value)
+        return _parse_time(value)
     if kind is FieldType.NUMBER:
-        return _number(value)
+        return _finite_number(value)
     wanted = bool if kind is FieldType.FLAG else str
     return value if isinstance(value, wanted) else None
 
 
-def holds(where: Filter, record: Record, fields: Mapping[str, FieldType]) -> bool:
-    """Whether a record passes; what the engine answers must equal this."""
+def record_matches(where: Filter, record: Record, fields: Mapping[str, FieldType]) -> bool:
+    """Whether a record passes a filter; the reference that every search backend must agree with."""
     match where:
         case And(parts):
-            return all(holds(part, record, fields) for part in parts)
+            return all(record_matches(part, record, fields) for part in parts)
         case Or(parts):
-            return any(holds(part, record, fields) for part in parts)
+            return any(record_matches(part, record, fields) for part in parts)
         case Not(part):
-            return not holds(part, record, fields)
+            return not record_matches(part, record, fields)
         case Equals(name, value):
-            return _same(stored_value(record, name, fields[name]), value)
+            return _matches_value(stored_value(record, name, fields[name]), value)
         case AnyOf(name, values):
-            return any(_same(stored_value(record, name, fields[name]), value) for value in values)
+            return any(_matches_value(stored_value(record, name, fields[name]), value) for value in values)
         case Contains(name, piece):
-            return any(piece in text for text in _texts(stored_value(record, name, fields[name])))
+            return any(piece in text for text in _list_texts(stored_value(record, name, fields[name])))
         case Range():
-            return _within(where, stored_value(record, where.field, fields[where.field]))
+            return _in_range(where, stored_value(record, where.field, fields[where.field]))
 
 
-def _kind(name: str, fields: Mapping[str, FieldType]) -> FieldType:
+def _field_type(name: str, fields: Mapping[str, FieldType]) -> FieldType:
     if name not in fields:
         raise UnknownField(f"unknown filter field {name!r}; this collection has {', '.join(sorted(fields))}")
     return fields[name]
 
 
 def _check_value(name: str, value: Scalar, fields: Mapping[str, FieldType]) -> None:
-    kind = _kind(name, fields)
+    kind = _field_type(name, fields)
     fits = {
         FieldType.KEYWORD: isinstance(value, str),
         FieldType.FLAG: isinstance(value, bool),
-        FieldType.NUMBER: _number(value) is not None,
+        FieldType.NUMBER: _finite_number(value) is not None,
         FieldType.TIME: False,
     }[kind]
     if not fits:
@@ -162,11 +162,11 @@ def _check_value(name: str, value: Scalar, fields: Mapping[str, FieldType]) -> N
 
 
 def _check_range(where: Range, fields: Mapping[str, FieldType]) -> None:
-    kind = _kind(where.field, fields)
+    kind = _field_type(where.field, fields)
     bounds = [bound for bound in (where.gte, where.gt, where.lte, where.lt) if bound is not None]
     fits = {
         FieldType.TIME: all(isinstance(bound, datetime) for bound in bounds),
-        FieldType.NUMBER: all(_number(bound) is not None for bound in bounds),
+        FieldType.NUMBER: all(_finite_number(bound) is not None for bound in bounds),
     }
     if not fits.get(kind, False):
         raise InvalidRequest(f"field {where.field!r} holds a {kind}: it has no range {bounds!r}")
@@ -177,39 +177,39 @@ def _check_text(value: str) -> None:
         raise InvalidRequest(f"{value!r} is not valid Unicode")
 
 
-def key_of(name: str) -> str:
-    """A field's path in the engine; quoted, so that any name is one path."""
+def payload_key(name: str) -> str:
+    """Payload key of a field in Qdrant; quoted, so that dots in a name are not read as a path."""
     return f'"f.{name}"'
 
 
-def _equals(name: str, value: Scalar) -> qe.FieldCondition:
+def _compile_equals(name: str, value: Scalar) -> qe.FieldCondition:
     if isinstance(value, str):
-        return qe.FieldCondition(key=key_of(name), match=qe.MatchValue(value))
-    # The engine takes a Python bool for an integer, so flags are kept as numbers there.
+        return qe.FieldCondition(key=payload_key(name), match=qe.MatchValue(value))
+    # qdrant-edge reads a Python bool as an integer, so flags are stored as numbers.
     number = float(value)
-    return qe.FieldCondition(key=key_of(name), range=qe.RangeFloat(gte=number, lte=number))
+    return qe.FieldCondition(key=payload_key(name), range=qe.RangeFloat(gte=number, lte=number))
 
 
-def _range(where: Range) -> qe.FieldCondition:
+def _compile_range(where: Range) -> qe.FieldCondition:
     return qe.FieldCondition(
-        key=key_of(where.field),
+        key=payload_key(where.field),
         range=qe.RangeFloat(
-            gte=bound_of(where.gte), gt=bound_of(where.gt), lte=bound_of(where.lte), lt=bound_of(where.lt)
+            gte=bound_value(where.gte), gt=bound_value(where.gt), lte=bound_value(where.lte), lt=bound_value(where.lt)
         ),
     )
 
 
-def _never() -> qe.Filter:
+def _match_nothing() -> qe.Filter:
     return qe.Filter(must=[qe.HasIdCondition(set())])
 
 
-def bound_of(value: float | datetime | None) -> float | None:
-    """A bound of a range as a number, or None where it does not bind."""
-    return timestamp(value) if isinstance(value, datetime) else _number(value)
+def bound_value(value: float | datetime | None) -> float | None:
+    """A bound of a range as a number; None when there is no bound."""
+    return to_timestamp(value) if isinstance(value, datetime) else _finite_number(value)
 
 
-def _number(value: Any) -> float | None:
-    """A finite number as the engine keeps it, or None for everything else."""
+def _finite_number(value: Any) -> float | None:
+    """A finite number as a float; None for everything else."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     try:
@@ -219,29 +219,29 @@ def _number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _time_value(value: Any) -> float | None:
+def _parse_time(value: Any) -> float | None:
     if isinstance(value, str):
         try:
-            return timestamp(datetime.fromisoformat(value))
+            return to_timestamp(datetime.fromisoformat(value))
         except ValueError:
             return None
-    return timestamp(value) if isinstance(value, datetime) else None
+    return to_timestamp(value) if isinstance(value, datetime) else None
 
 
-def _same(stored: Any, value: Scalar) -> bool:
+def _matches_value(stored: Any, value: Scalar) -> bool:
     if isinstance(stored, list):
         return value in stored
-    return stored == (_number(value) if isinstance(stored, float) else value)
+    return stored == (_finite_number(value) if isinstance(stored, float) else value)
 
 
-def _texts(stored: Any) -> list[str]:
+def _list_texts(stored: Any) -> list[str]:
     return [stored] if isinstance(stored, str) else stored if isinstance(stored, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
-def _within(where: Range, stored: Any) -> bool:
+def _in_range(where: Range, stored: Any) -> bool:
     if not isinstance(stored, float):
         return False
-    gte, gt, lte, lt = (bound_of(bound) for bound in (where.gte, where.gt, where.lte, where.lt))
+    gte, gt, lte, lt = (bound_value(bound) for bound in (where.gte, where.gt, where.lte, where.lt))
     return (
         (gte is None or stored >= gte)
         and (gt is None or stored > gt)

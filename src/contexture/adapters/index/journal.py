@@ -1,4 +1,4 @@
-"""Which records were written lately, by who may read them: caches learn what a write may have changed."""
+"""Journal of recent writes by set of readers, from which caches learn which records changed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from contexture.types import Scope
 
-SIZE = 4_096
-"""Writes remembered of each set of readers."""
+MAX_WRITES_PER_READERS = 4_096
+"""Writes kept per set of readers."""
 
-MOST = 64 * SIZE
-"""Writes remembered of all of them together."""
+MAX_WRITES = 64 * MAX_WRITES_PER_READERS
+"""Writes kept over all sets of readers."""
 
-Touched = tuple[str, tuple[str, ...]]
-"""A record id, and who may read it, or could before."""
+TouchedRecord = tuple[str, tuple[str, ...]]
+"""A record id, and its readers after or before the write."""
 
 _Key = tuple[str, str, tuple[str, ...]]
 """A tenant, a collection, and a set of readers."""
@@ -24,20 +24,23 @@ _Key = tuple[str, str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class _Track:
-    """The last writes that one set of readers can tell; `lost` is the newest one that is no longer remembered."""
+    """The last writes to records of one set of readers.
+
+    `last_forgotten` is the sequence number of the newest write that is no longer kept.
+    """
 
     writes: deque[tuple[int, str]] = field(default_factory=deque[tuple[int, str]])
-    lost: int = 0
+    last_forgotten: int = 0
 
-    def forget(self, keep: int) -> int:
-        """Remember no more than so many; returns how many were forgotten."""
+    def trim(self, keep: int) -> int:
+        """Drop all but the newest `keep` writes; returns how many were dropped."""
         gone = max(0, len(self.writes) - keep)
         for _ in range(gone):
-            self.lost = self.writes.popleft()[0]
+            self.last_forgotten = self.writes.popleft()[0]
         return gone
 
     def since(self, seq: int) -> list[str] | None:
-        if self.lost > seq:
+        if self.last_forgotten > seq:
             return None
         found: list[str] = []
         for at, record_id in reversed(self.writes):
@@ -48,60 +51,61 @@ class _Track:
 
 
 class WriteJournal:
-    """Remembers writes in memory; each set of readers has its own, so that no one writer pushes out what others wrote.
+    """In-memory journal of recent writes, with a separate limit per set of readers.
 
-    Where very many write, those who wrote longest ago are forgotten first.
+    So a busy writer does not push out the writes of others. Over `most` writes in total, the sets of readers with the
+    oldest last write are dropped first.
     """
 
-    def __init__(self, size: int = SIZE, most: int = MOST) -> None:
+    def __init__(self, size: int = MAX_WRITES_PER_READERS, most: int = MAX_WRITES) -> None:
         self._size = size
         self._most = most
         self._count = 0
         self._recent: OrderedDict[_Key, _Track] = OrderedDict()
-        self._of_reader: dict[tuple[str, str, str], dict[_Key, _Track]] = {}
+        self._tracks_by_reader: dict[tuple[str, str, str], dict[_Key, _Track]] = {}
         self._guard = threading.Lock()
 
-    def note(self, tenant: str, collection: str, seq: int, touched: Iterable[Touched]) -> None:
-        """A write touched these records."""
+    def record_write(self, tenant: str, collection: str, seq: int, touched: Iterable[TouchedRecord]) -> None:
+        """Record that the write `seq` touched these records."""
         with self._guard:
             for record_id, readers in touched:
-                track = self._track((tenant, collection, readers))
+                track = self._touch_track((tenant, collection, readers))
                 track.writes.append((seq, record_id))
-                self._count += 1 - track.forget(self._size)
+                self._count += 1 - track.trim(self._size)
             while self._count > self._most:
                 _, oldest = self._recent.popitem(last=False)
-                self._count -= oldest.forget(0)
+                self._count -= oldest.trim(0)
 
-    def since(self, scope: Scope, collection: str, seq: int) -> Sequence[str] | None:
-        """Ids of records touched behind `seq` that the scope may read, or could before; None where nobody knows."""
+    def touched_since(self, scope: Scope, collection: str, seq: int) -> Sequence[str] | None:
+        """Ids of records touched after `seq` that the scope may read or could read before; None when unknown."""
         found: dict[str, None] = {}
         with self._guard:
-            for track in self._readable(scope, collection).values():
+            for track in self._readable_tracks(scope, collection).values():
                 ids = track.since(seq)
                 if ids is None:
                     return None
                 found |= dict.fromkeys(ids)
         return sorted(found)
 
-    def _track(self, key: _Key) -> _Track:
-        """The track of a set of readers, which are the last to have written."""
-        track = self._recent.get(key) or self._quiet(key)
+    def _touch_track(self, key: _Key) -> _Track:
+        """The track of a set of readers, marked as most recently written."""
+        track = self._recent.get(key) or self._find_or_add_track(key)
         self._recent[key] = track
         self._recent.move_to_end(key)
         return track
 
-    def _quiet(self, key: _Key) -> _Track:
-        """The track of readers of whom nothing is remembered."""
+    def _find_or_add_track(self, key: _Key) -> _Track:
+        """The track of a set of readers without kept writes, created if missing."""
         tenant, collection, readers = key
-        mine = [self._of_reader.setdefault((tenant, collection, reader), {}) for reader in readers]
+        mine = [self._tracks_by_reader.setdefault((tenant, collection, reader), {}) for reader in readers]
         track = next((each[key] for each in mine if key in each), None) or _Track()
         for each in mine:
             each[key] = track
         return track
 
-    def _readable(self, scope: Scope, collection: str) -> dict[_Key, _Track]:
-        """The tracks that a scope may know of; however many others there are."""
+    def _readable_tracks(self, scope: Scope, collection: str) -> dict[_Key, _Track]:
+        """The tracks that a scope may read; cost does not depend on the number of other tracks."""
         found: dict[_Key, _Track] = {}
         for reader in scope.principals:
-            found |= self._of_reader.get((scope.tenant, collection, reader), {})
+            found |= self._tracks_by_reader.get((scope.tenant, collection, reader), {})
         return found

@@ -1,4 +1,4 @@
-"""One process at a time may open an embedded store; a second one is told who holds it."""
+"""File lock that lets only one process open an embedded store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from contexture.errors import StoreLocked, StoreUnwritable
 
 
 class StoreLock:
-    """An advisory lock that the operating system releases when the process ends, however it ends."""
+    """Advisory lock on a folder, released by the operating system when the process ends, even by a crash.
+
+    Raises `StoreLocked`, which names the holder, if another process holds it.
+    """
 
     def __init__(self, folder: Path) -> None:
         path = folder / "lock"
@@ -38,5 +41,5 @@ class StoreLock:
             raise StoreUnwritable(f"cannot write to {str(folder)!r}: {failure.strerror}") from failure
 
     def release(self) -> None:
-        """Let others open the store."""
+        """Release the lock."""
         os.close(self._file)

@@ -1,73 +1,73 @@
-"""One index whose collections live in different places."""
+"""Index that routes each collection to one of several indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from contexture.ports import Index
-from contexture.types import Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
+from contexture.types import Collection, Filter, Hit, Matrix, PreparedRecord, Query, Record, Scope
 
 
 class RoutedIndex:
-    """Sends each call to where its collection lives: one of `elsewhere`, by name, or else `home`."""
+    """Routes each call by collection name to an index of `elsewhere`, or else to `home`."""
 
     def __init__(self, home: Index, elsewhere: Mapping[str, Index]) -> None:
-        self._home = home
-        self._elsewhere = dict(elsewhere)
+        self._default = home
+        self._by_collection = dict(elsewhere)
 
     async def create(self, scope: Scope, collection: Collection) -> None:
-        """Make the collection where it lives."""
-        await self._of(collection.name).create(scope, collection)
+        """Create the collection in its index, or add fields to it."""
+        await self._index_for(collection.name).create(scope, collection)
 
     async def collections(self, scope: Scope) -> Sequence[Collection]:
-        """Every collection of the tenant in every place, by name; what a place holds for others is left out."""
+        """Every collection of the tenant, by name; each is listed only from the index it is routed to."""
         found = [
             collection
-            for place in self._places()
+            for place in self._all_indexes()
             for collection in await place.collections(scope)
-            if self._of(collection.name) is place
+            if self._index_for(collection.name) is place
         ]
         return sorted(found, key=lambda collection: collection.name)
 
     async def upsert(
-        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], *, unchanged: Sequence[Record] = ()
     ) -> int:
-        """Write all of them or none."""
-        return await self._of(collection).upsert(scope, collection, records, unchanged=unchanged)
+        """Write all records or none; returns the sequence number of the write."""
+        return await self._index_for(collection).upsert(scope, collection, records, unchanged=unchanged)
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
-        """Remove those the scope may see."""
-        return await self._of(collection).delete(scope, collection, ids)
+        """Remove the records that the scope may read; returns how many were removed."""
+        return await self._index_for(collection).delete(scope, collection, ids)
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
-        """Those that exist and that the scope may see, in the order asked for."""
-        return await self._of(collection).get(scope, collection, ids)
+        """Records that exist and that the scope may read, in the order of `ids`."""
+        return await self._index_for(collection).get(scope, collection, ids)
 
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
     ) -> Sequence[Record]:
-        """Records in id order, starting behind `after`."""
-        return await self._of(collection).scroll(scope, collection, where=where, after=after, limit=limit)
+        """Up to `limit` records that pass the filter, in id order, with ids greater than `after`."""
+        return await self._index_for(collection).scroll(scope, collection, where=where, after=after, limit=limit)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """The union of every channel's best passages."""
-        return await self._of(query.collection).search(scope, query)
+        """Union of the best passages of every channel."""
+        return await self._index_for(query.collection).search(scope, query)
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
-        """By id, the rows written under `name`."""
-        return await self._of(collection).matrices(scope, collection, name, ids)
+        """By record id, the matrix stored under `name`, for records that the scope may read."""
+        return await self._index_for(collection).matrices(scope, collection, name, ids)
 
     async def version(self, scope: Scope, collection: str) -> int:
-        """A number that changes with every write to the tenant's part of the collection."""
-        return await self._of(collection).version(scope, collection)
+        """A number that changes with every write of the tenant to the collection."""
+        return await self._index_for(collection).version(scope, collection)
 
     async def close(self) -> None:
-        """Close every place."""
-        for place in self._places():
+        """Close all indexes."""
+        for place in self._all_indexes():
             await place.close()
 
-    def _of(self, collection: str) -> Index:
-        return self._elsewhere.get(collection, self._home)
+    def _index_for(self, collection: str) -> Index:
+        return self._by_collection.get(collection, self._default)
 
-    def _places(self) -> Sequence[Index]:
-        return list({id(place): place for place in (self._home, *self._elsewhere.values())}.values())
+    def _all_indexes(self) -> Sequence[Index]:
+        return list({id(place): place for place in (self._default, *self._by_collection.values())}.values())

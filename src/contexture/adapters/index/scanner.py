@@ -1,6 +1,6 @@
-"""Search by meaning: every vector a scope may see is compared, and nothing it may not see has any say.
+"""Exact vector search: every vector a scope may read is compared, and hidden vectors do not affect the result.
 
-Where a scope may see many, the signs of all of them are compared first, and only the most alike again, as bytes.
+If there are many, all are compared by sign bits first, and only the nearest of them by int8 dot product.
 """
 
 from __future__ import annotations
@@ -12,136 +12,142 @@ from itertools import islice
 import numpy as np
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.codes import Codes, Numbers, View, products, products_at, promising
-from contexture.adapters.index.columns import Columns, Mask
-from contexture.adapters.index.growing import Growing
-from contexture.adapters.index.truth import Stored
+from contexture.adapters.index.append_array import AppendArray
+from contexture.adapters.index.filter_columns import FilterColumns, Mask
+from contexture.adapters.index.quantized_vectors import (
+    IntArray,
+    QuantizedVectors,
+    QuantizedView,
+    dot_products,
+    dot_products_at,
+    prefilter_by_signs,
+)
+from contexture.adapters.index.record_store import StoredVectors
 from contexture.types import FieldType, Filter, Record, Vector
 
-NOBODY = 0
-"""The access class of a passage that was removed; no stored class has this number."""
+REMOVED_CLASS = 0
+"""Access class of a removed passage; no stored class has this number."""
 
-_BATCH = 2_000
-_BLOCK = 64
-_MANY = 1 << 14  # vectors that are compared as bytes at once
-_AGAIN = 1 << 12  # those compared as bytes when there are more, or
-_AGAIN_FOR_ONE = 128  # so many for each that is wanted
-_MASKS = 64
-_MASKS_BYTES = 1 << 26  # of all of them
+_BATCH_ROWS = 2_000
+_BLOCK_SIZE = 64
+_FULL_SCAN_LIMIT = 1 << 14  # up to this many vectors are all compared by int8 dot product
+_MIN_RESCORED = 1 << 12  # with more vectors, at least this many are compared by dot product,
+_RESCORED_PER_RESULT = 128  # and at least this many per requested result
+_MAX_CACHED_MASKS = 64
+_MAX_MASK_BYTES = 1 << 26  # of all cached masks together
 
 
-class Scanner:
-    """Vectors, permissions and, once a filter names them, fields of one collection, in memory.
+class VectorScanner:
+    """Exact vector search over one collection in memory: vectors, access classes and filter columns by slot.
 
-    Passages stand in slots in the order of their ids. Writes come one at a time; searches may run meanwhile and see
-    a write whole or not at all.
+    Writes must be serialised; concurrent searches see a write as a whole or not at all.
     """
 
     def __init__(self, vectors: Mapping[str, int], helpers: Executor | None) -> None:
-        self._helpers = helpers
-        self._codes = {name: Codes(size) for name, size in vectors.items()}
-        self._access = Growing(np.int32)
-        self._pids = Growing(np.int64)
-        self._places: list[tuple[str, int]] = []
-        self._readers: dict[str, set[int]] = {name: set() for name in vectors}
-        self._columns = Columns({})
-        self._masks: dict[tuple[frozenset[int], Filter | None], tuple[tuple[int, int], Reach]] = {}
+        self._executor = helpers
+        self._vectors = {name: QuantizedVectors(size) for name, size in vectors.items()}
+        self._access = AppendArray(np.int32)
+        self._pids = AppendArray(np.int64)
+        self._passage_keys: list[tuple[str, int]] = []
+        self._classes_by_space: dict[str, set[int]] = {name: set() for name in vectors}
+        self._columns = FilterColumns({})
+        self._mask_cache: dict[tuple[frozenset[int], Filter | None], tuple[tuple[int, int], AccessMask]] = {}
         self.removed = 0
 
     def __len__(self) -> int:
         return len(self._pids.view) - self.removed
 
     @property
-    def pids(self) -> Numbers:
-        """The passages by slot, those that were removed among them."""
+    def pids(self) -> IntArray:
+        """Passage ids by slot, including removed passages."""
         return self._pids.view
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields that filters may name now."""
+        """Fields with a loaded column, which filters may name."""
         return self._columns.names
 
-    def lacking(self, where: Filter) -> set[str]:
-        """The fields that must be added before this filter can be tested."""
-        return self._columns.lacking(where)
+    def missing_columns(self, where: Filter) -> set[str]:
+        """Fields that must be added with `add_columns` before this filter can be evaluated."""
+        return self._columns.missing_columns(where)
 
-    def fill(self, stored: Iterable[Stored]) -> None:
-        """Add passages in the order of their ids."""
+    def fill(self, stored: Iterable[StoredVectors]) -> None:
+        """Add passages, which must come in order of passage id."""
         rows = iter(stored)
-        while batch := list(islice(rows, _BATCH)):
+        while batch := list(islice(rows, _BATCH_ROWS)):
             self._append(batch)
 
-    def apply(self, added: Sequence[Stored], records: Sequence[Record], removed: Sequence[int]) -> None:
-        """Follow a change that SQLite has committed; `records` are those of the added passages."""
-        at = self._slots(np.array(removed, np.int64))
-        if added:  # first, so that what is replaced can be found at every moment
+    def apply(self, added: Sequence[StoredVectors], records: Sequence[Record], removed: Sequence[int]) -> None:
+        """Apply a committed change; `records` are the records of the added passages."""
+        at = self._find_slots(np.array(removed, np.int64))
+        if added:  # before the removals, so that a replaced record can be found at any time
             self._columns.append(records)
             self._append(added)
         if len(at):
-            self._access.view[at] = NOBODY
-            self.removed += len(at)  # after it, so that no mask from before passes for one from now
+            self._access.view[at] = REMOVED_CLASS
+            self.removed += len(at)  # last, so that a mask computed before is not taken for a current one
 
     def add_columns(self, fields: Mapping[str, FieldType], records: Iterable[Record]) -> None:
-        """Let filters name these fields too: `records` are those of all passages, by slot."""
-        columns = Columns(fields)
+        """Load columns for these fields; `records` are the records of all passages, by slot."""
+        columns = FilterColumns(fields)
         rows = iter(records)
-        while batch := list(islice(rows, _BATCH)):
+        while batch := list(islice(rows, _BATCH_ROWS)):
             columns.append(batch)
-        self._columns = self._columns.joined(columns)
-        self._masks.clear()
+        self._columns = self._columns.merge(columns)
+        self._mask_cache.clear()
 
     def spaces(self, allowed: frozenset[int]) -> frozenset[str]:
-        """The names of the vectors that passages of these access classes have, or had before they were removed."""
-        return frozenset(name for name, readers in self._readers.items() if not readers.isdisjoint(allowed))
+        """Names of the vector spaces that passages of these access classes have, or had before their removal."""
+        return frozenset(name for name, readers in self._classes_by_space.items() if not readers.isdisjoint(allowed))
 
-    def look(self, allowed: frozenset[int], where: Filter | None) -> Look:
-        """The passages of these access classes that pass the filter, as they are now."""
-        reach = self._kept(allowed, where)
-        views = {name: codes.view for name, codes in self._codes.items()}
-        return Look(self._pids.view[: len(reach.mask)], reach, views, self._places, self._helpers)
+    def view(self, allowed: frozenset[int], where: Filter | None) -> VectorView:
+        """Snapshot of the passages of these access classes that pass the filter."""
+        reach = self._cached_mask(allowed, where)
+        views = {name: codes.view for name, codes in self._vectors.items()}
+        return VectorView(self._pids.view[: len(reach.mask)], reach, views, self._passage_keys, self._executor)
 
-    def _kept(self, allowed: frozenset[int], where: Filter | None) -> Reach:
-        """The slots of these classes and this filter; kept until something is written, for readers come back."""
+    def _cached_mask(self, allowed: frozenset[int], where: Filter | None) -> AccessMask:
+        """Mask of the slots of these access classes that pass the filter; cached until the next write."""
         state = (self.removed, len(self._access.view))
-        kept = self._masks.get((allowed, where))
+        kept = self._mask_cache.get((allowed, where))
         if kept is not None and kept[0] == state:
             return kept[1]
-        mask = self._mask(allowed)
+        mask = self._class_mask(allowed)
         if where is not None:
-            mask = mask & self._columns.passing(where, len(mask))
-        size = len(mask) * (1 + len(self._codes))
-        if len(self._masks) >= min(_MASKS, _MASKS_BYTES // (size + 1)):
-            self._masks.clear()
-        reach = Reach(mask)
-        self._masks[allowed, where] = (state, reach)
+            mask = mask & self._columns.filter_mask(where, len(mask))
+        size = len(mask) * (1 + len(self._vectors))
+        if len(self._mask_cache) >= min(_MAX_CACHED_MASKS, _MAX_MASK_BYTES // (size + 1)):
+            self._mask_cache.clear()
+        reach = AccessMask(mask)
+        self._mask_cache[allowed, where] = (state, reach)
         return reach
 
-    def _mask(self, allowed: frozenset[int]) -> Mask:
-        """Which slots these classes may read."""
+    def _class_mask(self, allowed: frozenset[int]) -> Mask:
+        """Mask of the slots of these access classes."""
         table = np.zeros(max(allowed, default=0) + 2, np.bool_)
         table[list(allowed)] = True
-        # A class beyond the table is one that the scope does not know of.
+        # A class beyond the table is newer than `allowed`, so it is not readable.
         return table[np.minimum(self._access.view, len(table) - 1)]
 
-    def _append(self, batch: Sequence[Stored]) -> None:
+    def _append(self, batch: Sequence[StoredVectors]) -> None:
         first = len(self._pids.view)
-        held: dict[str, tuple[list[int], list[bytes]]] = {name: ([], []) for name in self._codes}
+        held: dict[str, tuple[list[int], list[bytes]]] = {name: ([], []) for name in self._vectors}
         for slot, row in enumerate(batch, start=first):
-            for name, half in codec.packed_vectors(row.vectors).items():
+            for name, half in codec.unpack_vector_bytes(row.vectors).items():
                 if name in held:
                     held[name][0].append(slot)
                     held[name][1].append(half)
-                    self._readers[name].add(row.access)
+                    self._classes_by_space[name].add(row.access)
         for name, (slots, halves) in held.items():
             if slots:
                 numbers = np.frombuffer(b"".join(halves), np.float16).astype(np.float32)
-                self._codes[name].append(np.array(slots, np.int64), numbers.reshape(len(slots), -1))
-        self._places.extend(row.place for row in batch)
-        # The access class makes a slot visible, so it comes last.
+                self._vectors[name].append(np.array(slots, np.int64), numbers.reshape(len(slots), -1))
+        self._passage_keys.extend(row.passage_key for row in batch)
+        # The access class makes a slot visible, so it is appended last.
         self._pids.append(np.array([row.pid for row in batch], np.int64))
         self._access.append(np.array([row.access for row in batch], np.int32))
 
-    def _slots(self, pids: Numbers) -> Numbers:
+    def _find_slots(self, pids: IntArray) -> IntArray:
         known = self._pids.view
         at = np.searchsorted(known, pids)
         inside = at < len(known)
@@ -149,93 +155,93 @@ class Scanner:
         return at[known[at] == pids]
 
 
-class Reach:
-    """Which slots may be seen, and which vectors of each space."""
+class AccessMask:
+    """Boolean mask of the slots a scope may read, and, per vector space, of its vectors."""
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
         self.count = int(np.count_nonzero(mask))
-        self._whole = self.count == len(mask)
-        self._of: dict[str, tuple[Mask | None, int]] = {}
+        self._all_visible = self.count == len(mask)
+        self._by_space: dict[str, tuple[Mask | None, int]] = {}
 
-    def of(self, name: str, slots: Numbers) -> tuple[Mask | None, int]:
-        """Which vectors of a space, whose slots these are, and how many; None for all of them."""
-        known = self._of.get(name)
+    def for_space(self, name: str, slots: IntArray) -> tuple[Mask | None, int]:
+        """Mask and number of the readable vectors of a space, whose slots are given; the mask is None for all."""
+        known = self._by_space.get(name)
         if known is None:
-            mask = None if self._whole else self.mask[slots]
-            known = self._of[name] = (mask, len(slots) if mask is None else int(np.count_nonzero(mask)))
+            mask = None if self._all_visible else self.mask[slots]
+            known = self._by_space[name] = (mask, len(slots) if mask is None else int(np.count_nonzero(mask)))
         return known
 
 
-class Look:
-    """What one scope may see of a collection at one moment."""
+class VectorView:
+    """Snapshot of the vectors one scope may read that pass one filter."""
 
     def __init__(
         self,
-        pids: Numbers,
-        reach: Reach,
-        views: Mapping[str, View],
+        pids: IntArray,
+        reach: AccessMask,
+        views: Mapping[str, QuantizedView],
         places: Sequence[tuple[str, int]],
         helpers: Executor | None,
     ) -> None:
-        self._places = places
+        self._passage_keys = places
         self._pids = pids
-        self._reach = reach
+        self._mask = reach
         self.count = reach.count
         self._views = views
-        self._helpers = helpers
+        self._executor = helpers
 
-    def dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
+    def search_dense(self, name: str, vector: Vector, k: int) -> dict[int, float]:
         """The best `k` passages by dot product, with every passage that ties with the last."""
-        view = self._views[name].until(len(self._pids))
-        mask, seen = self._reach.of(name, view.slots)
-        if seen > _MANY:
-            wanted = max(_AGAIN, _AGAIN_FOR_ONE * k)
-            view, mask = view.at(promising(view, vector, mask, wanted, self._helpers)), None
-        scores = products(view, vector, self._helpers)
+        view = self._views[name].before_slot(len(self._pids))
+        mask, seen = self._mask.for_space(name, view.slots)
+        if seen > _FULL_SCAN_LIMIT:
+            wanted = max(_MIN_RESCORED, _RESCORED_PER_RESULT * k)
+            view, mask = view.take(prefilter_by_signs(view, vector, mask, wanted, self._executor)), None
+        scores = dot_products(view, vector, self._executor)
         if mask is not None:
             scores[~mask] = -np.inf
-        at = _best(scores, k)
+        at = _top_with_ties(scores, k)
         pids = self._pids[view.slots[at]]
         return dict(zip(pids.tolist(), scores[at].tolist(), strict=True))
 
     def similarities(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
-        """Dot products with these passages; one without such a vector is left out."""
+        """Dot products with these passages; passages without this vector are left out."""
         wanted = np.array(sorted(pids), np.int64)
         slots = np.minimum(np.searchsorted(self._pids, wanted), max(len(self._pids) - 1, 0))
         slots = slots[self._pids[slots] == wanted] if len(self._pids) else slots[:0]
-        known, scores = products_at(self._views[name].until(len(self._pids)), vector, slots)
+        known, scores = dot_products_at(self._views[name].before_slot(len(self._pids)), vector, slots)
         return dict(zip(self._pids[known].tolist(), scores.tolist(), strict=True))
 
-    def passing(self, found: Mapping[int, float]) -> dict[int, float]:
-        """Those of the passages found that may be seen here."""
+    def keep_visible(self, found: Mapping[int, float]) -> dict[int, float]:
+        """The found passages that the scope may read and that pass the filter."""
         pids = np.fromiter(found, np.int64, len(found))
         slots = np.searchsorted(self._pids, pids)
-        # The engine may know a passage that was written after this look was taken.
+        # The shard may return a passage that was written after this view was taken.
         known = slots < len(self._pids)
-        known[known] = self._reach.mask[slots[known]] & (self._pids[slots[known]] == pids[known])
+        known[known] = self._mask.mask[slots[known]] & (self._pids[slots[known]] == pids[known])
         return {pid: found[pid] for pid in pids[known].tolist()}
 
-    def places(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
-        """Record id and ordinal of passages, by which ties are broken."""
+    def passage_keys(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Record id and ordinal of passages, used to break ties."""
         slots = np.searchsorted(self._pids, np.array(pids, np.int64)).tolist()
-        places = self._places
-        # The engine may know a passage that was written after this look was taken.
+        places = self._passage_keys
+        # The shard may return a passage that was written after this view was taken.
         return {pid: places[at] if at < len(places) else ("", 0) for pid, at in zip(pids, slots, strict=True)}
 
 
-def _best(scores: Vector, k: int) -> Numbers:
-    """Where the best `k` scores are, and all that equal the last of them; minus infinity is no score."""
-    among = np.flatnonzero(scores >= _bound(scores, k))
+def _top_with_ties(scores: Vector, k: int) -> IntArray:
+    """Positions of the best `k` scores and of all that equal the last; minus infinity counts as no score."""
+    among = np.flatnonzero(scores >= _lower_bound(scores, k))
     some = scores[among]
     last = np.partition(some, len(some) - k)[len(some) - k] if len(some) > k else -np.inf
     return among[(some >= last) & (some > -np.inf)]
 
 
-def _bound(scores: Vector, k: int) -> float:
-    """A score that at least `k` others reach: the `k`-th best of the best of each block."""
-    blocks = len(scores) // _BLOCK
+def _lower_bound(scores: Vector, k: int) -> float:
+    """A lower bound of the `k`-th best score: the `k`-th best of the block maxima."""
+    blocks = len(scores) // _BLOCK_SIZE
     if blocks < k:
         return -np.inf
-    highest = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    highest = scores[: blocks * _BLOCK_SIZE].reshape(blocks, _BLOCK_SIZE).max(axis=1)
     return float(np.partition(highest, blocks - k)[blocks - k])

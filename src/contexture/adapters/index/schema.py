@@ -1,4 +1,4 @@
-"""The tables of the embedded store, as a list of migrations that only ever grows."""
+"""Schema of the embedded store, as an append-only list of migrations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MIGRATIONS: tuple[str, ...] = (
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the tables to the newest version; refuse a store written by a newer package."""
+    """Migrate the tables to the newest version; raises `SourceUnavailable` for a store of a newer package."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(MIGRATIONS):
         raise SourceUnavailable(

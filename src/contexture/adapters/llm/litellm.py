@@ -1,4 +1,4 @@
-"""Any hosted model, through LiteLLM."""
+"""Hosted chat models through LiteLLM."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ try:
 except ImportError as missing:
     raise ImportError('LiteLLMChat needs litellm: pip install "contexture[litellm]"') from missing
 
-# On failures LiteLLM prints advice to standard output, which belongs to the program.
+# On failures LiteLLM prints advice to standard output, which is reserved for the program's own output.
 _litellm.suppress_debug_info = True
 _litellm.telemetry = False
 
-_CENTS_A_MILLION = 100 * 1_000_000
+_CENTS_PER_MILLION_TOKENS = 100 * 1_000_000
 
 
 class LiteLLMChat:
     """A model by its LiteLLM name, such as `gpt-5`, `anthropic/claude-sonnet-4-5` or `gemini/gemini-2.5-pro`.
 
-    Keys and addresses are read by LiteLLM from the variables of each vendor, unless they are given here. Whatever
-    goes wrong, before the first piece or between two, is a `SourceError`; a vendor that is silent for `timeout`
-    seconds is a `SourceTimeout`. Nothing is retried: the next model in line is the better answer.
+    LiteLLM reads keys and URLs from the environment variables of each vendor, unless they are given here. Failures,
+    also in the middle of a stream, raise `SourceError`; no data for `timeout` seconds raises `SourceTimeout`. Nothing
+    is retried, because the caller falls back to the next model.
     """
 
     def __init__(
@@ -42,35 +42,39 @@ class LiteLLMChat:
 
     @property
     def name(self) -> str:
-        """The model's name, marked as reached through LiteLLM."""
+        """Model name with the prefix `litellm:`."""
         return f"litellm:{self._model}"
 
     @property
     def price(self) -> tuple[float, float] | None:
-        """Cents for a million tokens, read and written, on the list that LiteLLM ships; None when it is not there."""
+        """Cents per million input and output tokens, from LiteLLM's price list; None for an unlisted model."""
         costs: dict[str, dict[str, float]] = _litellm.model_cost
         listed = costs.get(self._model) or costs.get(self._model.partition("/")[2]) or dict[str, float]()
         read, written = listed.get("input_cost_per_token"), listed.get("output_cost_per_token")
-        return None if read is None or written is None else (read * _CENTS_A_MILLION, written * _CENTS_A_MILLION)
+        return (
+            None
+            if read is None or written is None
+            else (read * _CENTS_PER_MILLION_TOKENS, written * _CENTS_PER_MILLION_TOKENS)
+        )
 
     async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """The whole answer."""
-        async with self._patience():
+        """Return the whole answer; raises `SourceUnavailable` for an empty one."""
+        async with self._translate_errors():
             answer = await self._ask(messages, max_tokens, stream=False)
         text = str(answer.choices[0].message.content or "") if answer.choices else ""
         if not text:
-            raise self._nothing()
+            raise self._empty_answer_error()
         return text
 
     async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
-        """The answer in the vendor's pieces."""
-        async with self._patience():
+        """Yield the answer in the vendor's chunks; raises `SourceUnavailable` for an empty one."""
+        async with self._translate_errors():
             answer = await self._ask(messages, max_tokens, stream=True)
         heard = False
-        async with aclosing(answer):  # whoever stops listening hangs up
+        async with aclosing(answer):  # closes the connection when the consumer stops
             pieces = aiter(answer)
             while True:
-                async with self._patience():
+                async with self._translate_errors():
                     chunk: Any = await anext(pieces, None)
                 if chunk is None:
                     break
@@ -78,7 +82,7 @@ class LiteLLMChat:
                     heard = True
                     yield str(piece)
         if not heard:
-            raise self._nothing()
+            raise self._empty_answer_error()
 
     async def _ask(self, messages: Sequence[Message], max_tokens: int, *, stream: bool) -> Any:
         return await _litellm.acompletion(
@@ -88,18 +92,18 @@ class LiteLLMChat:
             stream=stream,
             api_base=self._api_base,
             api_key=self._api_key,
-            timeout=2 * self._timeout,  # ours strikes first, and is told apart from a dead line
+            timeout=2 * self._timeout,  # our timeout fires first and raises `SourceTimeout`
             num_retries=0,
             max_retries=0,
             drop_params=True,
         )
 
-    def _nothing(self) -> SourceUnavailable:
+    def _empty_answer_error(self) -> SourceUnavailable:
         return SourceUnavailable(f"{self._model!r} sent an empty answer")
 
     @asynccontextmanager
-    async def _patience(self) -> AsyncGenerator[None]:
-        """Vendor errors as ours, the latest after `timeout` seconds."""
+    async def _translate_errors(self) -> AsyncGenerator[None]:
+        """Raise vendor errors as `SourceError`, and `SourceTimeout` after `timeout` seconds."""
         try:
             async with asyncio.timeout(self._timeout):
                 yield

@@ -1,4 +1,4 @@
-"""Turns the name of a chat model into the model."""
+"""Loads chat models by name."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from contexture.errors import MissingLibrary, UnknownAdapter
 from contexture.ports import ChatModel
 from contexture.types import Message
 
-KNOWN = ("local", "litellm:MODEL")
+CHAT_MODEL_NAMES = ("local", "litellm:MODEL")
 
 
-def load(name: str) -> ChatModel:
-    """The model of this name, the extractive one when it is empty; weights are loaded with the first question."""
+def load_chat_model(name: str) -> ChatModel:
+    """Chat model of this name, or the extractive one if it is empty; weights are loaded on first use.
+
+    Raises `UnknownAdapter` for an unknown name.
+    """
     kind, _, model = name.partition(":")
     match kind, model:
         case "" | "extractive", "":
             return ExtractiveModel()
         case "local", "":
-            return _local()
+            return _load_local()
         case "litellm", str() if model:
             from contexture.adapters.llm.litellm import LiteLLMChat
 
             return LiteLLMChat(model)
         case _:
             raise UnknownAdapter(
-                f"no chat model is called {name!r}; the known ones are {', '.join(KNOWN)} and extractive"
+                f"no chat model is called {name!r}; the known ones are {', '.join(CHAT_MODEL_NAMES)} and extractive"
             )
 
 
 class UnavailableModel:
-    """Stands for a model that cannot be loaded: every question raises `cause`, so that the next model answers."""
+    """Placeholder for a model that cannot be loaded: every call raises `cause`, so that the next model answers."""
 
     def __init__(self, name: str, cause: MissingLibrary) -> None:
         self._name = name
@@ -41,7 +44,7 @@ class UnavailableModel:
 
     @property
     def name(self) -> str:
-        """The name under which the model is configured."""
+        """Configured name of the model."""
         return self._name
 
     async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
@@ -54,7 +57,7 @@ class UnavailableModel:
         yield await self.complete(messages, max_tokens=max_tokens)
 
 
-def _local() -> ChatModel:
+def _load_local() -> ChatModel:
     try:
         from contexture.adapters.llm.local import LocalModel
     except MissingLibrary as missing:

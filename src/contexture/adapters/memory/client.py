@@ -1,4 +1,4 @@
-"""Memory services as clients that take and give payloads, in both directions."""
+"""Adapters between `MemoryService` and clients that exchange JSON payloads, in both directions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Protocol, cast
 import httpx
 
 from contexture.adapters.memory.payloads import (
-    answer_from,
-    answer_json,
-    asker,
-    ids_from,
-    memory_from,
-    memory_json,
-    recall_from,
-    recall_json,
+    ids_from_json,
+    memory_from_json,
+    memory_to_json,
+    recall_answer_from_json,
+    recall_answer_to_json,
+    recall_from_json,
+    recall_to_json,
+    scope_to_json,
 )
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
@@ -26,14 +26,14 @@ Payload = Mapping[str, Any]
 
 
 class PayloadClient(Protocol):
-    """A client of a memory service as other software has it: JSON objects in, JSON objects out."""
+    """A third-party client of a memory service: JSON objects in, JSON objects out."""
 
     def context_evaluate(self, payload: dict[str, Any]) -> Awaitable[Payload]:
-        """Memories for a question, in `candidates` or `results`."""
+        """Memories for a recall query, in `candidates` or `results`."""
         ...
 
     def recall(self, payload: dict[str, Any]) -> Awaitable[Payload]:
-        """The same under its other name."""
+        """Same as `context_evaluate`."""
         ...
 
     def remember_batch(self, payload: dict[str, Any]) -> Awaitable[Payload]:
@@ -42,10 +42,10 @@ class PayloadClient(Protocol):
 
 
 class ClientMemory:
-    """Implements the `MemoryService` port over somebody else's client.
+    """Implements the `MemoryService` port over a third-party client.
 
-    `failures` are the errors by which that client says that its service is in trouble; they surface as
-    `SourceUnavailable`. Such clients know neither feedback nor forgetting, and say so.
+    `failures` are the exceptions with which the client reports failures of its service; they are raised as
+    `SourceUnavailable`. Such clients support neither feedback nor forgetting, which raise `InvalidRequest`.
 
     memory = ClientMemory(their_client, failures=(TheirError,))
     """
@@ -60,25 +60,27 @@ class ClientMemory:
         self._failures = failures
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
-        """Store all of them or none; ids in order."""
+        """Store all memories or none; returns their ids in order."""
         if not memories:
             return ()
-        payload = {**asker(scope), "memories": [memory_json(memory) for memory in memories]}
-        return ids_from(await self._ask(self._client.remember_batch, payload), memories)
+        payload = {**scope_to_json(scope), "memories": [memory_to_json(memory) for memory in memories]}
+        return ids_from_json(await self._ask(self._client.remember_batch, payload), memories)
 
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
-        """The best memories at or above the threshold."""
+        """Best memories at or above the threshold."""
         if not query.top_k:
             return ()
-        return answer_from(await self._ask(self._client.context_evaluate, recall_json(scope, query)), query)
+        return recall_answer_from_json(
+            await self._ask(self._client.context_evaluate, recall_to_json(scope, query)), query
+        )
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
-        """Refused: the client has no such call."""
+        """Raise `InvalidRequest`: the client has no such call."""
         del scope, given
         raise InvalidRequest("this memory client takes no feedback")
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Refused: the client has no such call."""
+        """Raise `InvalidRequest`: the client has no such call."""
         del scope, ids
         raise InvalidRequest("this memory client cannot forget")
 
@@ -90,9 +92,9 @@ class ClientMemory:
 
 
 class MemoryClient:
-    """A memory service behind the three calls that take payloads, for one scope.
+    """Payload client over a `MemoryService`, for one scope.
 
-    A payload that names another tenant or user is `NotPermitted`.
+    A payload that names another tenant or user raises `NotPermitted`.
     """
 
     def __init__(self, service: MemoryService, scope: Scope, clock: Clock) -> None:
@@ -101,26 +103,26 @@ class MemoryClient:
         self._clock = clock
 
     async def context_evaluate(self, payload: Payload) -> dict[str, Any]:
-        """Memories for a question, under `candidates` and `results`."""
+        """Memories for a recall query, under `candidates` and `results`."""
         self._check(payload)
-        query = recall_from(payload, now=self._clock.now())
-        return answer_json(await self._service.recall(self._scope, query))
+        query = recall_from_json(payload, now=self._clock.now())
+        return recall_answer_to_json(await self._service.recall(self._scope, query))
 
     async def recall(self, payload: Payload) -> dict[str, Any]:
-        """The same answer as `context_evaluate`."""
+        """Same as `context_evaluate`."""
         return await self.context_evaluate(payload)
 
     async def remember_batch(self, payload: Payload) -> dict[str, Any]:
-        """Store the `memories` of a payload, all of them or none."""
+        """Store the `memories` of a payload, all or none."""
         self._check(payload)
         found: object = payload.get("memories")
         items = cast("list[object]", found) if isinstance(found, list) else None
         if items is None or not all(isinstance(item, Mapping) for item in items):
             raise InvalidRequest("`memories` must be a list of objects")
-        memories = [memory_from(cast("Payload", item)) for item in items]
+        memories = [memory_from_json(cast("Payload", item)) for item in items]
         return {"ok": True, "ids": list(await self._service.remember(self._scope, memories))}
 
     def _check(self, payload: Payload) -> None:
-        for name, own in asker(self._scope).items():
+        for name, own in scope_to_json(self._scope).items():
             if payload.get(name) not in (None, "", own):
                 raise NotPermitted(f"this client may not act for {name} {payload[name]!r}")

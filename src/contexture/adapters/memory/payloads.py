@@ -1,4 +1,4 @@
-"""Memories as the JSON that memory services speak, and back."""
+"""Converts memories to and from the JSON of memory services. Lone surrogates in answers are replaced."""
 
 from __future__ import annotations
 
@@ -10,46 +10,45 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from contexture.adapters.memory.sound import sound
-from contexture.conversation import Feedback, Memory, MemoryKind, Piece, Recall, Recalled
+from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, Recall, Recalled
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.types import Scope
 
-TIMES = ("timestamp", "created_at")
-_PLAIN = ("text", "id", "type", "namespace", "universe", "session_id", "persona_id", "importance", "ttl_seconds")
-_LISTS = ("tags", "readers", "injected")
-_KNOWN = frozenset({*_PLAIN, *_LISTS, *TIMES, "kind", "idempotency_key", "metadata", "tenant_id", "user_id"})
-_ASKED = ("query", "top_k", "threshold", "session_id", "persona_id", "namespace", "universe")
-_FILTERS = ("sessions", "personas", "tags", "kinds")
-_SHOWN = 200
+TIME_FIELDS = ("timestamp", "created_at")
+_PLAIN_FIELDS = ("text", "id", "type", "namespace", "universe", "session_id", "persona_id", "importance", "ttl_seconds")
+_LIST_FIELDS = ("tags", "readers", "injected")
+_KNOWN_FIELDS = frozenset(
+    {*_PLAIN_FIELDS, *_LIST_FIELDS, *TIME_FIELDS, "kind", "idempotency_key", "metadata", "tenant_id", "user_id"}
+)
+_RECALL_FIELDS = ("query", "top_k", "threshold", "session_id", "persona_id", "namespace", "universe")
+_RECALL_FILTERS = ("sessions", "personas", "tags", "kinds")
+_MAX_ERROR_CHARS = 200
 
 T = TypeVar("T")
 
 
-# --- what is sent ---
-
-
-def asker(scope: Scope) -> dict[str, str]:
-    """Who asks, as every payload says it."""
+# --- requests to a service ---
+def scope_to_json(scope: Scope) -> dict[str, str]:
+    """Tenant and user fields of every payload."""
     return {"tenant_id": scope.tenant, "user_id": scope.user}
 
 
-def memory_json(memory: Memory) -> dict[str, Any]:
-    """A memory as an item of a batch; what is empty is left out, but for the text and the namespace."""
-    found = {name: getattr(memory, name) for name in (*_PLAIN, "idempotency_key", "metadata")}
-    lists = {name: list(getattr(memory, name)) for name in _LISTS}
+def memory_to_json(memory: Memory) -> dict[str, Any]:
+    """Memory as an item of a batch; empty fields are left out, except text and namespace."""
+    found = {name: getattr(memory, name) for name in (*_PLAIN_FIELDS, "idempotency_key", "metadata")}
+    lists = {name: list(getattr(memory, name)) for name in _LIST_FIELDS}
     time = {"timestamp": memory.time.isoformat()} if memory.time else {}
     said = {**found, **lists, "kind": str(memory.kind), **time}
     kept = {name: value for name, value in said.items() if value is not None and value not in ("", [], {})}
     return {"text": memory.text, "namespace": memory.namespace, **kept}
 
 
-def recall_json(scope: Scope, query: Recall) -> dict[str, Any]:
-    """A question; what does not bind is left out."""
+def recall_to_json(scope: Scope, query: Recall) -> dict[str, Any]:
+    """Recall query as JSON; empty hints and filters are left out."""
     hints = {"session_id": query.session_id, "persona_id": query.persona_id, "universe": query.universe}
-    optional = {**hints, **{name: [str(each) for each in getattr(query, name)] for name in _FILTERS}}
+    optional = {**hints, **{name: [str(each) for each in getattr(query, name)] for name in _RECALL_FILTERS}}
     return {
-        **asker(scope),
+        **scope_to_json(scope),
         "query": query.query,
         "top_k": query.top_k,
         "threshold": query.threshold,
@@ -58,8 +57,8 @@ def recall_json(scope: Scope, query: Recall) -> dict[str, Any]:
     }
 
 
-def recalled_json(found: Recalled) -> dict[str, Any]:
-    """A memory that was found, as an answer holds it."""
+def recalled_to_json(found: Recalled) -> dict[str, Any]:
+    """Recalled memory as an item of an answer."""
     return {
         "id": found.id,
         "score": found.score,
@@ -75,17 +74,17 @@ def recalled_json(found: Recalled) -> dict[str, Any]:
     }
 
 
-def answer_json(found: Sequence[Recalled]) -> dict[str, Any]:
-    """The answer to a question: the memories, under both names that clients look for."""
-    items = [recalled_json(each) for each in found]
+def recall_answer_to_json(found: Sequence[Recalled]) -> dict[str, Any]:
+    """Answer to a recall query: the memories under both names that clients read."""
+    items = [recalled_to_json(each) for each in found]
     return {"candidates": items, "results": items}
 
 
-def feedback_json(scope: Scope, given: Feedback) -> dict[str, Any]:
-    """How useful a memory was."""
+def feedback_to_json(scope: Scope, given: Feedback) -> dict[str, Any]:
+    """Feedback on a memory as JSON."""
     optional = {"session_id": given.session_id, "query": given.query}
     return {
-        **asker(scope),
+        **scope_to_json(scope),
         "memory_id": given.memory_id,
         "score": given.score,
         "timestamp": given.time.isoformat(),
@@ -93,31 +92,32 @@ def feedback_json(scope: Scope, given: Feedback) -> dict[str, Any]:
     }
 
 
-# --- what is asked of us ---
+# --- requests to us ---
+def memory_from_json(payload: Mapping[str, Any], *, namespace: str = "wm", universe: str = "") -> Memory:
+    """Memory from an item of a batch; unknown fields become metadata, where the item's own metadata takes precedence.
 
-
-def memory_from(payload: Mapping[str, Any], *, namespace: str = "wm", universe: str = "") -> Memory:
-    """The memory an item describes; fields that nobody knows become metadata, which the item's own wins over."""
-    extra = {name: value for name, value in payload.items() if name not in _KNOWN}
+    Raises `InvalidRequest` for a field of the wrong type.
+    """
+    extra = {name: value for name, value in payload.items() if name not in _KNOWN_FIELDS}
     metadata = {**extra, **_mapping(payload, "metadata")}
-    given = _given(payload, (*_PLAIN, *_LISTS, "kind", "idempotency_key"))
-    kept = {name: value for name, value in metadata.items() if name not in TIMES}
-    found = _converted({"namespace": namespace, "universe": universe, **given, "metadata": kept}, Memory)
-    return replace(found, time=time_in(payload) or time_in(metadata))
+    given = _present_fields(payload, (*_PLAIN_FIELDS, *_LIST_FIELDS, "kind", "idempotency_key"))
+    kept = {name: value for name, value in metadata.items() if name not in TIME_FIELDS}
+    found = _convert({"namespace": namespace, "universe": universe, **given, "metadata": kept}, Memory)
+    return replace(found, time=read_time(payload) or read_time(metadata))
 
 
-def recall_from(
+def recall_from_json(
     payload: Mapping[str, Any], *, now: datetime, namespace: str = "wm", universe: str = "", threshold: float = 0.5
 ) -> Recall:
-    """The question a payload asks; what it leaves out has these defaults."""
-    given = _given(payload, (*_ASKED, *_FILTERS))
+    """Recall query from a payload, with these defaults; raises `InvalidRequest` for a field of the wrong type."""
+    given = _present_fields(payload, (*_RECALL_FIELDS, *_RECALL_FILTERS))
     defaults = {"namespace": namespace, "universe": universe, "threshold": threshold}
-    return _converted({**defaults, **given, "now": now}, Recall)
+    return _convert({**defaults, **given, "now": now}, Recall)
 
 
-def time_in(payload: Mapping[str, Any]) -> datetime | None:
-    """The time a payload gives, in UTC; one that cannot be read counts as missing."""
-    for name in TIMES:
+def read_time(payload: Mapping[str, Any]) -> datetime | None:
+    """Time of a payload in UTC; None if it is missing or cannot be parsed."""
+    for name in TIME_FIELDS:
         value = payload.get(name)
         if isinstance(value, datetime):
             return value.replace(tzinfo=value.tzinfo or UTC)
@@ -130,7 +130,7 @@ def time_in(payload: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def _given(payload: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _present_fields(payload: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: payload[name] for name in names if payload.get(name) is not None}
 
 
@@ -141,123 +141,144 @@ def _mapping(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found)
 
 
-def _converted(fields: Mapping[str, Any], kind: type[T]) -> T:
+def _convert(fields: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as failure:
         raise InvalidRequest(f"{kind.__name__.lower()}: {failure}") from failure
 
 
-# --- what a service answers ---
+# --- answers of a service ---
+def recall_answer_from_json(answer: object, query: Recall) -> tuple[Recalled, ...]:
+    """Memories in an answer, best first, at or above the threshold and at most `top_k`.
 
-
-def answer_from(answer: object, query: Recall) -> tuple[Recalled, ...]:
-    """The memories in an answer, best first, held to the threshold and the number asked for.
-
-    `candidates` or `results` is read. Anything that is not what it should be makes the whole answer a failure
-    of the service: half an answer looks like a whole one.
+    Reads `candidates` or `results`. Raises `SourceUnavailable` for any invalid item, because a partial answer would
+    look like a complete one.
     """
-    named = (_member(answer, name) for name in ("candidates", "results"))
+    named = (_list_member(answer, name) for name in ("candidates", "results"))
     items = next((found for found in named if found is not None), None)
     if items is None:
-        raise broken("neither `candidates` nor `results` is a list")
+        raise invalid_answer_error("neither `candidates` nor `results` is a list")
     try:
-        found = {each.id: each for each in map(_recalled, map(sound, items))}
+        found = {each.id: each for each in map(_parse_recalled, map(repair_texts, items))}
     except RecursionError as failure:
-        raise broken("it is nested too deeply") from failure
+        raise invalid_answer_error("it is nested too deeply") from failure
     best = sorted(found.values(), key=lambda each: (-each.score, each.id))
     return tuple(each for each in best if each.score >= query.threshold)[: query.top_k]
 
 
-def ids_from(answer: object, memories: Sequence[Memory]) -> tuple[str, ...]:
-    """The ids in the answer to a batch; a service that only says `ok` has kept those it was given."""
-    ids = _member(answer, "ids")
+def ids_from_json(answer: object, memories: Sequence[Memory]) -> tuple[str, ...]:
+    """Ids in the answer to a batch; if the service only answers `ok`, the ids that were sent.
+
+    Raises `SourceUnavailable` if the ids do not match the memories.
+    """
+    ids = _list_member(answer, "ids")
     known = tuple(memory.id for memory in memories)
     if ids is None and all(known) and isinstance(answer, dict) and cast("dict[str, Any]", answer).get("ok") is True:
         return known
     if ids is None or len(ids) != len(memories) or not all(isinstance(each, str) and each for each in ids):
-        raise broken(f"`ids` does not name {len(memories)} memories")
+        raise invalid_answer_error(f"`ids` does not name {len(memories)} memories")
     return tuple(cast("list[str]", ids))
 
 
-def broken(what: str) -> SourceUnavailable:
-    """The failure of a service whose answer cannot be used, in words that are never long."""
-    return SourceUnavailable(f"the memory service gave an answer that cannot be used: {what[:_SHOWN]}")
+def invalid_answer_error(what: str) -> SourceUnavailable:
+    """Error for an unusable answer of a service, with a message of limited length."""
+    return SourceUnavailable(f"the memory service gave an answer that cannot be used: {what[:_MAX_ERROR_CHARS]}")
 
 
-def _member(answer: object, name: str) -> list[object] | None:
+def _list_member(answer: object, name: str) -> list[object] | None:
     found = cast("dict[str, object]", answer).get(name) if isinstance(answer, dict) else None
     return cast("list[object]", found) if isinstance(found, list) else None
 
 
-def _recalled(item: object) -> Recalled:
+def _parse_recalled(item: object) -> Recalled:
     if not isinstance(item, dict):
-        raise broken(f"a memory is a {type(item).__name__}, not an object")
+        raise invalid_answer_error(f"a memory is a {type(item).__name__}, not an object")
     fields = cast("dict[str, Any]", item)
     metadata: object = fields.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise broken("`metadata` is not an object")
+        raise invalid_answer_error("`metadata` is not an object")
     said = cast("dict[str, Any]", metadata)
     source = said.get("source")
     kind = fields.get("kind")
     return Recalled(
-        id=_id(fields.get("id")),
-        text=_text(fields.get("text")),
-        score=_score(fields.get("score")),
-        time=time_in(said) or time_in(fields),
+        id=_parse_id(fields.get("id")),
+        text=_parse_text(fields.get("text")),
+        score=_parse_score(fields.get("score")),
+        time=read_time(said) or read_time(fields),
         label=source if isinstance(source, str) else "",
         kind=MemoryKind(kind) if kind in list(MemoryKind) else MemoryKind.EPISODIC,
-        type=_word(fields.get("type")) or "memory",
+        type=_text_or_empty(fields.get("type")) or "memory",
         metadata=said,
-        signals=_signals(fields.get("signals")),
-        pieces=_pieces(fields.get("pieces"), len(fields["text"])),
+        signals=_parse_signals(fields.get("signals")),
+        pieces=_parse_pieces(fields.get("pieces"), len(fields["text"])),
     )
 
 
-def _id(value: object) -> str:
+def _parse_id(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        raise broken(f"a memory has the id {value!r}")
+        raise invalid_answer_error(f"a memory has the id {value!r}")
     return str(value)
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     if not isinstance(value, str):
-        raise broken(f"`text` is a {type(value).__name__}, not a text")
+        raise invalid_answer_error(f"`text` is a {type(value).__name__}, not a text")
     return value
 
 
-def _word(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _score(value: object) -> float:
-    number = _number(value)
+def _parse_score(value: object) -> float:
+    number = _finite_number(value)
     if number is None:
-        raise broken(f"`score` is {value!r}, not a number")
+        raise invalid_answer_error(f"`score` is {value!r}, not a number")
     return min(1.0, max(0.0, number))
 
 
-def _number(value: object) -> float | None:
+def _finite_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
         number = float(value)
-    except OverflowError:  # JSON knows whole numbers that are larger than any float
+    except OverflowError:  # JSON allows integers larger than any float
         return None
     return number if math.isfinite(number) else None
 
 
-def _signals(value: object) -> dict[str, float]:
+def _parse_signals(value: object) -> dict[str, float]:
     items = cast("dict[str, object]", value).items() if isinstance(value, dict) else ()
-    return {str(name): number for name, each in items if (number := _number(each)) is not None}
+    return {str(name): number for name, each in items if (number := _finite_number(each)) is not None}
 
 
-def _pieces(value: object, length: int) -> tuple[Piece, ...]:
-    """The pieces that lie inside the text; others are of no use and do no harm."""
-    found: list[Piece] = []
+def _parse_pieces(value: object, length: int) -> tuple[MemoryPiece, ...]:
+    """Pieces that lie inside the text; invalid ones are ignored."""
+    found: list[MemoryPiece] = []
     for item in cast("list[object]", value) if isinstance(value, list) else ():
         piece = cast("dict[str, object]", item) if isinstance(item, dict) else {}
-        start, end, score = piece.get("start"), piece.get("end"), _number(piece.get("score"))
+        start, end, score = piece.get("start"), piece.get("end"), _finite_number(piece.get("score"))
         if isinstance(start, int) and isinstance(end, int) and score is not None and 0 <= start < end <= length:
-            found.append(Piece(start, end, min(1.0, max(0.0, score))))
+            found.append(MemoryPiece(start, end, min(1.0, max(0.0, score))))
     return tuple(found)
+
+
+def repair_texts(value: object) -> object:
+    """Join surrogate pairs and replace lone surrogates by U+FFFD in every string and key of a JSON value."""
+    if isinstance(value, str):
+        return _repair_text(value)
+    if isinstance(value, Mapping):
+        held = cast("Mapping[object, object]", value)
+        return {repair_texts(name): repair_texts(inner) for name, inner in held.items()}
+    if isinstance(value, list):
+        return [repair_texts(inner) for inner in cast("list[object]", value)]
+    return value
+
+
+def _repair_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

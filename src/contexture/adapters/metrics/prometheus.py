@@ -1,37 +1,42 @@
-"""The metrics of turn builds, for Prometheus; no label ever holds a tenant, a user or a text."""
+"""Prometheus metrics of turn builds, workspace builds, cached searches and workers.
+
+Labels never contain a tenant, a user or text.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-PHASE = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-RETRIEVAL = (*PHASE, 2.0)
-TOTAL = (*RETRIEVAL, 5.0)
-ASKING = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
-COUNTS = (0, 1, 3, 5, 8, 10, 15, 20)
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+PHASE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+RETRIEVAL_BUCKETS = (*PHASE_BUCKETS, 2.0)
+TOTAL_BUCKETS = (*RETRIEVAL_BUCKETS, 5.0)
+MEMORY_BUCKETS = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
+COUNT_BUCKETS = (0, 1, 3, 5, 8, 10, 15, 20)
+SHARE_BUCKETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
 class TurnMetrics:
-    """Histograms of every phase, gauges of the last prompt's size, and counters, in one registry."""
+    """Metrics of turn builds: phase histograms, gauges of the last prompt's size, and counters."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def phase(name: str, text: str) -> Histogram:
-            return Histogram(f"thinking_{name}_seconds", text, buckets=PHASE, registry=registry)
+            return Histogram(f"thinking_{name}_seconds", text, buckets=PHASE_BUCKETS, registry=registry)
 
         def size(name: str, text: str) -> Gauge:
             return Gauge(name, text, registry=registry)
 
-        self._total = Histogram("thinking_total_seconds", "Whole builds.", buckets=TOTAL, registry=registry)
+        self._total = Histogram("thinking_total_seconds", "Whole builds.", buckets=TOTAL_BUCKETS, registry=registry)
         self._retrieval = Histogram(
             "thinking_retrieval_seconds",
             "Asking memory, by its state.",
             ("state",),
-            buckets=RETRIEVAL,
+            buckets=RETRIEVAL_BUCKETS,
             registry=registry,
         )
         self._salience = phase("salience", "Scoring memories.")
@@ -48,15 +53,15 @@ class TurnMetrics:
             "context_builder_snippets_total", "Memories that passed a stage.", ("stage",), registry=registry
         )
         self._asking = Histogram(
-            "context_builder_retrieval_seconds", "Asking memory.", buckets=ASKING, registry=registry
+            "context_builder_retrieval_seconds", "Asking memory.", buckets=MEMORY_BUCKETS, registry=registry
         )
         self._count = Histogram(
-            "context_builder_snippet_count", "Memories in a prompt.", buckets=COUNTS, registry=registry
+            "context_builder_snippet_count", "Memories in a prompt.", buckets=COUNT_BUCKETS, registry=registry
         )
         self._share = Histogram(
             "context_builder_token_utilization",
             "Share of its limit a prompt spends.",
-            buckets=SHARES,
+            buckets=SHARE_BUCKETS,
             registry=registry,
         )
         self._degraded = Counter(
@@ -67,61 +72,61 @@ class TurnMetrics:
         )
 
     def time_total(self) -> AbstractContextManager[None]:
-        """Around a whole build."""
-        return _timed(self._total)
+        """Time a whole build."""
+        return _observe_seconds(self._total)
 
     def time_retrieval(self, state: str) -> AbstractContextManager[None]:
-        """Around asking memory, by the state it is in."""
-        return _timed(self._retrieval.labels(state), self._asking)
+        """Time memory retrieval, labelled with the state of the memory service."""
+        return _observe_seconds(self._retrieval.labels(state), self._asking)
 
     def time_salience(self) -> AbstractContextManager[None]:
-        """Around scoring."""
-        return _timed(self._salience)
+        """Time salience scoring."""
+        return _observe_seconds(self._salience)
 
     def time_ranking(self) -> AbstractContextManager[None]:
-        """Around ranking and clipping."""
-        return _timed(self._ranking)
+        """Time ranking and clipping."""
+        return _observe_seconds(self._ranking)
 
     def time_redaction(self) -> AbstractContextManager[None]:
-        """Around redaction."""
-        return _timed(self._redaction)
+        """Time redaction."""
+        return _observe_seconds(self._redaction)
 
     def time_tokenisation(self) -> AbstractContextManager[None]:
-        """Around counting and fitting."""
-        return _timed(self._tokenisation)
+        """Time token counting and fitting."""
+        return _observe_seconds(self._tokenisation)
 
     def time_prompt(self) -> AbstractContextManager[None]:
-        """Around assembling the messages."""
-        return _timed(self._prompt)
+        """Time message assembly."""
+        return _observe_seconds(self._prompt)
 
     def record_tokens(self, *, before_budget: int, after_budget: int, after_redaction: int, prompt_tokens: int) -> None:
-        """How large the last prompt was, before and after fitting."""
+        """Set the size of the last prompt, before and after fitting."""
         self._before.set(before_budget)
         self._after.set(after_budget)
         self._redacted.set(after_redaction)
         self._tokens.set(prompt_tokens)
 
     def record_use(self, *, snippets: int, utilization: float) -> None:
-        """How many memories the last prompt holds, and what share of its limit it spends."""
+        """Observe the number of memories in a prompt, and the share of the token limit it uses."""
         self._count.observe(snippets)
         self._share.observe(utilization)
 
     def inc_prompt(self) -> None:
-        """One more prompt was built."""
+        """Count one prompt."""
         self._prompts.inc()
 
     def inc_snippets(self, *, stage: str, count: int) -> None:
-        """So many memories passed a stage."""
+        """Count memories that passed a stage."""
         self._snippets.labels(stage).inc(count)
 
     def inc_degradation(self, reason: str) -> None:
-        """Something that should have helped did not."""
+        """Count a degradation, by reason."""
         self._degraded.labels(reason).inc()
 
 
 @contextmanager
-def _timed(*histograms: Histogram) -> Generator[None]:
-    """Observe how long the block takes, however it ends."""
+def _observe_seconds(*histograms: Histogram) -> Generator[None]:
+    """Observe the duration of the block, also if it raises."""
     start = time.perf_counter()
     try:
         yield
@@ -129,3 +134,82 @@ def _timed(*histograms: Histogram) -> Generator[None]:
         seconds = time.perf_counter() - start
         for histogram in histograms:
             histogram.observe(seconds)
+
+
+class WorkspaceMetrics:
+    """Metrics of workspace builds: histograms of phases and budget share, and counters."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "contexture_workspace_seconds",
+            "Phases of workspace builds.",
+            ("phase",),
+            buckets=TOTAL_BUCKETS,
+            registry=registry,
+        )
+        self._share = Histogram(
+            "contexture_workspace_token_utilization",
+            "Share of its budget a workspace context spends.",
+            buckets=SHARE_BUCKETS,
+            registry=registry,
+        )
+        self._blocks = Counter(
+            "contexture_workspace_blocks_total", "Candidates, by how they ended.", ("state",), registry=registry
+        )
+        self._lost = Counter(
+            "contexture_workspace_degradation_total", "Losses of quality, by source.", ("source",), registry=registry
+        )
+
+    def record(
+        self, *, seconds: Mapping[str, float], tokens: int, budget: int, blocks: Mapping[str, int], lost: Sequence[str]
+    ) -> None:
+        """Count one build."""
+        for phase, took in seconds.items():
+            self._seconds.labels(phase).observe(took)
+        self._share.observe(tokens / budget)
+        for state, count in blocks.items():
+            self._blocks.labels(state).inc(count)
+        for source in lost:
+            self._lost.labels(source).inc()
+
+
+class CacheMetrics(Collector):
+    """Collector of search cache hits and misses, which `read` returns on each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, read: Callable[[], tuple[int, int]]) -> None:
+        self._read = read
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the counts of hits and misses."""
+        found = CounterMetricFamily(
+            "contexture_search_cache", "Searches, by whether memory could answer.", labels=["result"]
+        )
+        for result, count in zip(("hit", "miss"), self._read(), strict=True):
+            found.add_metric([result], count)
+        yield found
+
+
+_WORKER_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class WorkerMetrics:
+    """Metrics of workers: message duration by outcome, and retries."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "contexture_worker_seconds",
+            "Messages from delivery to acknowledgement, by how they ended.",
+            ("outcome",),
+            buckets=_WORKER_BUCKETS,
+            registry=registry,
+        )
+        self._retries = Counter("contexture_worker_retries_total", "Tries after a first one.", registry=registry)
+
+    def message_ended(self, outcome: str, seconds: float) -> None:
+        """Observe the duration of a message, by outcome."""
+        self._seconds.labels(outcome).observe(seconds)
+
+    def message_retried(self) -> None:
+        """Count a retry."""
+        self._retries.inc()

@@ -1,4 +1,4 @@
-"""Policies that an Open Policy Agent decides, asked over HTTP."""
+"""Policies evaluated by an Open Policy Agent over HTTP."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from contexture.errors import InvalidRequest, SourceError, SourceTimeout, Source
 from contexture.types import Json, Scope
 
 _OK = 200
-_LARGEST = 2**16  # bytes of an answer
-_NOBODY: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
+_MAX_ANSWER_BYTES = 2**16
+_PROBE_INPUT: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
 
 
 class OpaPolicy:
-    """Asks OPA's data API at `url`, which names a package with `allow` and `reason`, or the rule `allow` itself.
+    """Policy that queries OPA's data API at `url`: a package with `allow` and `reason`, or the rule `allow` itself.
 
-    The input is `{tenant, user, groups, action, resource}`, as for policies in process. Allowed is what OPA says is
-    `true`; an undefined answer, any other value, an error, a redirection and no answer within `timeout` deny.
+    The input is `{tenant, user, groups, action, resource}`, as for policies in process. Only the answer `true` allows;
+    an undefined answer, any other value, an error, a redirect, or no answer within `timeout` denies.
 
     policy = OpaPolicy("http://127.0.0.1:8181/v1/data/contexture", timeout=1.0)
     """
@@ -39,7 +39,7 @@ class OpaPolicy:
         self._client = httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False)
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
-        """Allowed only when OPA says `true`, in time."""
+        """Allow only if OPA answers `true` within the timeout."""
         asked: dict[str, Json] = {
             "tenant": scope.tenant,
             "user": scope.user,
@@ -51,22 +51,22 @@ class OpaPolicy:
             found = await self._ask(asked)
         except SourceError as failure:
             return Decision(allowed=False, reason=str(failure))
-        return _decision(found, action)
+        return _parse_decision(found, action)
 
     async def state(self) -> HealthState:
-        """Down while OPA does not answer as it should."""
+        """Down if OPA does not give a valid answer."""
         try:
-            await self._ask(_NOBODY)
+            await self._ask(_PROBE_INPUT)
         except SourceError:
             return HealthState.DOWN
         return HealthState.NORMAL
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def _ask(self, asked: Mapping[str, Json]) -> object:
-        """What the decision is; None when it is undefined."""
+        """Result of the query; None if it is undefined. Raises `SourceError`."""
         try:
             body = msgspec.json.encode({"input": asked})
         except UnicodeEncodeError as failure:
@@ -80,12 +80,12 @@ class OpaPolicy:
             raise SourceTimeout(f"the policy did not decide within {self._timeout:g} seconds") from failure
         except httpx.HTTPError as failure:
             raise SourceUnavailable(f"the policy cannot be asked: {type(failure).__name__}") from failure
-        if answer.status_code != _OK or len(answer.content) > _LARGEST:
+        if answer.status_code != _OK or len(answer.content) > _MAX_ANSWER_BYTES:
             raise SourceUnavailable(f"the policy cannot be asked: it answers {answer.status_code}")
-        return _result(answer.content)
+        return _parse_result(answer.content)
 
 
-def _result(content: bytes) -> object:
+def _parse_result(content: bytes) -> object:
     try:
         found: object = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError) as failure:
@@ -95,7 +95,7 @@ def _result(content: bytes) -> object:
     return cast("dict[str, Any]", found).get("result")
 
 
-def _decision(found: object, action: str) -> Decision:
+def _parse_decision(found: object, action: str) -> Decision:
     told = cast("dict[str, Any]", found) if isinstance(found, dict) else {"allow": found}
     allow, reason = told.get("allow"), told.get("reason")
     if allow is True:

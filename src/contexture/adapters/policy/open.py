@@ -1,4 +1,4 @@
-"""Policies with one answer: everything is allowed where none is configured, nothing where it cannot be loaded."""
+"""Constant policies: allow everything if no policy is configured, deny everything if it cannot be loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DENIED = Decision(allowed=False, reason="the policy cannot be loaded, so everyt
 
 
 class OpenPolicy:
-    """Allows every action; permissions on records hold all the same."""
+    """Allows every action; access control on records still applies."""
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
         """Always allowed."""

@@ -1,4 +1,4 @@
-"""Policies written in Rego, compiled once and run in process."""
+"""Policies written in Rego, compiled once and evaluated in process."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from contexture.types import Json, Scope
 
 _regopy: Any = import_native("regopy", feature="a policy in Rego", extra="rego")
 
-_ALLOW, _REASON = "found := data.contexture.allow", "found := data.contexture.reason"
-_PROBE: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
+_ALLOW_QUERY, _REASON_QUERY = "found := data.contexture.allow", "found := data.contexture.reason"
+_PROBE_INPUT: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
 _PACKAGE = re.compile(r"^\s*package\s+contexture\s*(#.*)?$", re.MULTILINE)
-_BROKEN = "the policy cannot be used, so everything is denied until it is mended; the log of the service says why"
-_SHOWN = 500  # characters of a compiler's message
+_UNUSABLE_REASON = (
+    "the policy cannot be used, so everything is denied until it is mended; the log of the service says why"
+)
+_MAX_MESSAGE_CHARS = 500  # length limit for compiler messages
 
-Stamp: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
+FolderStamp: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
 
 
 class _Interpreter(Protocol):
-    """What is used of `regopy.Interpreter`, which has no types."""
+    """The methods used of `regopy.Interpreter`, which has no type hints."""
 
     log_level: object
 
@@ -40,11 +42,12 @@ class _Interpreter(Protocol):
 
 
 class RegoPolicy:
-    """Asks `data.contexture.allow`, and `data.contexture.reason` when that is not true.
+    """Policy that evaluates `data.contexture.allow`, and `data.contexture.reason` if that is not true.
 
     The input is `{tenant, user, groups, action, resource}`. Every `*.rego` file of the folder is a module; when one
-    changes, all are compiled again before the next decision. A folder that does not compile is refused at the start
-    and denies everything later; the log says why. Decisions are made one at a time on a thread of their own.
+    changes, all are compiled again before the next decision. The constructor raises `InvalidRequest` for a folder that
+    does not compile; one that stops compiling later denies everything, and the log says why. Decisions are made one at
+    a time in a dedicated thread.
 
     policy = RegoPolicy(Path("policies"), timeout=1.0)
     """
@@ -52,13 +55,13 @@ class RegoPolicy:
     def __init__(self, folder: Path, *, timeout: float = 1.0) -> None:
         self._folder = folder
         self._timeout = timeout
-        self._told = ""
-        self._stamp = _stamp(folder)
-        self._rules: _Rules | InvalidRequest = _compiled(folder, self._stamp)
+        self._logged = ""
+        self._stamp = _stamp_folder(folder)
+        self._rules: _CompiledRules | InvalidRequest = _compile_folder(folder, self._stamp)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
-        """Allowed only when the policy says `true`, in time."""
+        """Allow only if the policy evaluates to `true` within the timeout."""
         asked: dict[str, Json] = {
             "tenant": scope.tenant,
             "user": scope.user,
@@ -71,56 +74,56 @@ class RegoPolicy:
             async with asyncio.timeout(self._timeout):
                 return await work
         except TimeoutError:
-            return _denied(f"the policy did not decide within {self._timeout:g} seconds")
+            return _deny(f"the policy did not decide within {self._timeout:g} seconds")
 
     async def state(self) -> HealthState:
-        """Down when the files as they are now allow nothing, degraded when that cannot be said in time."""
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._works)
+        """Down if the current files do not compile, degraded if that cannot be determined within the timeout."""
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._is_usable)
         try:
             async with asyncio.timeout(self._timeout):
                 return HealthState.NORMAL if await work else HealthState.DOWN
         except TimeoutError:
             return HealthState.DEGRADED
 
-    def _works(self) -> bool:
+    def _is_usable(self) -> bool:
         try:
-            self._current()
+            self._current_rules()
         except InvalidRequest:
             return False
         return True
 
     def _decide(self, asked: Mapping[str, Json]) -> Decision:
         try:
-            rules = self._current()
+            rules = self._current_rules()
         except InvalidRequest as failure:
-            self._tell(str(failure))
-            return _denied(_BROKEN)
-        self._told = ""
+            self._log_once(str(failure))
+            return _deny(_UNUSABLE_REASON)
+        self._logged = ""
         try:
-            allowed = rules.allowed(asked)
+            allowed = rules.evaluate_allow(asked)
             if allowed is True:
                 return Decision(allowed=True)
-            said = rules.reason()
+            said = rules.evaluate_reason()
         except InvalidRequest as failure:
-            return _denied(str(failure))
+            return _deny(str(failure))
         if allowed is False:
-            return _denied(said or f"the policy denies {asked['action']!r}")
+            return _deny(said or f"the policy denies {asked['action']!r}")
         wrong = "does not say" if allowed is None else "says neither true nor false"
-        return _denied(said or f"the policy {wrong} whether {asked['action']!r} is allowed")
+        return _deny(said or f"the policy {wrong} whether {asked['action']!r} is allowed")
 
-    def _tell(self, failure: str) -> None:
-        """Write down once what is wrong with the files: whoever keeps them reads the log, and callers need not know."""
-        if failure != self._told:
-            self._told = failure
+    def _log_once(self, failure: str) -> None:
+        """Log each failure of the files once; operators read the log, and callers get no details."""
+        if failure != self._logged:
+            self._logged = failure
             structlog.get_logger().error("the policy cannot be used, and everything is denied", reason=failure)
 
-    def _current(self) -> _Rules:
-        """The rules as the files say them now; what does not compile is not tried again until a file changes."""
-        stamp = _stamp(self._folder)
+    def _current_rules(self) -> _CompiledRules:
+        """Compiled rules of the current files; files that do not compile are not retried until one changes."""
+        stamp = _stamp_folder(self._folder)
         if stamp != self._stamp:
             self._stamp = stamp
             try:
-                self._rules = _compiled(self._folder, stamp)
+                self._rules = _compile_folder(self._folder, stamp)
             except InvalidRequest as failure:
                 self._rules = failure
         if isinstance(self._rules, InvalidRequest):
@@ -128,42 +131,42 @@ class RegoPolicy:
         return self._rules
 
 
-class _Rules:
-    """Compiled modules."""
+class _CompiledRules:
+    """Compiled modules and queries."""
 
     def __init__(self, interpreter: _Interpreter) -> None:
         self._interpreter = interpreter
-        self._allow = interpreter.build(_ALLOW)
-        self._reason = interpreter.build(_REASON)
+        self._allow = interpreter.build(_ALLOW_QUERY)
+        self._reason = interpreter.build(_REASON_QUERY)
 
-    def allowed(self, asked: Mapping[str, Json]) -> object:
-        """What `allow` is for this input; None when that is undefined."""
+    def evaluate_allow(self, asked: Mapping[str, Json]) -> object:
+        """Value of `allow` for this input; None if it is undefined."""
         try:
-            # `set_input` ends a text at a NUL and reads backslashes in it; a term in JSON keeps every character. It
-            # must not be ASCII: escaped letters would not equal the same letters in a policy.
+            # `set_input` truncates strings at a NUL and interprets backslashes; a JSON term keeps every character.
+            # It must not be ASCII-escaped: escaped letters would not equal the same letters in a policy.
             self._interpreter.set_input_term(json.dumps(asked, ensure_ascii=False))
         except (_regopy.RegoError, ValueError, TypeError) as failure:
-            raise InvalidRequest(f"the policy cannot be asked: {_short(str(failure))}") from failure
-        return self._found(self._allow)
+            raise InvalidRequest(f"the policy cannot be asked: {_shorten(str(failure))}") from failure
+        return self._query(self._allow)
 
-    def reason(self) -> str:
-        """Why, for the input of the last question; empty when the policy does not say."""
-        found = self._found(self._reason)
+    def evaluate_reason(self) -> str:
+        """Value of `reason` for the last input; empty if it is not a string."""
+        found = self._query(self._reason)
         return found if isinstance(found, str) else ""
 
-    def _found(self, bundle: object) -> object:
+    def _query(self, bundle: object) -> object:
         try:
             output = self._interpreter.query_bundle(bundle)
         except (_regopy.RegoError, ValueError) as failure:
-            raise InvalidRequest(f"the policy failed: {_short(str(failure))}") from failure
+            raise InvalidRequest(f"the policy failed: {_shorten(str(failure))}") from failure
         if not output.ok():
-            raise InvalidRequest(f"the policy failed: {_short(str(output))}")
+            raise InvalidRequest(f"the policy failed: {_shorten(str(output))}")
         return output.results[0].bindings.get("found") if output.results else None
 
 
-def _compiled(folder: Path, stamp: Stamp) -> _Rules:
+def _compile_folder(folder: Path, stamp: FolderStamp) -> _CompiledRules:
     interpreter = cast("_Interpreter", _regopy.Interpreter())
-    interpreter.log_level = _regopy.LogLevel.NONE  # it would print what we raise
+    interpreter.log_level = _regopy.LogLevel.NONE  # it would print the errors that we raise
     sources: list[str] = []
     for name, *_ in stamp:
         path = str(folder / name)
@@ -173,19 +176,19 @@ def _compiled(folder: Path, stamp: Stamp) -> _Rules:
         except (OSError, UnicodeDecodeError) as failure:
             raise InvalidRequest(f"the policy {path!r} cannot be read: {failure}") from failure
         except _regopy.RegoError as failure:
-            raise InvalidRequest(f"the policy {path!r} does not compile: {_short(str(failure))}") from failure
+            raise InvalidRequest(f"the policy {path!r} does not compile: {_shorten(str(failure))}") from failure
     if not any(_PACKAGE.search(source) for source in sources):
         raise InvalidRequest(f"no policy in {str(folder)!r} is of `package contexture`, so nothing could be allowed")
     try:
-        rules = _Rules(interpreter)
-        rules.allowed(_PROBE)  # a call of a function that does not exist is found only when it is made
+        rules = _CompiledRules(interpreter)
+        rules.evaluate_allow(_PROBE_INPUT)  # calls of undefined functions are only detected on evaluation
     except (_regopy.RegoError, InvalidRequest) as failure:
-        raise InvalidRequest(f"the policies in {str(folder)!r} do not work: {_short(str(failure))}") from failure
+        raise InvalidRequest(f"the policies in {str(folder)!r} do not work: {_shorten(str(failure))}") from failure
     return rules
 
 
-def _stamp(folder: Path) -> Stamp:
-    """The files with their sizes, times and numbers; it changes when one of them does."""
+def _stamp_folder(folder: Path) -> FolderStamp:
+    """Names, sizes, modification times and inodes of the files; changes when one of them does."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".rego")
         found = tuple((path.name, (info := path.stat()).st_size, info.st_mtime_ns, info.st_ino) for path in files)
@@ -196,11 +199,11 @@ def _stamp(folder: Path) -> Stamp:
     return found
 
 
-def _denied(reason: str) -> Decision:
+def _deny(reason: str) -> Decision:
     return Decision(allowed=False, reason=reason)
 
 
-def _short(text: str) -> str:
-    """A compiler's message on one line."""
+def _shorten(text: str) -> str:
+    """Compiler message on one line, truncated."""
     line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+    return line if len(line) <= _MAX_MESSAGE_CHARS else f"{line[:_MAX_MESSAGE_CHARS]}…"

@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL database: what the driver reads in it, and what of it may be shown."""
+"""Parsing of PostgreSQL database URLs: driver options, schema, and a name without credentials."""
 
 from __future__ import annotations
 
@@ -16,44 +16,46 @@ try:
 except ImportError as missing:
     raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
 
-_SCHEMA = "contexture"
-_NAME = re.compile("[a-z_][a-z0-9_]{0,40}")
-_UNREADABLE = (
+_DEFAULT_SCHEMA = "contexture"
+_SCHEMA_PATTERN = re.compile("[a-z_][a-z0-9_]{0,40}")
+_INVALID_ADDRESS = (
     "the address of the database cannot be read: it is postgres://USER:PASSWORD@HOST:PORT/NAME?OPTION=VALUE, and "
     "'@', '/', '?' and '%' in a user or a password are written as %40, %2F, %3F and %25"
 )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Address:
-    """What the driver is told, in which schema the tables are, and how to name the place without a password."""
+class PostgresAddress:
+    """Parsed database URL: driver options, schema, and a name that can be shown because it holds no password."""
 
     options: Mapping[str, Any]
     schema: str
     name: str
 
 
-def address_of(url: str) -> Address:
-    """Read an address; one that cannot be read is refused without a word of it, for a word may be of a password."""
+def parse_address(url: str) -> PostgresAddress:
+    """Parse a database URL; raises `InvalidRequest`, which repeats nothing of it, as it may hold a password."""
     rest, schema = split_schema(url)
     place, _, query = rest.partition("://")[2].partition("?")
     server, _, path = place.partition("/")
     if "@" in path or server.count("@") > 1 or ("@" in query and "@" not in server):
-        raise InvalidRequest(_UNREADABLE)
+        raise InvalidRequest(_INVALID_ADDRESS)
     try:
         options = conninfo_to_dict(rest)
     except Error:
-        raise InvalidRequest(_UNREADABLE) from None
-    return Address(options, schema, f"PostgreSQL at {options.get('host', 'localhost')}/{options.get('dbname', '')}")
+        raise InvalidRequest(_INVALID_ADDRESS) from None
+    return PostgresAddress(
+        options, schema, f"PostgreSQL at {options.get('host', 'localhost')}/{options.get('dbname', '')}"
+    )
 
 
 def split_schema(url: str) -> tuple[str, str]:
-    """A URL as the driver reads it, and the schema that it names."""
+    """The URL for the driver, without its `schema` option, and the schema; raises `InvalidRequest` if invalid."""
     place, _, query = url.partition("?")
     parts = [part for part in query.split("&") if part]
     named = [unquote(part.partition("=")[2]) for part in parts if part.startswith("schema=")]
-    schema = named[-1] if named else _SCHEMA
-    if not _NAME.fullmatch(schema):
+    schema = named[-1] if named else _DEFAULT_SCHEMA
+    if not _SCHEMA_PATTERN.fullmatch(schema):
         raise InvalidRequest(f"{schema!r} cannot name a schema: use small letters, digits and '_'")
     rest = "&".join(part for part in parts if not part.startswith("schema="))
     return f"{place}?{rest}" if rest else place, schema

@@ -1,4 +1,4 @@
-"""Small files in PostgreSQL, by place and name: builds, pictures of pages, a store's salt."""
+"""Small files in PostgreSQL, by place and name: build capsules, page images, a store's salt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import cast
 
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
 from contexture.errors import NotFound
 
@@ -20,23 +20,23 @@ _MIGRATIONS = (
     CREATE INDEX files_number ON files (place, number);
     """,
 )
-_BUILDS = "builds"
-_ID = re.compile(r"ctx-[0-9a-f]{12}")
+_BUILDS_PLACE = "builds"
+_BUILD_ID = re.compile(r"ctx-[0-9a-f]{12}")
 
 
 class PostgresFiles:
     """Writes, reads and removes whole files."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: PostgresPool) -> None:
         self._tables = PostgresTables(pool, "files", _MIGRATIONS)
 
     def names(self) -> Sequence[tuple[str, str]]:
-        """Every file by place and name, the oldest first."""
+        """Place and name of every file, oldest first."""
         rows = self._tables.run(lambda db: db.execute("SELECT place, name FROM files ORDER BY number").fetchall())
         return [(place, name) for place, name in rows]
 
     def write(self, place: str, name: str, data: bytes) -> None:
-        """Write a file instead of the one there was."""
+        """Write a file; an existing one is replaced."""
         self._tables.run(
             lambda db: db.execute(
                 "INSERT INTO files (place, name, data) VALUES (?, ?, ?) "
@@ -45,29 +45,29 @@ class PostgresFiles:
             )
         )
 
-    def first(self, place: str, name: str, data: bytes) -> bytes:
-        """Write a file unless there is one; what stands there."""
-        if (found := self.read(place, name)) is not None:  # a database that takes no writes may have it
+    def write_if_absent(self, place: str, name: str, data: bytes) -> bytes:
+        """Write a file unless it exists; returns the stored content."""
+        if (found := self.read(place, name)) is not None:  # works on a read-only database too
             return found
 
         def work(db: sqlite3.Connection) -> bytes:
             query = "INSERT INTO files (place, name, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
             db.execute(query, (place, name, data))
-            return cast("bytes", db.execute(_READ, (place, name)).fetchone()[0])
+            return cast("bytes", db.execute(_SELECT_DATA, (place, name)).fetchone()[0])
 
         return self._tables.run(work)
 
     def read(self, place: str, name: str) -> bytes | None:
-        """A file, or None where there is none."""
-        found = self._tables.run(lambda db: db.execute(_READ, (place, name)).fetchone())
+        """Content of a file; None if it does not exist."""
+        found = self._tables.run(lambda db: db.execute(_SELECT_DATA, (place, name)).fetchone())
         return None if found is None else found[0]
 
     def remove(self, place: str, name: str) -> None:
-        """Remove a file, where there is one."""
+        """Remove a file if it exists."""
         self._tables.run(lambda db: db.execute("DELETE FROM files WHERE place = ? AND name = ?", (place, name)))
 
-    def keep(self, place: str, most: int) -> None:
-        """Remove all but the newest files of a place."""
+    def keep_newest(self, place: str, most: int) -> None:
+        """Remove all but the newest `most` files of a place."""
         query = (
             "DELETE FROM files WHERE place = ?1 AND number <= "
             "(SELECT number FROM files WHERE place = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"
@@ -75,25 +75,25 @@ class PostgresFiles:
         self._tables.run(lambda db: db.execute(query, (place, most)))
 
 
-_READ = "SELECT data FROM files WHERE place = ? AND name = ?"
+_SELECT_DATA = "SELECT data FROM files WHERE place = ? AND name = ?"
 
 
 class PostgresBuilds:
-    """Keeps the capsules of the last `keep` builds of all processes; older ones make room."""
+    """Stores the capsules of the last `keep` builds of all processes; older ones are deleted."""
 
     def __init__(self, files: PostgresFiles, keep: int) -> None:
         self._files = files
         self._keep = keep
 
     def save(self, build_id: str, capsule: bytes) -> None:
-        """Write one capsule, whole or not at all."""
+        """Write one capsule atomically; does nothing if `keep` is 0."""
         if self._keep:
-            self._files.write(_BUILDS, build_id, capsule)
-            self._files.keep(_BUILDS, self._keep)
+            self._files.write(_BUILDS_PLACE, build_id, capsule)
+            self._files.keep_newest(_BUILDS_PLACE, self._keep)
 
     def load(self, build_id: str) -> bytes:
-        """The capsule of a build; unknown ids and ids of another shape are answered alike."""
-        found = self._files.read(_BUILDS, build_id) if _ID.fullmatch(build_id) else None
+        """The capsule of a build; raises `NotFound` for unknown and malformed ids alike."""
+        found = self._files.read(_BUILDS_PLACE, build_id) if _BUILD_ID.fullmatch(build_id) else None
         if found is None:
             raise NotFound(f"no build {build_id!r} is kept here")
         return found

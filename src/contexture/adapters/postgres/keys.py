@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from contexture.adapters.keys import ApiKey, ApiKeys
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
 from contexture.errors import SourceTimeout, SourceUnavailable
 
@@ -26,45 +26,48 @@ MIGRATIONS = (
 )
 
 
-_OUTAGE = timedelta(minutes=5)
-_REMEMBERED = 4_096
+_OUTAGE_GRACE = timedelta(minutes=5)
+_MAX_REMEMBERED_KEYS = 4_096
 
 
 class PostgresKeys(ApiKeys):
-    """The keys of one store; each is read when it is presented, so a revoked one fails everywhere at once.
+    """API keys of one store; each is read when it is presented, so a revoked key fails everywhere at once.
 
-    While the database cannot be asked, a key that worked here in the last five minutes still does, so that contexts
-    are built without what cannot be asked, instead of not at all.
+    While the database cannot be reached, a key that was valid here in the last five minutes is still accepted, so that
+    contexts are built without the unavailable sources (degradation) instead of not at all.
     """
 
-    far = True
+    needs_thread = True
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: PostgresPool) -> None:
         self._pool = pool
         self._tables = PostgresTables(pool, "keys", MIGRATIONS)
-        self._worked: OrderedDict[bytes, tuple[datetime, ApiKey]] = OrderedDict()
-        self._lately = threading.Lock()
+        self._recently_valid: OrderedDict[bytes, tuple[datetime, ApiKey]] = OrderedDict()
+        self._recent_lock = threading.Lock()
 
     def find(self, presented: str, *, now: datetime) -> ApiKey | None:
-        """The key that this is the secret of, if it works now."""
+        """The API key with this secret, if it is active; None otherwise.
+
+        Raises the database error if the database cannot be reached and the key was not valid in the last five minutes.
+        """
         digest = hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
         try:
             found = super().find(presented, now=now)
         except (SourceUnavailable, SourceTimeout):
-            since, known = self._worked.get(digest, (now, None))
-            if known is None or now - since > _OUTAGE or not known.works(now):
+            since, known = self._recently_valid.get(digest, (now, None))
+            if known is None or now - since > _OUTAGE_GRACE or not known.is_active(now):
                 raise
             return known
         self._remember(digest, found, now)
         return found
 
     def _remember(self, digest: bytes, found: ApiKey | None, now: datetime) -> None:
-        with self._lately:
-            self._worked.pop(digest, None)
+        with self._recent_lock:
+            self._recently_valid.pop(digest, None)
             if found is not None:
-                self._worked[digest] = (now, found)
-            if len(self._worked) > _REMEMBERED:
-                self._worked.popitem(last=False)
+                self._recently_valid[digest] = (now, found)
+            if len(self._recently_valid) > _MAX_REMEMBERED_KEYS:
+                self._recently_valid.popitem(last=False)
 
     def close(self) -> None:
         """Release the connections."""

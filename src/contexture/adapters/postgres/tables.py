@@ -1,4 +1,4 @@
-"""The tables of one small store in PostgreSQL, with the face that a small SQLite file has."""
+"""Tables of one small store in PostgreSQL, with the interface of the SQLite stores."""
 
 from __future__ import annotations
 
@@ -9,79 +9,88 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from contexture.adapters.postgres.dialect import escaped, escaped_list, lists_in, translated, unescaped
-from contexture.adapters.postgres.migrating import migrate
-from contexture.adapters.postgres.pool import Connection, Pool
+from contexture.adapters.postgres.dialect import (
+    escape_json_list,
+    escape_nul,
+    find_json_lists,
+    translate_statement,
+    unescape_nul,
+)
+from contexture.adapters.postgres.migrations import migrate
+from contexture.adapters.postgres.pool import Connection, PostgresPool
 from contexture.errors import SourceUnavailable
 
 T = TypeVar("T")
-Given: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
+Parameters: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
 
 class PostgresTables:
-    """Runs transactions off the event loop; each is committed whole or not at all.
+    """Runs transactions off the event loop; each is committed as a whole or rolled back.
 
-    Writes of one store come one after another, whichever process they come from; reads see one state and never wait.
+    Writes to one store are serialised across processes; reads see one snapshot and never wait.
     """
 
     exists = True
 
-    def __init__(self, pool: Pool, part: str, migrations: tuple[str, ...]) -> None:
+    def __init__(self, pool: PostgresPool, part: str, migrations: tuple[str, ...]) -> None:
         self._pool = pool
         self._schema = f"{pool.schema}_{part}"
         self._migrations = migrations
         self._guard = threading.Lock()
-        self._made = False
+        self._migrated = False
         self._closed = False
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, once what it wrote is safe; a caller that goes away does not undo it."""
+        """Run `work` in a write transaction and return its result after the commit; cancellation does not undo it."""
         lock = f"SELECT pg_advisory_xact_lock({zlib.crc32(self._schema.encode())})"
         return await asyncio.shield(asyncio.to_thread(self.run, work, lock))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, over one state of the tables."""
+        """Run `work` in a read-only transaction over one snapshot and return its result."""
         return await asyncio.to_thread(self.run, work, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
     def run(self, work: Callable[[sqlite3.Connection], T], first: str = "") -> T:
-        """What `work` returns; `first` is said before it begins."""
+        """Run `work` in a transaction and return its result; the SQL statement `first` is executed before it."""
         if self._closed:
             raise SourceUnavailable(f"the store in {self._pool.name} is closed")
-        self._make()
+        self._ensure_migrated()
         with self._pool.transaction(f"; {first}; SET LOCAL search_path TO {self._schema}") as connection:
-            return work(cast("sqlite3.Connection", Spoken(connection)))  # it has what the stores use of one
+            # It has the methods of a `sqlite3.Connection` that the stores use.
+            return work(cast("sqlite3.Connection", SqliteDialectConnection(connection)))
 
     def close(self) -> None:
-        """Take no more; the pool is closed by whoever made it."""
+        """Refuse further transactions; the pool is closed by its owner."""
         self._closed = True
 
-    def _make(self) -> None:
+    def _ensure_migrated(self) -> None:
         with self._guard:
-            if not self._made:
+            if not self._migrated:
                 migrate(self._pool, self._schema, self._migrations)
-                self._made = True
+                self._migrated = True
 
 
-class Spoken:
-    """A connection that takes statements written for SQLite."""
+class SqliteDialectConnection:
+    """Connection that takes statements written for SQLite."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def execute(self, statement: str, given: Given = ()) -> Rows:
+    def execute(self, statement: str, given: Parameters = ()) -> SqliteDialectCursor:
         """Run one statement."""
-        return Rows(self._connection.execute(translated(statement), _given(statement, given)))
+        return SqliteDialectCursor(
+            self._connection.execute(translate_statement(statement), _convert_parameters(statement, given))
+        )
 
-    def executemany(self, statement: str, rows: Iterable[Given]) -> None:
+    def executemany(self, statement: str, rows: Iterable[Parameters]) -> None:
         """Run one statement for each row."""
-        every = [_given(statement, row) for row in rows]
+        every = [_convert_parameters(statement, row) for row in rows]
         if every:
             with self._connection.cursor() as cursor:
-                cursor.executemany(translated(statement), every)
+                cursor.executemany(translate_statement(statement), every)
 
 
-class Rows:
-    """What a statement found."""
+class SqliteDialectCursor:
+    """Rows of one statement, with NUL characters unescaped."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -90,31 +99,31 @@ class Rows:
         return iter(self.fetchall())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows; none of a statement that gives none."""
-        return [_taken(row) for row in self._cursor.fetchall()] if self._cursor.description else []
+        """All rows; empty for a statement that returns none."""
+        return [_unescape_row(row) for row in self._cursor.fetchall()] if self._cursor.description else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row."""
+        """The next row; None after the last."""
         row = self._cursor.fetchone()
-        return None if row is None else _taken(row)
+        return None if row is None else _unescape_row(row)
 
 
-def _given(statement: str, given: Given) -> Given:
-    """Parameters as PostgreSQL takes them; those that a statement numbers are named."""
-    lists = lists_in(statement)
+def _convert_parameters(statement: str, given: Parameters) -> Parameters:
+    """Parameters for PostgreSQL; numbered ones (`?1`) become named ones (`p1`)."""
+    lists = find_json_lists(statement)
     if isinstance(given, Mapping):
-        return {name: _value(value, listed=name in lists) for name, value in given.items()}
-    values = [_value(value, listed=at in lists) for at, value in enumerate(given)]
+        return {name: _convert_value(value, listed=name in lists) for name, value in given.items()}
+    values = [_convert_value(value, listed=at in lists) for at, value in enumerate(given)]
     return {f"p{at}": value for at, value in enumerate(values, 1)} if "?1" in statement else values
 
 
-def _value(value: Any, *, listed: bool) -> Any:
+def _convert_value(value: Any, *, listed: bool) -> Any:
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str):
         return value
-    return escaped_list(value) if listed else escaped(value)
+    return escape_json_list(value) if listed else escape_nul(value)
 
 
-def _taken(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(unescaped(value) if isinstance(value, str) else value for value in row)
+def _unescape_row(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(unescape_nul(value) if isinstance(value, str) else value for value in row)

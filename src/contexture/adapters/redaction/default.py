@@ -1,22 +1,23 @@
-"""The redactor that is used unless someone chooses another."""
+"""`default_redactor`, which builds the redactor for the chosen entity types.
+
+Also `CompositeRedactor`, which combines several redactors, and `NoopRedactor`, which finds nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.adapters.redaction.composite import CompositeRedactor
-from contexture.adapters.redaction.presidio import DOCUMENTS, PresidioRedactor
-from contexture.adapters.redaction.rules import RuleRedactor
-from contexture.adapters.redaction.rules_common import COMMON, URL
-from contexture.adapters.redaction.rules_phone import PHONES
-from contexture.adapters.redaction.rules_russian import RUSSIAN
-from contexture.adapters.redaction.secrets import SECRETS
+from contexture.adapters.redaction.credentials import CREDENTIAL_RULES
+from contexture.adapters.redaction.personal_data import COMMON_RULES, PHONE_RULES, RUSSIAN_RULES, URL
+from contexture.adapters.redaction.presidio import PRESIDIO_ENTITIES, PresidioRedactor
+from contexture.adapters.redaction.rules import RuleRedactor, fingerprint, merge_overlapping_spans
 from contexture.errors import InvalidRequest
 from contexture.ports import Redactor
+from contexture.types import Span
 
 NER_ENTITIES = ("PERSON", "LOCATION", "ADDRESS")
-_RULES = (*COMMON, *PHONES, *RUSSIAN)
-DEFAULT_ENTITIES = tuple(dict.fromkeys(item.label for item in (*_RULES, *DOCUMENTS)))
+_PERSONAL_DATA_RULES = (*COMMON_RULES, *PHONE_RULES, *RUSSIAN_RULES)
+DEFAULT_ENTITIES = tuple(dict.fromkeys(item.label for item in (*_PERSONAL_DATA_RULES, *PRESIDIO_ENTITIES)))
 ENTITIES = (*DEFAULT_ENTITIES, "URL", *NER_ENTITIES)
 
 
@@ -27,10 +28,10 @@ def default_redactor(*, entities: Sequence[str] | None = None, ner: bool = False
     default_redactor(entities=("EMAIL", "PHONE"))     # only these, and credentials
     default_redactor(ner=True)                        # names and places too; needs contexture[ner]
     """
-    chosen = _chosen(entities, ner=ner)
-    rules = [rule for rule in (*_RULES, URL) if rule.label in chosen]
-    parts: list[Redactor] = [RuleRedactor([*rules, *(SECRETS if secrets else ())])]
-    documents = [document for document in DOCUMENTS if document.label in chosen]
+    chosen = _chosen_labels(entities, ner=ner)
+    rules = [rule for rule in (*_PERSONAL_DATA_RULES, URL) if rule.label in chosen]
+    parts: list[Redactor] = [RuleRedactor([*rules, *(CREDENTIAL_RULES if secrets else ())])]
+    documents = [document for document in PRESIDIO_ENTITIES if document.label in chosen]
     if documents:
         parts.append(PresidioRedactor(documents))
     names = [label for label in NER_ENTITIES if label in chosen]
@@ -41,7 +42,7 @@ def default_redactor(*, entities: Sequence[str] | None = None, ner: bool = False
     return CompositeRedactor(parts)
 
 
-def _chosen(entities: Sequence[str] | None, *, ner: bool) -> frozenset[str]:
+def _chosen_labels(entities: Sequence[str] | None, *, ner: bool) -> frozenset[str]:
     if entities is None:
         return frozenset((*DEFAULT_ENTITIES, *(NER_ENTITIES if ner else ())))
     unknown = sorted(set(entities) - set(ENTITIES))
@@ -50,3 +51,34 @@ def _chosen(entities: Sequence[str] | None, *, ner: bool) -> frozenset[str]:
     if not ner and not set(entities).isdisjoint(NER_ENTITIES):
         raise InvalidRequest(f"{', '.join(NER_ENTITIES)} need named entity recognition: switch `ner` on")
     return frozenset(entities)
+
+
+class CompositeRedactor:
+    """Combines several redactors; overlapping spans are merged and labelled after the longest."""
+
+    def __init__(self, parts: Sequence[Redactor]) -> None:
+        self._parts = tuple(parts)
+        self._rules = f"all-{fingerprint(part.rules for part in self._parts)}"
+
+    @property
+    def rules(self) -> str:
+        """Fingerprint that changes whenever the rules of a part do."""
+        return self._rules
+
+    def scan(self, text: str, lang: str) -> Sequence[Span]:
+        """Sorted spans that do not overlap."""
+        return merge_overlapping_spans(span for part in self._parts for span in part.scan(text, lang))
+
+
+class NoopRedactor:
+    """Finds nothing: for text that is known to contain no personal data and no secrets."""
+
+    @property
+    def rules(self) -> str:
+        """Constant fingerprint."""
+        return "none"
+
+    def scan(self, text: str, lang: str) -> Sequence[Span]:
+        """Return no spans."""
+        del text, lang
+        return ()

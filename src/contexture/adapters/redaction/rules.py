@@ -1,7 +1,7 @@
-"""Rules as data, and the redactor that runs them.
+"""Redaction rules as data, and `RuleRedactor`, which runs them.
 
-A rule is a pattern plus what must also hold: a checksum, a word nearby. Patterns are linear in the length of the text:
-their repetitions are bounded or possessive, so that hostile input costs no more than ordinary input.
+A rule is a pattern with further conditions: a checksum, a word nearby. Patterns run in linear time: their repetitions
+are bounded or possessive.
 """
 
 from __future__ import annotations
@@ -10,24 +10,48 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from contexture.adapters.redaction.spans import settle
 from contexture.types import Span
 
-BEFORE = 48
-AFTER = 16
-LAST = -1
+
+def merge_overlapping_spans(spans: Iterable[Span]) -> list[Span]:
+    """Sorted spans without overlaps that cover every character covered before.
+
+    Overlapping spans are merged into one, labelled after the longest, then the highest score, then the first label.
+    Dropping the others instead would reveal the part of them that the winner does not cover.
+    """
+    settled: list[Span] = []
+    best: Span | None = None
+    for span in sorted(spans, key=attrgetter("start", "end", "label")):
+        if best is None or span.start >= settled[-1].end:
+            settled.append(span)
+            best = span
+            continue
+        best = min(best, span, key=_precedence)
+        settled[-1] = Span(settled[-1].start, max(settled[-1].end, span.end), best.label, best.score)
+    return settled
+
+
+def _precedence(span: Span) -> tuple[int, float, str]:
+    return (span.start - span.end, -span.score, span.label)
+
+
+CONTEXT_CHARS_BEFORE = 48
+CONTEXT_CHARS_AFTER = 16
+LAST_GROUP = -1
 SIX_DIGITS = re.compile(r"[0-9](?:[^\w\n]{0,3}[0-9]){5}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One kind of thing to find.
+    """A pattern to redact, with its conditions.
 
-    `accepts` has the last word on the matched text. With `near`, the word that stands closest before the match must
-    be one of those rather than one of `unless`; `behind` may speak for it from right behind instead. `hints` are
-    pieces of lower-case text without one of which the pattern cannot match; a rule without them needs six digits
-    close together. `group` is the part of the match that is hidden; LAST is the last one that took part.
+    `accepts` validates the matched text. With `near`, the closest context word before the match must be one of `near`
+    rather than of `unless`, or `behind` must match directly after it. Without `near`, no `unless` word may precede the
+    match. `hints` are lower-case strings, one of which a text must contain for the pattern to match; a rule without
+    hints needs six digits close together. `group` is the part of the match that is redacted; `LAST_GROUP` is the last
+    group that matched.
     """
 
     label: str
@@ -41,46 +65,46 @@ class Rule:
     score: float = 1.0
 
     def find(self, text: str) -> Iterator[Span]:
-        """Every place where the rule holds."""
+        """Yield a span for every accepted match."""
         for match in self.pattern.finditer(text):
-            start, end = match.span(self.group if self.group != LAST else match.lastindex or 0)
-            if start < end and self._holds(text, start, end):
+            start, end = match.span(self.group if self.group != LAST_GROUP else match.lastindex or 0)
+            if start < end and self._is_accepted(text, start, end):
                 yield Span(start, end, self.label, self.score)
 
     @property
     def identity(self) -> str:
-        """What distinguishes this rule from an edited one."""
+        """Text that changes when the rule is edited, for `fingerprint`."""
         named = self.accepts.__qualname__ if self.accepts else ""
         around = "|".join(words.pattern if words else "" for words in (self.near, self.behind, self.unless))
         return f"{self.label}|{self.pattern.pattern}|{self.pattern.flags}|{named}|{around}|{self.group}"
 
-    def _holds(self, text: str, start: int, end: int) -> bool:
+    def _is_accepted(self, text: str, start: int, end: int) -> bool:
         return self._fits_context(text, start, end) and (self.accepts is None or self.accepts(text[start:end]))
 
     def _fits_context(self, text: str, start: int, end: int) -> bool:
-        before = text[max(0, start - BEFORE) : start]
-        refused = _last(self.unless, before)
+        before = text[max(0, start - CONTEXT_CHARS_BEFORE) : start]
+        refused = _last_match_start(self.unless, before)
         if self.near is None:
             return refused < 0
-        if _last(self.near, before) > refused:
+        if _last_match_start(self.near, before) > refused:
             return True
-        return self.behind is not None and self.behind.match(text, end, end + AFTER) is not None
+        return self.behind is not None and self.behind.match(text, end, end + CONTEXT_CHARS_AFTER) is not None
 
 
-def _last(words: re.Pattern[str] | None, text: str) -> int:
-    """Where the last of these words starts, or -1."""
+def _last_match_start(words: re.Pattern[str] | None, text: str) -> int:
+    """Start of the last match of these words, or -1."""
     return max((match.start() for match in words.finditer(text)), default=-1) if words else -1
 
 
 def fingerprint(parts: Iterable[str]) -> str:
-    """A short stable name for a set of rules, equal wherever the same rules run."""
+    """Short hash of a set of rules, stable across processes and machines."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 class RuleRedactor:
-    """Finds what any of its rules finds.
+    """Redactor that applies a set of rules.
 
-    RuleRedactor(COMMON).scan("write to anna@example.org", "en")   # [Span(9, 25, "EMAIL")]
+    RuleRedactor(COMMON_RULES).scan("write to anna@example.org", "en")   # [Span(9, 25, "EMAIL")]
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -93,16 +117,16 @@ class RuleRedactor:
 
     @property
     def rules(self) -> str:
-        """Changes whenever a rule does."""
+        """Fingerprint that changes whenever a rule does."""
         return self._rules
 
     def scan(self, text: str, lang: str) -> Sequence[Span]:
-        """Sorted spans that do not overlap; the rules look at scripts and words, not at `lang`."""
+        """Sorted spans that do not overlap; rules do not depend on `lang`."""
         del lang
-        return settle(span for rule in self._due(text) for span in rule.find(text))
+        return merge_overlapping_spans(span for rule in self._applicable_rules(text) for span in rule.find(text))
 
-    def _due(self, text: str) -> Iterable[Rule]:
-        """The rules that can match at all: most titles and labels leave none."""
+    def _applicable_rules(self, text: str) -> Iterable[Rule]:
+        """Rules that can match this text, by their hints; for most titles and labels there are none."""
         folded = text.lower()
         due = {id(rule): rule for hint, rules in self._hinted.items() if hint in folded for rule in rules}
         return (*due.values(), *(self._numeric if SIX_DIGITS.search(text) else ()))

@@ -1,4 +1,4 @@
-"""Secrets in a file of `KEY=value` lines that is encrypted with age."""
+"""Secrets from a file of `KEY=value` lines that is encrypted with age."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from contexture.adapters.secrets.file import parsed, warn_if_open
+from contexture.adapters.secrets.local import parse_secrets, warn_if_readable_by_others
 from contexture.errors import InvalidRequest
 
 try:
@@ -14,54 +14,54 @@ try:
 except ImportError as missing:
     raise ImportError('files encrypted with age need pyrage: pip install "contexture[age]"') from missing
 
-_KEY = "AGE-SECRET-KEY-"
-_age = cast("Any", pyrage)  # it has no types
+_IDENTITY_PREFIX = "AGE-SECRET-KEY-"
+_age = cast("Any", pyrage)  # it has no type hints
 _decrypt = cast("Callable[[bytes, list[object]], bytes]", _age.decrypt)
-_identity = cast("Callable[[str], object]", _age.x25519.Identity.from_str)
-_NotDecrypted = cast("type[Exception]", _age.DecryptError)
-_NoIdentity = cast("type[Exception]", _age.IdentityError)
+_parse_identity = cast("Callable[[str], object]", _age.x25519.Identity.from_str)
+_DecryptError = cast("type[Exception]", _age.DecryptError)
+_IdentityError = cast("type[Exception]", _age.IdentityError)
 
 
 class AgeSecrets:
     """The secrets of one encrypted file, decrypted once, in memory only.
 
-    `identity` is a file as `age-keygen` writes it; any of its identities may open the file. An identity file that
-    others may read is a warning in the log. No error shows anything of what either file holds.
+    `identity` is a file written by `age-keygen`; any of its identities may decrypt the secrets. An identity file that
+    others may read logs a warning. Raises `InvalidRequest`; no error shows any content of the two files.
 
     AgeSecrets(Path("secrets.env.age"), identity=Path("identity.txt"))
     """
 
     def __init__(self, path: Path, *, identity: Path) -> None:
-        keys = _identities(_read(identity, "age identity").decode("utf-8", "replace"), identity)
-        warn_if_open(identity)
-        encrypted = _read(path, "secrets")
+        keys = _read_identities(_read_file(identity, "age identity").decode("utf-8", "replace"), identity)
+        warn_if_readable_by_others(identity)
+        encrypted = _read_file(path, "secrets")
         try:
             text = _decrypt(encrypted, keys).decode("utf-8-sig")
-        except _NotDecrypted as failure:
+        except _DecryptError as failure:
             raise InvalidRequest(
                 f"the secrets file {str(path)!r} cannot be decrypted with {str(identity)!r}"
             ) from failure
         except UnicodeDecodeError as failure:
             raise InvalidRequest(f"the secrets file {str(path)!r} is not UTF-8") from failure
-        self._known = parsed(text, path)
+        self._known = parse_secrets(text, path)
 
     def known(self) -> Mapping[str, str]:
-        """Every key with its value; of two lines with one key the last holds."""
+        """Values by key; the last of several lines with the same key wins."""
         return dict(self._known)
 
 
-def _identities(text: str, path: Path) -> list[object]:
+def _read_identities(text: str, path: Path) -> list[object]:
     lines = [line.strip() for line in text.splitlines()]
     try:
-        found = [_identity(line) for line in lines if line.startswith(_KEY)]
-    except _NoIdentity as failure:
+        found = [_parse_identity(line) for line in lines if line.startswith(_IDENTITY_PREFIX)]
+    except _IdentityError as failure:
         raise InvalidRequest(f"the age identity file {str(path)!r} holds an identity that is not one") from failure
     if not found:
-        raise InvalidRequest(f"the age identity file {str(path)!r} holds no line that starts with {_KEY}")
+        raise InvalidRequest(f"the age identity file {str(path)!r} holds no line that starts with {_IDENTITY_PREFIX}")
     return found
 
 
-def _read(path: Path, what: str) -> bytes:
+def _read_file(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as failure:

@@ -1,4 +1,4 @@
-"""Secrets that HashiCorp Vault keeps in a KV store of version 2."""
+"""Secrets from a HashiCorp Vault KV store, version 2."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import msgspec
 from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable
 
 _OK = 200
-_LARGEST = 2**20  # bytes of an answer
+_MAX_ANSWER_BYTES = 2**20
 
 
-class _Version(msgspec.Struct):
+class _SecretVersion(msgspec.Struct):
     """One version of a secret: its values by key."""
 
     data: dict[str, object]
 
 
-class _Answer(msgspec.Struct):
-    """What Vault answers."""
+class _VaultAnswer(msgspec.Struct):
+    """Answer of Vault."""
 
-    data: _Version
+    data: _SecretVersion
 
 
 class VaultSecrets:
-    """The values of one secret, read once; a value that is not a text is left out.
+    """The values of one secret, read once; values that are not strings are left out.
 
-    `url` is the secret's whole address, with `data` behind the mount. A Vault that refuses, is sealed or does not
-    answer is an error at once: without its secrets nothing could be masked.
+    `url` is the full URL of the secret, with `data` after the mount. The constructor raises `SourceError` if Vault
+    refuses, is sealed or does not answer, because without its secrets nothing could be masked.
 
     VaultSecrets("https://vault:8200/v1/secret/data/contexture", token="hvs.…")
     """
@@ -49,19 +49,19 @@ class VaultSecrets:
             raise InvalidRequest(f"Vault cannot be asked at {url!r} with this token") from failure
         except httpx.HTTPError as failure:
             raise SourceUnavailable(f"Vault cannot be asked: {type(failure).__name__}") from failure
-        self._known = _values(answer)
+        self._known = _parse_values(answer)
 
     def known(self) -> Mapping[str, str]:
-        """Every key with its value."""
+        """Values by key."""
         return dict(self._known)
 
 
-def _values(answer: httpx.Response) -> dict[str, str]:
+def _parse_values(answer: httpx.Response) -> dict[str, str]:
     if answer.status_code != _OK:
         raise SourceUnavailable(f"Vault answers {answer.status_code}; look at the token, the path and the seal")
     try:
-        found = msgspec.json.decode(answer.content[:_LARGEST], type=_Answer).data.data
+        found = msgspec.json.decode(answer.content[:_MAX_ANSWER_BYTES], type=_VaultAnswer).data.data
     except msgspec.DecodeError:
-        # Its message could show a piece of a secret.
+        # The message of the cause could contain a part of a secret.
         raise SourceUnavailable("Vault's answer is not a secret of KV version 2; is `data` in the path?") from None
     return {key: value for key, value in found.items() if isinstance(value, str) and value}

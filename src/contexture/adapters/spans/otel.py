@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, named as its conventions for generative AI name them."""
+"""OpenTelemetry spans, named after its semantic conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
 
-from contexture.ports import Note
+from contexture.ports import SetAttributes
 from contexture.types import Scalar
 
 try:
@@ -16,42 +16,42 @@ try:
 except ImportError as missing:
     raise ImportError('OtelSpans needs opentelemetry: pip install "contexture[otel]"') from missing
 
-CHAT = "chat"
-"""The operation that calls a model; the others stay in this process."""
+CHAT_OPERATION = "chat"
+"""Operation that calls a model and gets a client span; others are internal."""
 
-STREAM = "gen_ai.request.stream"
+STREAM_ATTRIBUTE = "gen_ai.request.stream"
 
 
-class OtelSpans:
-    """Implements `Spans` over the process's tracer provider, or another one.
+class OtelTracer:
+    """Implements `Tracer` over the process's OpenTelemetry tracer provider, or another one.
 
-    A span that ends in an error carries its class as `error.type` and no message, which might quote what was asked.
+    A span that ends in an error has the exception class as `error.type`, and no message, which might quote the prompt.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("contexture", version("contexture"), provider)
 
     @contextmanager
-    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> Generator[Note]:
-        """A span called `OPERATION TARGET`; what is noted while it lasts becomes its attributes.
+    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> Generator[SetAttributes]:
+        """Start a span named `OPERATION TARGET`; yields a function that sets its attributes.
 
-        One that streams is no parent of others: its consumer may end it from another task, and in another context.
+        A streaming span is never the parent of others: its consumer may end it in another task and context.
         """
         span = self._tracer.start_span(
             f"{operation} {target}",
-            kind=SpanKind.CLIENT if operation == CHAT else SpanKind.INTERNAL,
+            kind=SpanKind.CLIENT if operation == CHAT_OPERATION else SpanKind.INTERNAL,
             attributes={"gen_ai.operation.name": operation, **told},
         )
         current = trace.use_span(span, record_exception=False, set_status_on_exception=False)
-        around = nullcontext() if told.get(STREAM) else current
+        around = nullcontext() if told.get(STREAM_ATTRIBUTE) else current
         with ExitStack() as ending:
-            ending.push(partial(_end, span))
+            ending.push(partial(_end_span, span))
             with around:
                 yield span.set_attributes
 
 
-def _end(span: Span, kind: type[BaseException] | None, *_: object) -> None:
-    """End a span; whoever listened and had enough is no failure."""
+def _end_span(span: Span, kind: type[BaseException] | None, *_: object) -> None:
+    """End a span; a consumer that stops listening is not an error."""
     if kind is not None and kind is not GeneratorExit:
         span.set_attribute("error.type", kind.__qualname__)
         span.set_status(Status(StatusCode.ERROR))

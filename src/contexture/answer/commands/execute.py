@@ -1,4 +1,4 @@
-"""A command from what was typed to an answer: permitted, built, executed, written, checked."""
+"""Executes slash commands: checks the policy, builds the context, runs the command and verifies the evidence."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from contexture.answer.commands.ask import ask
-from contexture.answer.commands.events import events
-from contexture.answer.commands.graph import GraphDetails, graph_query
-from contexture.answer.commands.job import Job, MemoryPlace
-from contexture.answer.commands.memories import MemoryDetails
-from contexture.answer.commands.plan import plan_of
-from contexture.answer.commands.prices import Purse
-from contexture.answer.commands.reading import Notebook, Reader
-from contexture.answer.commands.recall import recall
-from contexture.answer.commands.resolve import unresolved
-from contexture.answer.commands.store import store
-from contexture.answer.commands.suggest import suggest
-from contexture.answer.commands.synthesize import synthesize
-from contexture.answer.commands.values import (
+from contexture.answer.commands.answer import (
+    AnswerMode,
+    AnswerSection,
     CommandAnswer,
-    Details,
+    CommandDetails,
+    CommandUsage,
     Evidence,
     Findings,
-    Mode,
-    Section,
-    Usage,
-    section_without,
+    drop_lost_statements,
 )
-from contexture.answer.commands.write import Writer, Written
-from contexture.builders.command.answers import answering
+from contexture.answer.commands.article_sentences import ArticleReader, EvidenceRegistry
+from contexture.answer.commands.ask import answer_question
+from contexture.answer.commands.events import link_events
+from contexture.answer.commands.graph import GraphDetails, query_graph
+from contexture.answer.commands.job import Job, MemoryLocation, make_plan
+from contexture.answer.commands.memory import (
+    MEMORIES_COLLECTION,
+    MemoryDetails,
+    recall_memories,
+    store_memories,
+    suggest_memories,
+)
+from contexture.answer.commands.synthesize import synthesize
+from contexture.answer.commands.writer import AnswerWriter, SpendingBudget, WrittenAnswer
 from contexture.builders.command.request import CommandRequest
-from contexture.builders.command.result import CommandContext
-from contexture.builders.command.words import Command
+from contexture.builders.command.result import CommandContext, command_error_boundary
+from contexture.builders.command.syntax import Command
 from contexture.errors import NotPermitted
 from contexture.graph.store import GraphStore
 from contexture.ledger import Trace
 from contexture.news.store import NewsStore
-from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.operators import Operator, Placeholders
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Index, MemoryService, Policy, Redactor
-from contexture.resilience.deadline import Deadline
+from contexture.resilience.retry import Deadline
+from contexture.retrieval.citations import verify_citations
 from contexture.types import Scope
 
-ACTION = "command.execute"
+POLICY_ACTION = "command.execute"
 
-COMMANDS: Mapping[Command, Callable[[Job], Awaitable[Findings]]] = {
-    Command.ASK: ask,
-    Command.EVENTS: events,
-    Command.GRAPH: graph_query,
+COMMAND_HANDLERS: Mapping[Command, Callable[[Job], Awaitable[Findings]]] = {
+    Command.ASK: answer_question,
+    Command.EVENTS: link_events,
+    Command.GRAPH: query_graph,
     Command.SYNTHESIZE: synthesize,
-    Command.STORE: store,
-    Command.RECALL: recall,
-    Command.SUGGEST: suggest,
+    Command.STORE: store_memories,
+    Command.RECALL: recall_memories,
+    Command.SUGGEST: suggest_memories,
 }
-"""What carries each command out."""
+"""The function that executes each command."""
 
 
 class BuildCommand(Protocol):
@@ -66,7 +66,7 @@ class BuildCommand(Protocol):
     async def __call__(
         self, raw_input: CommandRequest | Mapping[str, Any], /, *, scope: Scope, now: datetime | None = None
     ) -> CommandContext:
-        """The context."""
+        """Return the context."""
         ...
 
 
@@ -74,9 +74,10 @@ class BuildCommand(Protocol):
 class ExecuteCommand:
     """Executes slash commands over the news.
 
-    Every statement of an answer rests on evidence that resolved when it was given. A model is asked only within the
-    command's budget and time, and what it says without valid evidence is left out; without a model, or when none
-    answers, the statements are sentences of the sources. `clock` measures the time that a command may take.
+    Every statement of an answer has evidence that resolved when the answer was created. Models are called only within
+    the command's budget and time limit, and sentences of a model without valid evidence are dropped. Without a model,
+    or when none answers, the statements are sentences of the sources. `clock` measures the time that a command may
+    take.
     """
 
     build: BuildCommand
@@ -86,115 +87,124 @@ class ExecuteCommand:
     graph: GraphStore
     memory: MemoryService
     redactor: Redactor
-    secrets: KnownSecrets
-    writer: Writer
-    place: MemoryPlace = field(default_factory=MemoryPlace)
-    operator: Callable[[], Operator] = Placeholders
+    secrets: SecretMaskCache
+    writer: AnswerWriter
+    place: MemoryLocation = field(default_factory=MemoryLocation)
+    operator: Callable[[], RedactionOperator] = Placeholders
     clock: Callable[[], float] = time.monotonic
 
     async def run(
         self, raw_input: CommandRequest | Mapping[str, Any], *, scope: Scope, now: datetime | None = None
     ) -> CommandAnswer:
-        """The answer to a command, as `scope` may see it.
+        """Return the answer to a command, as visible to `scope`.
 
-        Raises a `CommandError`, whose `to_dict` is the answer, where there is no context to execute or executing it
-        fails, and `NotPermitted` where a policy says so.
+        Raises a `CommandError`, whose `to_dict` is the response, if there is no context to execute or the execution
+        fails, and `NotPermitted` if the policy denies it.
         """
         started = self.clock()
-        await self._permit(raw_input, scope)
+        await self._check_permitted(raw_input, scope)
         context = await self.build(raw_input, scope=scope, now=now)
-        with answering(raw_input, scope, context.now):
+        with command_error_boundary(raw_input, scope, context.now):
             return await self._execute(context, scope, context.limits.timeout_s - (self.clock() - started))
 
     async def _execute(self, context: CommandContext, scope: Scope, seconds: float) -> CommandAnswer:
-        job = self._job(context, scope, seconds)
-        findings = await COMMANDS[context.command](job)
-        purse = Purse(job.plan.budget_cents)
-        written = None if context.command.remembers else await self.writer.write(job, findings, purse)
-        lost = await unresolved(self.index, scope, job.notebook, job.trace)
-        return _answer(job, context, _Outcome(findings=findings, written=written, lost=lost, purse=purse))
+        job = self._create_job(context, scope, seconds)
+        findings = await COMMAND_HANDLERS[context.command](job)
+        purse = SpendingBudget(job.plan.budget_cents)
+        written = None if context.command.is_memory else await self.writer.write(job, findings, purse)
+        lost = await find_unresolved_evidence(self.index, scope, job.evidence_registry, job.trace)
+        return _build_answer(
+            job, context, _ExecutionOutcome(findings=findings, written=written, lost=lost, purse=purse)
+        )
 
-    async def _permit(self, raw_input: CommandRequest | Mapping[str, Any], scope: Scope) -> None:
-        decision = await self.policy.decide(scope, ACTION, {"command": _typed(raw_input)})
+    async def _check_permitted(self, raw_input: CommandRequest | Mapping[str, Any], scope: Scope) -> None:
+        decision = await self.policy.decide(scope, POLICY_ACTION, {"command": _command_words(raw_input)})
         if not decision.allowed:
-            raise NotPermitted(decision.reason or f"the policy does not allow {ACTION!r}")
+            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
 
-    def _job(self, context: CommandContext, scope: Scope, seconds: float) -> Job:
-        reader = Reader(news=self.news, redactor=self.redactor, operator=self.operator(), mask=self.secrets.mask())
+    def _create_job(self, context: CommandContext, scope: Scope, seconds: float) -> Job:
+        reader = ArticleReader(
+            news=self.news, redactor=self.redactor, operator=self.operator(), mask=self.secrets.current()
+        )
         return Job(
-            plan=plan_of(context),
+            plan=make_plan(context),
             scope=scope,
             news=self.news,
             graph=self.graph,
             memory=self.memory,
-            place=self.place,
+            memory_location=self.place,
             reader=reader,
-            notebook=Notebook(),
+            evidence_registry=EvidenceRegistry(),
             deadline=Deadline(max(0.0, seconds), clock=self.clock),
             trace=Trace(),
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Outcome:
-    """What executing a context has given."""
+class _ExecutionOutcome:
+    """What executing a command produced: findings, the model's answer, lost evidence and cost."""
 
     findings: Findings
-    written: Written | None
+    written: WrittenAnswer | None
     lost: frozenset[int]
-    purse: Purse
+    purse: SpendingBudget
 
 
-def _typed(raw_input: CommandRequest | Mapping[str, Any]) -> str:
-    """The words that name a command, for a policy; whatever cannot be read is refused later, and better."""
+def _command_words(raw_input: CommandRequest | Mapping[str, Any]) -> str:
+    """Return the words that name a command, for the policy check.
+
+    Input that cannot be parsed is rejected later, with a better error.
+    """
     given: object = raw_input.raw_command if isinstance(raw_input, CommandRequest) else raw_input.get("raw_command")
     return " ".join(str(given).lower().split()[:2]) if isinstance(given, str) else ""
 
 
-def _answer(job: Job, context: CommandContext, outcome: _Outcome) -> CommandAnswer:
-    sections = tuple(section_without(each, outcome.lost) for each in _sections(outcome))
-    details = outcome.findings.details.without(outcome.lost)
-    evidence = tuple(each for each in job.notebook.evidence if each.number not in outcome.lost)
+def _build_answer(job: Job, context: CommandContext, outcome: _ExecutionOutcome) -> CommandAnswer:
+    sections = tuple(drop_lost_statements(each, outcome.lost) for each in _choose_sections(outcome))
+    details = outcome.findings.details.without_evidence(outcome.lost)
+    evidence = tuple(each for each in job.evidence_registry.evidence if each.number not in outcome.lost)
     written = outcome.written
     return CommandAnswer(
         command=context.command,
-        question=job.reader.shown(job.plan.question),
+        question=job.reader.redact_line(job.plan.question),
         lang=job.plan.lang,
-        mode=Mode.MODEL if written else Mode.EXTRACTIVE,
+        mode=AnswerMode.MODEL if written else AnswerMode.EXTRACTIVE,
         model=written.model if written else "",
         sections=tuple(each for each in sections if each.statements),
         details=details,
         evidence=evidence,
-        notes=_notes(job, outcome, sections, evidence),
-        usage=Usage(cents=round(outcome.purse.spent, 6), budget_cents=job.plan.budget_cents, calls=outcome.purse.calls),
-        context=_filled(context.to_dict(), details),
+        notes=_collect_notes(job, outcome, sections, evidence),
+        usage=CommandUsage(
+            cents=round(outcome.purse.spent, 6), budget_cents=job.plan.budget_cents, calls=outcome.purse.calls
+        ),
+        context=_fill_context(context.to_dict(), details),
         degradations=(*context.degradations, *job.trace.finish(()).degradations),
     )
 
 
-def _sections(outcome: _Outcome) -> tuple[Section, ...]:
-    """What a model wrote stands first, and instead of sentences quoted as the answer."""
+def _choose_sections(outcome: _ExecutionOutcome) -> tuple[AnswerSection, ...]:
+    """Return the sections to show: a model's answer comes first and replaces the quoted answer section."""
     found = outcome.findings.sections
     if outcome.written is None:
         return found
     return (outcome.written.section, *(section for section in found if section.name != "answer"))
 
 
-def _notes(
-    job: Job, outcome: _Outcome, sections: tuple[Section, ...], evidence: tuple[Evidence, ...]
+def _collect_notes(
+    job: Job, outcome: _ExecutionOutcome, sections: tuple[AnswerSection, ...], evidence: tuple[Evidence, ...]
 ) -> tuple[str, ...]:
     found = list(outcome.findings.notes)
     told = [statement for section in sections for statement in section.statements]
     if not told and not found:
-        found.append(job.say("nothing"))
+        found.append(job.localize("nothing"))
     foreign = sorted({statement.lang for statement in told} - {job.plan.lang})
     if foreign and evidence:
-        found.append(job.say("quoted", {"langs": ", ".join(foreign)}))
+        found.append(job.localize("quoted", {"langs": ", ".join(foreign)}))
     return tuple(found)
 
 
-def _filled(context: dict[str, Any], details: Details) -> dict[str, Any]:
-    """The context with what its builder left to the execution."""
+def _fill_context(context: dict[str, Any], details: CommandDetails) -> dict[str, Any]:
+    """Return the context with the graph or memory results that its builder left to the execution."""
     match details:
         case GraphDetails():
             graph = {
@@ -207,3 +217,20 @@ def _filled(context: dict[str, Any], details: Details) -> dict[str, Any]:
             return {**context, "memory": {**context["memory"], "episodic": [asdict(each) for each in details.episodic]}}
         case _:
             return context
+
+
+async def find_unresolved_evidence(
+    index: Index, scope: Scope, notebook: EvidenceRegistry, trace: Trace
+) -> frozenset[int]:
+    """Return the evidence numbers whose citations `scope` cannot verify in the store.
+
+    Each is recorded as a degradation. Memory citations are not checked, because a memory service may store them
+    elsewhere.
+    """
+    numbers = {
+        each.citation: each.number for each in notebook.evidence if each.citation.collection != MEMORIES_COLLECTION
+    }
+    problems = await verify_citations(index, scope, list(numbers)) if numbers else []
+    for problem in problems:
+        trace.add_degradation("evidence", f"[{numbers[problem.citation]}] was left out: {problem.reason}")
+    return frozenset(numbers[problem.citation] for problem in problems)

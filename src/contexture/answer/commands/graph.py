@@ -1,29 +1,28 @@
-"""`/graph query`: who and what is tied to whom, over how many steps, and where that is said."""
+"""`/graph query`: how entities are related, over how many steps, and which sentences say so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
+from contexture.answer.commands.article_sentences import ArticleSentence, ReadArticle, join_sentences
 from contexture.answer.commands.job import Job
-from contexture.answer.commands.reading import Reading, Sentence, joined
-from contexture.answer.commands.values import Findings, Statement, grounded
-from contexture.graph.assemble import assemble
-from contexture.graph.paths import asked_for, ranked_paths
-from contexture.graph.values import Entity, Graph, Path, Relation, Support
-from contexture.types import Extracted
+from contexture.graph.assembly import assemble_graph, find_named_entities, rank_paths
+from contexture.graph.entities import Entity, EntityPath, Graph, Relation, Support
+from contexture.types import ExtractedMentions
 
-MOST_ARTICLES = 24
-"""Articles that one graph is made of."""
+MAX_ARTICLES = 24
+"""Maximum number of articles in one graph."""
 
-_FRONTIER = 3  # entities whose articles are looked for at each further step
-_WIDE = 5
-_MOST_PATHS = 8
-_MOST_CITED = 3  # sentences that are numbered for one relation
+_FRONTIER_SIZE = 3  # entities whose articles are searched at each further step
+_ARTICLES_PER_NAME = 5
+_MAX_PATHS = 8
+_MAX_CITED_SENTENCES = 3  # sentences cited per relation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
+class GraphNode:
     """An entity with the articles that mention it."""
 
     name: str
@@ -34,8 +33,8 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Edge:
-    """A relation by the names of its ends, with the articles and sentences that support it."""
+class GraphEdge:
+    """A relation between two named entities, with its articles and evidence."""
 
     head: str
     tail: str
@@ -46,8 +45,8 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Route:
-    """A path by the names along it; `evidence` holds that of each of its steps."""
+class GraphPath:
+    """A path by entity names; `evidence` covers all its steps."""
 
     entities: tuple[str, ...]
     labels: tuple[str, ...]
@@ -62,15 +61,15 @@ class GraphDetails:
     asked: tuple[str, ...]
     hop_limit: int
     build_policy: str
-    entities: tuple[Node, ...]
-    relations: tuple[Edge, ...]
-    paths: tuple[Route, ...]
+    entities: tuple[GraphNode, ...]
+    relations: tuple[GraphEdge, ...]
+    paths: tuple[GraphPath, ...]
 
-    def without(self, lost: frozenset[int]) -> GraphDetails:
-        """A path goes with any of its steps, an entity with its last relation."""
+    def without_evidence(self, lost: frozenset[int]) -> GraphDetails:
+        """The details without paths that lost a step and entities that lost their last relation."""
         if not lost:
             return self
-        relations = grounded(self.relations, lost)
+        relations = drop_lost_evidence(self.relations, lost)
         named = {name for edge in relations for name in (edge.head, edge.tail)}
         return replace(
             self,
@@ -80,140 +79,153 @@ class GraphDetails:
         )
 
 
-async def graph_query(job: Job) -> Findings:
-    """The graph of the articles found and of those that its own entities lead to, and the paths through it."""
-    found = await _extractions(job)
-    focus = asked_for(assemble(found.values(), entities=10_000, relations=0), job.plan.question)
-    graph = assemble(found.values(), focus=frozenset(focus))
-    paths = ranked_paths(graph, focus, hops=job.plan.hops, most=_MOST_PATHS)
+async def query_graph(job: Job) -> Findings:
+    """Build the entity graph of the found articles and of the articles that their entities lead to.
+
+    Returns its entities and relations, and the paths between the entities asked about.
+    """
+    found = await _collect_extractions(job)
+    focus = find_named_entities(assemble_graph(found.values(), entities=10_000, relations=0), job.plan.question)
+    graph = assemble_graph(found.values(), focus=frozenset(focus))
+    paths = rank_paths(graph, focus, hops=job.plan.hops, most=_MAX_PATHS)
     readings = await job.reader.read(job.scope, list(found), job.trace)
     same = [each for each in readings if each.source.hash == found[each.source.article_id].hash]
-    drawn = _Drawing(job, graph, {each.source.article_id: each for each in same})
-    return drawn.findings([key for key in focus if key in graph.by_key], paths)
+    drawn = _FindingsBuilder(job, graph, {each.source.article_id: each for each in same})
+    return drawn.build([key for key in focus if key in graph.entities_by_key], paths)
 
 
-async def _extractions(job: Job) -> dict[str, Extracted]:
-    """What the context's articles say, then what those say to which the entities on the way lead."""
+async def _collect_extractions(job: Job) -> dict[str, ExtractedMentions]:
+    """Return the mentions of the context's articles, then those of the articles their entities lead to."""
     plan = job.plan
-    found = {each.record_id: each for each in await job.names(plan.articles, learn=plan.learns)}
+    found = {each.record_id: each for each in await job.extract_names(plan.articles, learn=plan.learns)}
     for step in range(plan.hops):
-        names = _frontier(found.values(), plan.question)
-        if len(found) >= MOST_ARTICLES or not names or not job.in_time(f"step {step + 1} of the graph"):
+        names = _next_entities(found.values(), plan.question)
+        if len(found) >= MAX_ARTICLES or not names or not job.has_time_left(f"step {step + 1} of the graph"):
             break
-        ids = [each for each in await _leads(job, names) if each not in found][: MOST_ARTICLES - len(found)]
-        new = await job.names(ids, learn=plan.learns)
+        ids = [each for each in await _find_mentioning_articles(job, names) if each not in found][
+            : MAX_ARTICLES - len(found)
+        ]
+        new = await job.extract_names(ids, learn=plan.learns)
         if not new:
             break
         found |= {each.record_id: each for each in new}
     return found
 
 
-async def _leads(job: Job, names: Sequence[str]) -> list[str]:
-    """Articles that speak of these names: searched for, or only looked up where nothing may be learnt."""
+async def _find_mentioning_articles(job: Job, names: Sequence[str]) -> list[str]:
+    """Find articles that mention these names: by search, or by lookup only if nothing may be learnt."""
     if not job.plan.learns:
-        return list(await job.graph.mentioning(job.scope, names, most=MOST_ARTICLES, trace=job.trace))
+        return list(await job.graph.ids_mentioning(job.scope, names, most=MAX_ARTICLES, trace=job.trace))
     found: dict[str, None] = {}
     for name in names:
-        found |= {each.article.article_id: None for each in await job.find(name, _WIDE)}
+        found |= {each.article.article_id: None for each in await job.find_articles(name, _ARTICLES_PER_NAME)}
     return list(found)
 
 
-def _frontier(found: Iterable[Extracted], question: str) -> list[str]:
-    """The entities to follow next: those asked about, then those most tied to them."""
-    graph = assemble(found)
-    focus = asked_for(graph, question)
-    near = [relation.other(key) for key in focus for relation in graph.touching[key]]
-    keys = list(dict.fromkeys((*focus, *near) or (entity.key for entity in graph.entities)))[: len(focus) + _FRONTIER]
-    return [graph.by_key[key].name for key in keys]
+def _next_entities(found: Iterable[ExtractedMentions], question: str) -> list[str]:
+    """Return the entities to follow next: those asked about, then those most related to them."""
+    graph = assemble_graph(found)
+    focus = find_named_entities(graph, question)
+    near = [relation.other(key) for key in focus for relation in graph.relations_by_key[key]]
+    keys = list(dict.fromkeys((*focus, *near) or (entity.key for entity in graph.entities)))[
+        : len(focus) + _FRONTIER_SIZE
+    ]
+    return [graph.entities_by_key[key].name for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawing:
-    """Turns keys into names and places into numbers; a relation without a sentence to show is left out."""
+class _FindingsBuilder:
+    """Builds findings from a graph; a relation without a sentence that can be shown is left out."""
 
     job: Job
     graph: Graph
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, ReadArticle]
 
-    def findings(self, focus: Sequence[str], paths: Sequence[Path]) -> Findings:
-        """Statements, details, and what fills the context."""
-        routes = [route for path in paths if (route := self._route(path))]
-        edges = [edge for relation in self.graph.relations if (edge := self._edge(relation))]
+    def build(self, focus: Sequence[str], paths: Sequence[EntityPath]) -> Findings:
+        """Return the statements and the details that fill the context."""
+        routes = [route for path in paths if (route := self._build_path(path))]
+        edges = [edge for relation in self.graph.relations if (edge := self._build_edge(relation))]
         details = GraphDetails(
-            asked=tuple(self.graph.by_key[key].name for key in focus),
+            asked=tuple(self.graph.entities_by_key[key].name for key in focus),
             hop_limit=self.job.plan.hops,
             build_policy="on_demand" if self.job.plan.learns else "cached_only",
-            entities=tuple(map(_node, self.graph.entities)),
+            entities=tuple(map(_build_node, self.graph.entities)),
             relations=tuple(edges),
             paths=tuple(routes),
         )
-        shown = [self._told(route) for route in routes]
-        told = self.job.section("paths", shown) if shown else self.job.section("relations", self._strongest(edges))
-        return Findings(sections=(told,), details=details, notes=self._notes(focus, routes, edges))
+        shown = [self._path_statement(route) for route in routes]
+        told = (
+            self.job.make_section("paths", shown)
+            if shown
+            else self.job.make_section("relations", self._edge_statements(edges))
+        )
+        return Findings(sections=(told,), details=details, notes=self._build_notes(focus, routes, edges))
 
-    def _notes(self, focus: Sequence[str], routes: Sequence[Route], edges: Sequence[Edge]) -> tuple[str, ...]:
+    def _build_notes(
+        self, focus: Sequence[str], routes: Sequence[GraphPath], edges: Sequence[GraphEdge]
+    ) -> tuple[str, ...]:
         if not focus:
-            return (self.job.say("unknown_entity" if edges else "no_entity"),)
-        return () if routes else (self.job.say("no_path", {"hops": self.job.plan.hops}),)
+            return (self.job.localize("unknown_entity" if edges else "no_entity"),)
+        return () if routes else (self.job.localize("no_path", {"hops": self.job.plan.hops}),)
 
-    def _edge(self, relation: Relation) -> Edge | None:
-        evidence = self._evidence(relation)
+    def _build_edge(self, relation: Relation) -> GraphEdge | None:
+        evidence = self._cite_support(relation)
         if not evidence:
             return None
-        return Edge(
-            head=self.graph.by_key[relation.head].name,
-            tail=self.graph.by_key[relation.tail].name,
+        return GraphEdge(
+            head=self.graph.entities_by_key[relation.head].name,
+            tail=self.graph.entities_by_key[relation.tail].name,
             label=relation.label,
             strength=round(relation.strength, 4),
             articles=tuple(dict.fromkeys(each.record_id for each in relation.support)),
             evidence=evidence,
         )
 
-    def _route(self, path: Path) -> Route | None:
-        steps = [self._evidence(relation) for relation in path.relations]
+    def _build_path(self, path: EntityPath) -> GraphPath | None:
+        steps = [self._cite_support(relation) for relation in path.relations]
         if not all(steps):
             return None
-        return Route(
-            entities=tuple(self.graph.by_key[key].name for key in path.entities),
+        return GraphPath(
+            entities=tuple(self.graph.entities_by_key[key].name for key in path.entities),
             labels=tuple(relation.label for relation in path.relations),
             score=round(path.score, 4),
             evidence=tuple(dict.fromkeys(number for step in steps for number in step)),
         )
 
-    def _evidence(self, relation: Relation) -> tuple[int, ...]:
-        found = [shown for each in relation.support if (shown := self._sentence(each))]
-        return tuple(self.job.notebook.cite(sentence) for sentence in found[:_MOST_CITED])
+    def _cite_support(self, relation: Relation) -> tuple[int, ...]:
+        found = [shown for each in relation.support if (shown := self._find_sentence(each))]
+        return tuple(self.job.evidence_registry.cite(sentence) for sentence in found[:_MAX_CITED_SENTENCES])
 
-    def _sentence(self, support: Support) -> Sentence | None:
-        """The sentence, or the two neighbours, that tie a pair."""
+    def _find_sentence(self, support: Support) -> ArticleSentence | None:
+        """Return the sentence, or the two neighbouring sentences, that relate a pair."""
         reading = self.readings.get(support.record_id)
         inside = [
             each
             for each in (reading.sentences if reading else ())
             if support.start <= each.start and each.end <= support.end
         ]
-        return joined(inside) if inside else None
+        return join_sentences(inside) if inside else None
 
-    def _told(self, route: Route) -> Statement:
+    def _path_statement(self, route: GraphPath) -> Statement:
         text = route.entities[0]
         for label, name in zip(route.labels, route.entities[1:], strict=True):
-            text += f" —[{label or self.job.say('together')}]→ {name}"
+            text += f" —[{label or self.job.localize('together')}]→ {name}"
         return Statement(text=text, lang=self.job.plan.lang, evidence=route.evidence)
 
-    def _strongest(self, edges: Sequence[Edge]) -> list[Statement]:
-        together = self.job.say("together")
+    def _edge_statements(self, edges: Sequence[GraphEdge]) -> list[Statement]:
+        together = self.job.localize("together")
         return [
             Statement(
                 text=f"{edge.head} —[{edge.label or together}]→ {edge.tail}",
                 lang=self.job.plan.lang,
                 evidence=edge.evidence,
             )
-            for edge in edges[:_MOST_PATHS]
+            for edge in edges[:_MAX_PATHS]
         ]
 
 
-def _node(entity: Entity) -> Node:
-    return Node(
+def _build_node(entity: Entity) -> GraphNode:
+    return GraphNode(
         name=entity.name,
         kind=entity.kind,
         aliases=entity.aliases,

@@ -1,4 +1,4 @@
-"""`/synthesize`: what sources agree on, where they differ, and what only one of them, or none, says."""
+"""`/synthesize`: what sources agree on, where they differ, and what only one of them or none covers."""
 
 from __future__ import annotations
 
@@ -7,33 +7,39 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from contexture.answer.commands.choose import covered, distinct
-from contexture.answer.commands.decompose import parts_of, subject_of
-from contexture.answer.commands.figures import differing
+from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
+from contexture.answer.commands.article_sentences import (
+    ArticleSentence,
+    ReadArticle,
+    SentenceSimilarity,
+    all_sentences,
+    covers_question,
+    drop_similar,
+    extract_subject_terms,
+    split_question,
+)
 from contexture.answer.commands.job import Job
-from contexture.answer.commands.likeness import Likeness
-from contexture.answer.commands.reading import Reading, Sentence, all_sentences
-from contexture.answer.commands.values import Findings, Statement, grounded
-from contexture.text.language import detect
+from contexture.answer.grounding import find_differing_unit
+from contexture.text.language import detect_language
 
-MOST = 8
-"""Agreements, conflicts and gaps of each kind that are shown."""
+MAX_SHOWN = 8
+"""Maximum number of agreements, conflicts and gaps shown, each."""
 
-_ALIKE = 0.5
-_CLOSE = 0.25  # for sentences whose figures differ: they speak of one thing in other words
-_CLOSE_LEADS = 0.08  # for those that begin articles on the same story: what they count is the story
-_DENIED = 0.45
-_DENIAL = re.compile(
+_AGREEMENT_SIMILARITY = 0.5
+_CONFLICT_SIMILARITY = 0.25  # minimum, when figures differ: same subject in other words
+_LEAD_CONFLICT_SIMILARITY = 0.08  # minimum, when both sentences open articles on the same story
+_DENIAL_SIMILARITY = 0.45
+_DENIAL_PATTERN = re.compile(
     r"\b(?:not|no|never|denied|denies|deny|rejected|refuted|without|n['\u2019]t|isn|wasn|hasn|"
     r"не|нет|никогда|опроверг\w*|отрица\w*|отверг\w*|без)\b|n['\u2019]t\b",
     re.IGNORECASE,
 )
-_MOST_COMPARED = 160
+_MAX_COMPARED = 160
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
-    """What one source says."""
+class SourceStatement:
+    """The statement of one source."""
 
     source: str
     text: str
@@ -42,17 +48,20 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """Sources side by side; `about` is what they count differently, or `statement`, or empty where they agree."""
+class SourceComparison:
+    """Statements of several sources side by side.
+
+    `about` is the unit in which they differ, or `statement`; empty if they agree.
+    """
 
     about: str
-    sides: tuple[Side, ...]
+    sides: tuple[SourceStatement, ...]
     evidence: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gap:
-    """Something that one source alone says, or a part of the question that none answers and so has no evidence."""
+class CoverageGap:
+    """A statement of one source only, or a part of the question without an answer (and so without evidence)."""
 
     kind: str
     text: str
@@ -64,146 +73,155 @@ class Gap:
 class SynthesisDetails:
     """Agreements, conflicts and gaps."""
 
-    agreements: tuple[Comparison, ...]
-    conflicts: tuple[Comparison, ...]
-    gaps: tuple[Gap, ...]
+    agreements: tuple[SourceComparison, ...]
+    conflicts: tuple[SourceComparison, ...]
+    gaps: tuple[CoverageGap, ...]
 
-    def without(self, lost: frozenset[int]) -> SynthesisDetails:
-        """A comparison needs all of its sides; a gap its source."""
+    def without_evidence(self, lost: frozenset[int]) -> SynthesisDetails:
+        """The details without comparisons that lost a side and gaps that lost their source."""
         return SynthesisDetails(
-            agreements=_whole(self.agreements, lost),
-            conflicts=_whole(self.conflicts, lost),
-            gaps=grounded(self.gaps, lost),
+            agreements=_drop_incomplete(self.agreements, lost),
+            conflicts=_drop_incomplete(self.conflicts, lost),
+            gaps=drop_lost_evidence(self.gaps, lost),
         )
 
 
-Pair = tuple[Sentence, Sentence]
+SentencePair = tuple[ArticleSentence, ArticleSentence]
 
 
 async def synthesize(job: Job) -> Findings:
-    """The sources compared, sentence by sentence."""
-    readings = await job.documents()
-    pool = relevant(on_subject(readings, job.plan.question), job.plan.question)
-    like = Likeness(pool)
-    conflicts = list(conflicting(pool, like))[:MOST]
-    disputed = {sentence.place for _, *pair in conflicts for sentence in pair}
-    agreed = agreeing([each for each in pool if each.place not in disputed], like)[:MOST]
-    taken = disputed | {sentence.place for group in agreed for sentence in group}
-    single = distinct([each for each in pool if each.lead and each.place not in taken], like, MOST)
-    return _findings(job, readings, conflicts, agreed, single)
+    """Compare the sources, sentence by sentence."""
+    readings = await job.read_documents()
+    pool = rank_sentences(filter_on_subject(readings, job.plan.question), job.plan.question)
+    like = SentenceSimilarity(pool)
+    conflicts = list(find_conflicts(pool, like))[:MAX_SHOWN]
+    disputed = {sentence.key for _, *pair in conflicts for sentence in pair}
+    agreed = group_agreements([each for each in pool if each.key not in disputed], like)[:MAX_SHOWN]
+    taken = disputed | {sentence.key for group in agreed for sentence in group}
+    single = drop_similar([each for each in pool if each.lead and each.key not in taken], like, MAX_SHOWN)
+    return _build_findings(job, readings, conflicts, agreed, single)
 
 
-def on_subject(readings: Sequence[Reading], question: str) -> Sequence[Reading]:
-    """The articles that use a word of the question; all of them when none does, as across languages."""
-    wanted = subject_of(question)
+def filter_on_subject(readings: Sequence[ReadArticle], question: str) -> Sequence[ReadArticle]:
+    """Return the articles that share a word with the question; all of them if none does, as across languages."""
+    wanted = extract_subject_terms(question)
     found = [each for each in readings if any(wanted & sentence.terms for sentence in each.sentences)]
     return found or readings
 
 
-def relevant(readings: Sequence[Reading], question: str) -> list[Sentence]:
-    """The sentences to compare: those that match the question first, then those that begin an article."""
+def rank_sentences(readings: Sequence[ReadArticle], question: str) -> list[ArticleSentence]:
+    """Return the sentences to compare: those that match the question first, then the first of each article."""
     pool = all_sentences(readings)
-    like = Likeness(pool)
-    wanted = subject_of(question)
-    worth = {each.place: like.worth(each.terms & wanted) + each.lead for each in pool}
-    return sorted(pool, key=lambda each: (-worth[each.place], each.place))[:_MOST_COMPARED]
+    like = SentenceSimilarity(pool)
+    wanted = extract_subject_terms(question)
+    worth = {each.key: like.weight(each.terms & wanted) + each.lead for each in pool}
+    return sorted(pool, key=lambda each: (-worth[each.key], each.key))[:_MAX_COMPARED]
 
 
-def conflicting(pool: Sequence[Sentence], like: Likeness) -> Iterator[tuple[str, Sentence, Sentence]]:
-    """Pairs from different sources that differ in a figure, or of which one denies; each sentence once."""
+def find_conflicts(
+    pool: Sequence[ArticleSentence], like: SentenceSimilarity
+) -> Iterator[tuple[str, ArticleSentence, ArticleSentence]]:
+    """Yield pairs from different sources that differ in a figure, or of which one negates the other.
+
+    Each sentence is in at most one pair.
+    """
     taken: set[tuple[str, int]] = set()
-    for one, other in _across(pool):
-        if taken & {one.place, other.place}:
+    for one, other in _cross_source_pairs(pool):
+        if taken & {one.key, other.key}:
             continue
-        about = _difference(one, other, like(one, other))
+        about = _describe_conflict(one, other, like(one, other))
         if about:
-            taken |= {one.place, other.place}
+            taken |= {one.key, other.key}
             yield about, one, other
 
 
-def agreeing(pool: Sequence[Sentence], like: Likeness) -> list[list[Sentence]]:
-    """Groups of sentences from different sources that say the same, the most confirmed first."""
-    groups: list[list[Sentence]] = []
+def group_agreements(pool: Sequence[ArticleSentence], like: SentenceSimilarity) -> list[list[ArticleSentence]]:
+    """Return groups of sentences from different sources that say the same, the largest group first."""
+    groups: list[list[ArticleSentence]] = []
     for sentence in pool:
-        home = next((group for group in groups if _joins(sentence, group, like)), None)
+        home = next((group for group in groups if _belongs_to_group(sentence, group, like)), None)
         if home is None:
             groups.append([sentence])
         else:
             home.append(sentence)
     confirmed = [group for group in groups if len(group) > 1]
-    return sorted(confirmed, key=lambda group: (-len(group), group[0].place))
+    return sorted(confirmed, key=lambda group: (-len(group), group[0].key))
 
 
-def _across(pool: Sequence[Sentence]) -> Iterator[Pair]:
+def _cross_source_pairs(pool: Sequence[ArticleSentence]) -> Iterator[SentencePair]:
     return ((one, other) for one, other in combinations(pool, 2) if one.source.name != other.source.name)
 
 
-def _difference(one: Sentence, other: Sentence, alike: float) -> str:
-    unit = differing(one.text, other.text)
-    if unit and alike >= (_CLOSE_LEADS if one.lead and other.lead else _CLOSE):
+def _describe_conflict(one: ArticleSentence, other: ArticleSentence, alike: float) -> str:
+    unit = find_differing_unit(one.text, other.text)
+    if unit and alike >= (_LEAD_CONFLICT_SIMILARITY if one.lead and other.lead else _CONFLICT_SIMILARITY):
         return unit
-    denies = bool(_DENIAL.search(one.text)) != bool(_DENIAL.search(other.text))
-    return "statement" if denies and alike >= _DENIED else ""
+    denies = bool(_DENIAL_PATTERN.search(one.text)) != bool(_DENIAL_PATTERN.search(other.text))
+    return "statement" if denies and alike >= _DENIAL_SIMILARITY else ""
 
 
-def _joins(sentence: Sentence, group: Sequence[Sentence], like: Likeness) -> bool:
+def _belongs_to_group(sentence: ArticleSentence, group: Sequence[ArticleSentence], like: SentenceSimilarity) -> bool:
     if any(sentence.source.name == each.source.name for each in group):
         return False
-    return like(sentence, group[0]) >= _ALIKE
+    return like(sentence, group[0]) >= _AGREEMENT_SIMILARITY
 
 
-def _findings(
+def _build_findings(
     job: Job,
-    readings: Sequence[Reading],
-    conflicts: Sequence[tuple[str, Sentence, Sentence]],
-    agreed: Sequence[Sequence[Sentence]],
-    single: Sequence[Sentence],
+    readings: Sequence[ReadArticle],
+    conflicts: Sequence[tuple[str, ArticleSentence, ArticleSentence]],
+    agreed: Sequence[Sequence[ArticleSentence]],
+    single: Sequence[ArticleSentence],
 ) -> Findings:
-    agreements = tuple(_comparison(job, "", group) for group in agreed)
-    differences = tuple(_comparison(job, about, pair) for about, *pair in conflicts)
-    alone = tuple(_alone(job, sentence) for sentence in single)
-    unanswered = [job.reader.shown(part) for part in parts_of(job.plan.question) if not _answers(readings, part)]
-    gaps = tuple(Gap(kind="unanswered", text=part, source="", evidence=()) for part in unanswered)
+    agreements = tuple(_build_comparison(job, "", group) for group in agreed)
+    differences = tuple(_build_comparison(job, about, pair) for about, *pair in conflicts)
+    alone = tuple(_single_source_gap(job, sentence) for sentence in single)
+    unanswered = [
+        job.reader.redact_line(part) for part in split_question(job.plan.question) if not _is_answered(readings, part)
+    ]
+    gaps = tuple(CoverageGap(kind="unanswered", text=part, source="", evidence=()) for part in unanswered)
     return Findings(
         sections=(
-            job.section("agreements", [_statement(each, first=True) for each in agreements]),
-            job.section("conflicts", [_statement(each) for each in differences]),
-            job.section("single", [job.quote(sentence) for sentence in single]),
+            job.make_section("agreements", [_comparison_statement(each, first=True) for each in agreements]),
+            job.make_section("conflicts", [_comparison_statement(each) for each in differences]),
+            job.make_section("single", [job.quote(sentence) for sentence in single]),
         ),
         details=SynthesisDetails(agreements=agreements, conflicts=differences, gaps=(*alone, *gaps)),
-        notes=tuple(job.say("uncovered", {"part": part}) for part in unanswered),
+        notes=tuple(job.localize("uncovered", {"part": part}) for part in unanswered),
     )
 
 
-def _answers(readings: Sequence[Reading], part: str) -> bool:
-    """Whether the sources speak of a part; of those in another language nobody can tell by words."""
-    lang = detect(part)
-    return any(each.source.lang != lang for each in readings) or covered(all_sentences(readings), part)
+def _is_answered(readings: Sequence[ReadArticle], part: str) -> bool:
+    """Whether the sources cover a part; for sources in another language, words cannot decide that."""
+    lang = detect_language(part)
+    return any(each.source.lang != lang for each in readings) or covers_question(all_sentences(readings), part)
 
 
-def _comparison(job: Job, about: str, found: Sequence[Sentence]) -> Comparison:
+def _build_comparison(job: Job, about: str, found: Sequence[ArticleSentence]) -> SourceComparison:
     sides = tuple(
-        Side(source=each.source.name, text=each.text, lang=each.source.lang, evidence=(job.notebook.cite(each),))
+        SourceStatement(
+            source=each.source.name, text=each.text, lang=each.source.lang, evidence=(job.evidence_registry.cite(each),)
+        )
         for each in found
     )
-    return Comparison(about=about, sides=sides, evidence=tuple(side.evidence[0] for side in sides))
+    return SourceComparison(about=about, sides=sides, evidence=tuple(side.evidence[0] for side in sides))
 
 
-def _alone(job: Job, sentence: Sentence) -> Gap:
-    return Gap(
+def _single_source_gap(job: Job, sentence: ArticleSentence) -> CoverageGap:
+    return CoverageGap(
         kind="single_source",
         text=sentence.text,
         source=sentence.source.name,
-        evidence=(job.notebook.cite(sentence),),
+        evidence=(job.evidence_registry.cite(sentence),),
     )
 
 
-def _statement(found: Comparison, *, first: bool = False) -> Statement:
-    """The sides as one statement: the first for all where they agree, each with its source where they do not."""
+def _comparison_statement(found: SourceComparison, *, first: bool = False) -> Statement:
+    """Return the comparison as one statement: the first side if they agree, otherwise each side with its source."""
     sides = found.sides[:1] if first else found.sides
     text = " ↔ ".join(side.text if first else f"{side.source}: {side.text}" for side in sides)
     return Statement(text=text, lang=sides[0].lang, evidence=found.evidence)
 
 
-def _whole(found: Sequence[Comparison], lost: frozenset[int]) -> tuple[Comparison, ...]:
+def _drop_incomplete(found: Sequence[SourceComparison], lost: frozenset[int]) -> tuple[SourceComparison, ...]:
     return tuple(each for each in found if lost.isdisjoint(each.evidence))

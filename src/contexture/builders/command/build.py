@@ -1,4 +1,4 @@
-"""The builder for slash commands: parse, fill in, retrieve, clean, compose, check."""
+"""The command builder: parse, resolve parameters, search articles, redact, compose, validate."""
 
 from __future__ import annotations
 
@@ -10,83 +10,101 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from contexture.builders.command.answers import Answers, answering
-from contexture.builders.command.capsule import KIND
-from contexture.builders.command.clean import Cleaner, facts_of
-from contexture.builders.command.compose import Composed, Plan, compose
-from contexture.builders.command.experiments import Arm, Experiments, assigned
-from contexture.builders.command.grammar import parse
-from contexture.builders.command.ladder import ARTICLES, ENOUGH, LADDER, Climb, Finder, Retrieved, Search, first_search
-from contexture.builders.command.params import (
-    Limits,
-    Params,
-    graph_plan,
-    limits_of,
-    memory_plan,
-    params_of,
-    search_text,
+from contexture.builders.command.clean import CommandCleaner, make_facts
+from contexture.builders.command.collect import (
+    ARTICLES_SOURCE,
+    MIN_DOCUMENTS,
+    RECOVERY_RULES,
+    ArticleFinder,
+    ArticleSearch,
+    RecoverySearch,
+    RetrievedArticles,
+    initial_search,
 )
-from contexture.builders.command.parsed import ParsedCommand
-from contexture.builders.command.request import AbTest, CommandRequest, request_of
-from contexture.builders.command.result import CommandContext, Retrieval, params_object
-from contexture.builders.command.routing import ROUTING, Routing, models_for
-from contexture.builders.command.validate import check
-from contexture.builders.command.words import Command
-from contexture.capsule import Box, Capsule
+from contexture.builders.command.compose import CAPSULE_KIND, CommandPromptPlan, ComposedCommand, compose_command
+from contexture.builders.command.parser import parse_command
+from contexture.builders.command.request import (
+    DEFAULT_ROUTING,
+    AbTest,
+    CommandLimits,
+    CommandParams,
+    CommandRequest,
+    ExperimentArm,
+    Experiments,
+    Routing,
+    assign_arm,
+    parse_request,
+    plan_graph,
+    plan_memory,
+    resolve_limits,
+    resolve_params,
+    search_text,
+    select_models,
+)
+from contexture.builders.command.result import (
+    CommandContext,
+    CommandErrorFactory,
+    Retrieval,
+    command_error_boundary,
+    params_to_json,
+)
+from contexture.builders.command.syntax import Command, ParsedCommand
+from contexture.builders.command.validate import check_context
+from contexture.capsule import Capsule, CapsuleBuilder
 from contexture.ledger import Ledger, Trace
-from contexture.news.newest import RECENCY
-from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.operators import Operator, Placeholders
+from contexture.news.store import RECENCY
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
-from contexture.resilience.deadline import Deadline
+from contexture.resilience.retry import Deadline
 from contexture.retrieval.search import COSINE, LEXICAL
 from contexture.types import Candidate, Scope
 
-_MORE = 2  # documents looked at beyond those asked for, so that the ledger can say what was close
-_POOL = 20  # and where an arm weighs them anew
+_EXTRA_DOCUMENTS = 2  # documents retrieved beyond the requested number, so that the ledger shows near misses
+_REWEIGHED_POOL = 20  # the same, when an experiment arm reweighs the scores
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """A command as it was understood, with every default filled in; not yet redacted."""
+class _ResolvedCommand:
+    """A parsed command with every default resolved; not yet redacted."""
 
     request: CommandRequest
     parsed: ParsedCommand
-    params: Params
-    limits: Limits
+    params: CommandParams
+    limits: CommandLimits
     ab_test: AbTest
-    arm: Arm
+    arm: ExperimentArm
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
-    """What a build has made of the documents that were found."""
+class _CommandBuild:
+    """Redacted parameters, composed prompt, ledger and capsule of one build."""
 
-    params: Params
-    composed: Composed
+    params: CommandParams
+    composed: ComposedCommand
     ledger: Ledger
     capsule: Capsule
 
 
 class CommandContextBuilder:
-    """Builds what executing a slash command over the news takes.
+    """Builds the context that executing a slash command over the news needs.
 
-    `models` says which models a command is for, `experiments` what their arms change. `speaker` is who asks where
-    the call does not say so.
+    `models` are the models of each command, `experiments` the changes of each experiment arm. `speaker` is the scope of
+    calls that pass none.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
         self,
         *,
-        news: Finder,
+        news: ArticleFinder,
         token_counter: TokenCounter,
         redactor: Redactor,
         clock: Clock,
         secrets: Secrets | None = None,
-        models: Routing = ROUTING,
+        models: Routing = DEFAULT_ROUTING,
         experiments: Experiments | None = None,
-        operator: Callable[[], Operator] = Placeholders,
+        operator: Callable[[], RedactionOperator] = Placeholders,
         model: str = "",
         speaker: Scope | None = None,
     ) -> None:
@@ -94,7 +112,7 @@ class CommandContextBuilder:
         self._counter = token_counter
         self._redactor = redactor
         self._clock = clock
-        self._known = KnownSecrets(secrets)
+        self._known = SecretMaskCache(secrets)
         self._models = models
         self._experiments = experiments or {}
         self._operator = operator
@@ -104,95 +122,115 @@ class CommandContextBuilder:
     async def build_context(
         self, raw_input: CommandRequest | Mapping[str, Any], *, scope: Scope | None = None, now: datetime | None = None
     ) -> CommandContext:
-        """The context of a command, as `scope` may see it; the clock is read once, or given.
+        """The context of a command, as `scope` may read it; `now` replaces the clock, which is otherwise read once.
 
-        Raises a `CommandError`, whose `to_dict` is the answer: what the caller can mend, `NothingFound` after every
-        step of recovery that its flags allow, or what failed.
+        Raises a `CommandError`, whose `to_dict` is the error response: `CommandRefused` for a request that the caller
+        can fix, `NothingFound` after every recovery step that the flags allow, `CommandUnavailable` or `CommandFailed`.
         """
         moment, who = now or self._clock.now(), scope or self._speaker
-        with answering(raw_input, who, moment) as answer:
-            return await self._build(request_of(raw_input), who, moment, answer)
+        with command_error_boundary(raw_input, who, moment) as answer:
+            return await self._build(parse_request(raw_input), who, moment, answer)
 
-    async def _build(self, request: CommandRequest, scope: Scope, now: datetime, answer: Answers) -> CommandContext:
+    async def _build(
+        self, request: CommandRequest, scope: Scope, now: datetime, answer: CommandErrorFactory
+    ) -> CommandContext:
         started = perf_counter()
-        mask, trace = self._known.mask(), Trace()
-        asked = self._understood(request, scope, tuple(mask.mask(part) for part in request.line))
+        mask, trace = self._known.current(), Trace()
+        asked = self._resolve(request, scope, tuple(mask.mask(part) for part in request.line))
         retrieved = await self._retrieve(asked, scope, now, trace)
         searched = perf_counter()
-        cleaner = Cleaner(self._redactor, self._operator(), mask, trace)
-        made = self._make(asked, retrieved, scope, now, cleaner, trace)
-        if not made.composed.documents and not asked.parsed.command.remembers:
-            raise answer.nothing(retrieved.steps)
-        built = self._context(asked, retrieved, made, {"retrieve": searched - started})
-        check(built.to_dict(), strict_k=request.flags.strict_k)
+        cleaner = CommandCleaner(self._redactor, self._operator(), mask, trace)
+        made = self._compose(asked, retrieved, scope, now, cleaner, trace)
+        if not made.composed.documents and not asked.parsed.command.is_memory:
+            raise answer.nothing_found(retrieved.steps)
+        built = self._make_context(asked, retrieved, made, {"retrieve": searched - started})
+        check_context(built.to_dict(), strict_k=request.flags.strict_k)
         built.timings["compose"] = perf_counter() - searched
         return built
 
-    def _understood(self, request: CommandRequest, scope: Scope, line: tuple[str, ...]) -> _Asked:
-        parsed = parse(*line)
-        ab_test, arm = assigned(request.ab_test or AbTest(), self._experiments, scope)
-        return _Asked(
+    def _resolve(self, request: CommandRequest, scope: Scope, line: tuple[str, ...]) -> _ResolvedCommand:
+        """Parse the line and resolve experiment arm, parameters and limits."""
+        parsed = parse_command(*line)
+        ab_test, arm = assign_arm(request.ab_test or AbTest(), self._experiments, scope)
+        return _ResolvedCommand(
             request=request,
             parsed=parsed,
-            params=params_of(parsed, request, arm),
-            limits=limits_of(request),
+            params=resolve_params(parsed, request, arm),
+            limits=resolve_limits(request),
             ab_test=ab_test,
             arm=arm,
             text=search_text(parsed),
         )
 
-    async def _retrieve(self, asked: _Asked, scope: Scope, now: datetime, trace: Trace) -> Retrieved:
-        """What is found inside the command's time; memory commands take what there is, and storing takes nothing."""
-        search = first_search(asked.params, more=_MORE if asked.arm.lexical is None else _POOL)
+    async def _retrieve(self, asked: _ResolvedCommand, scope: Scope, now: datetime, trace: Trace) -> RetrievedArticles:
+        """Articles found within the command's time limit.
+
+        Memory commands do not use recovery; `/memory store` does not search at all.
+        """
+        search = initial_search(asked.params, more=_EXTRA_DOCUMENTS if asked.arm.lexical is None else _REWEIGHED_POOL)
         if asked.parsed.command is Command.STORE:
-            return Retrieved(found=(), search=search, steps=())
+            return RetrievedArticles(found=(), search=search, steps=())
         deadline = Deadline(asked.limits.timeout_s)
-        climb = Climb(self._news, search, scope=scope, text=asked.text, now=now, deadline=deadline, trace=trace)
-        ladder = () if asked.parsed.command.remembers else LADDER
+        climb = RecoverySearch(
+            self._news, search, scope=scope, text=asked.text, now=now, deadline=deadline, trace=trace
+        )
+        ladder = () if asked.parsed.command.is_memory else RECOVERY_RULES
         return await climb.retrieve(flags=asked.request.flags, ladder=ladder)
 
-    def _make(
-        self, asked: _Asked, retrieved: Retrieved, scope: Scope, now: datetime, cleaner: Cleaner, trace: Trace
-    ) -> _Made:
-        params = cleaner.params(asked.params)
+    def _compose(
+        self,
+        asked: _ResolvedCommand,
+        retrieved: RetrievedArticles,
+        scope: Scope,
+        now: datetime,
+        cleaner: CommandCleaner,
+        trace: Trace,
+    ) -> _CommandBuild:
+        params = cleaner.clean_params(asked.params)
         raw = [
-            cleaner.masked(_weighed(candidate, asked.arm))
+            cleaner.mask_candidate(_reweigh(candidate, asked.arm))
             for _, found in retrieved.found
             for candidate in found.candidates
         ]
-        clean = cleaner.passages(raw)
-        plan = Plan(
-            text=cleaner.text(asked.text),
+        clean = cleaner.clean_candidates(raw)
+        plan = CommandPromptPlan(
+            text=cleaner.clean_text(asked.text),
             lang=params.lang,
             k=retrieved.search.k,
             max_tokens=asked.limits.max_tokens,
-            articles=tuple(facts_of(number, found, now) for number, found in retrieved.found),
+            articles=tuple(make_facts(number, found, now) for number, found in retrieved.found),
         )
-        composed = compose(plan, clean, counter=self._counter, trace=trace)
+        composed = compose_command(plan, clean, counter=self._counter, trace=trace)
         addresses = {found.article.article_id: found.article.url for _, found in retrieved.found}
-        documents = tuple(replace(each, url=cleaner.address(addresses[each.article_id])) for each in composed.documents)
-        _record(retrieved, composed, trace, needed=not asked.parsed.command.remembers)
+        documents = tuple(
+            replace(each, url=cleaner.clean_url(addresses[each.article_id])) for each in composed.documents
+        )
+        _record_degradations(retrieved, composed, trace, needed=not asked.parsed.command.is_memory)
         ledger = trace.finish(raw)
-        said = {"command": asked.parsed.command.value, "params": params_object(params)}
-        box = Box(
-            kind=KIND,
+        said = {"command": asked.parsed.command.value, "params": params_to_json(params)}
+        box = CapsuleBuilder(
+            kind=CAPSULE_KIND,
             scope=scope,
             now=now,
             request={**said, "plan": asdict(plan)},
             settings={"model": self._model},
         )
-        capsule = box.shut(clean, ledger, composed.messages)
-        return _Made(params=params, composed=replace(composed, documents=documents), ledger=ledger, capsule=capsule)
+        capsule = box.seal(clean, ledger, composed.messages)
+        return _CommandBuild(
+            params=params, composed=replace(composed, documents=documents), ledger=ledger, capsule=capsule
+        )
 
-    def _context(self, asked: _Asked, retrieved: Retrieved, made: _Made, timings: dict[str, float]) -> CommandContext:
+    def _make_context(
+        self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, timings: dict[str, float]
+    ) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command
         return CommandContext(
             command=command,
             params=made.params,
-            retrieval=_retrieval(search, made),
-            graph=graph_plan(asked.parsed),
-            memory=memory_plan(command, made.params),
-            models=models_for(command, self._models),
+            retrieval=_make_retrieval(search, made),
+            graph=plan_graph(asked.parsed),
+            memory=plan_memory(command, made.params),
+            models=select_models(command, self._models),
             limits=asked.limits,
             version=asked.request.version,
             ab_test=asked.ab_test,
@@ -207,8 +245,8 @@ class CommandContextBuilder:
         )
 
 
-def _retrieval(search: Search, made: _Made) -> Retrieval:
-    """How the documents were found; sources are those of the parameters, redacted, or none once they were dropped."""
+def _make_retrieval(search: ArticleSearch, made: _CommandBuild) -> Retrieval:
+    """How the documents were found; `sources` are the redacted parameters, or None when recovery dropped them."""
     named = (*(made.params.sources or ()), *(made.params.domains or ()))
     return Retrieval(
         docs=made.composed.documents,
@@ -219,19 +257,24 @@ def _retrieval(search: Search, made: _Made) -> Retrieval:
     )
 
 
-def _weighed(candidate: Candidate, arm: Arm) -> Candidate:
-    """The passage with the score that an arm gives it; where only age counts there is nothing to weigh."""
+def _reweigh(candidate: Candidate, arm: ExperimentArm) -> Candidate:
+    """The candidate rescored with the lexical share of an experiment arm; unchanged when it is scored by recency."""
     if arm.lexical is None or RECENCY in candidate.signals:
         return candidate
     words, meaning = candidate.signals.get(LEXICAL, 0.0), candidate.signals.get(COSINE, 0.0)
     return changed(candidate, score=max(0.0, arm.lexical * words + (1 - arm.lexical) * meaning))
 
 
-def _record(retrieved: Retrieved, composed: Composed, trace: Trace, *, needed: bool) -> None:
-    """Name what the documents cost in precision, and that there are few."""
+def _record_degradations(
+    retrieved: RetrievedArticles, composed: ComposedCommand, trace: Trace, *, needed: bool
+) -> None:
+    """Record as degradations every recovery step that found documents, and a result with too few documents."""
     for step in retrieved.steps:
         if step.found:
-            trace.degraded("recovery", step.done)
+            trace.add_degradation("recovery", step.done)
     count = len(composed.documents)
-    if needed and count < ENOUGH:
-        trace.degraded(ARTICLES, f"only {count} of at least {ENOUGH} documents were found")
+    if needed and count < MIN_DOCUMENTS:
+        trace.add_degradation(
+            ARTICLES_SOURCE,
+            f"only {count} of at least {MIN_DOCUMENTS} documents were found",
+        )

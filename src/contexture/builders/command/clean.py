@@ -1,4 +1,7 @@
-"""Everything a command shows, masked and redacted, under one set of placeholders."""
+"""Cleaning of everything a command shows.
+
+Known secrets masked, then redacted, with one set of placeholders per build.
+"""
 
 from __future__ import annotations
 
@@ -8,80 +11,81 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace as changed
 
-from contexture.builders.command.documents import Facts
-from contexture.builders.command.params import Params
+from contexture.builders.command.render import ArticleFacts
+from contexture.builders.command.request import CommandParams
 from contexture.errors import RedactionFailed
 from contexture.ledger import Trace
 from contexture.news.articles import FoundArticle
-from contexture.pipeline.known import masked
-from contexture.pipeline.mask import Mask
-from contexture.pipeline.operators import Operator
-from contexture.pipeline.redact import redact, redact_text
+from contexture.pipeline.masking import SecretMask, mask_candidate
+from contexture.pipeline.redaction import RedactionOperator, redact_candidates, redact_text
 from contexture.ports import Redactor
 from contexture.types import Candidate
 
-SECTION = "documents"
+DOCUMENTS_SECTION = "documents"
 
 
-class Cleaner:
-    """Redacts for one build; known secrets are masked before."""
+class CommandCleaner:
+    """Masks and redacts the texts of one build; equal values get equal placeholders."""
 
-    def __init__(self, redactor: Redactor, operator: Operator, mask: Mask, trace: Trace) -> None:
+    def __init__(self, redactor: Redactor, operator: RedactionOperator, mask: SecretMask, trace: Trace) -> None:
         self._redactor = redactor
         self._operator = operator
         self._mask = mask
         self._trace = trace
 
-    def text(self, text: str) -> str:
-        """A text that may be shown; raises `RedactionFailed` when that cannot be made sure."""
+    def clean_text(self, text: str) -> str:
+        """A text with known secrets masked and personal data redacted.
+
+        Raises `RedactionFailed` when it cannot be scanned.
+        """
         return redact_text(self._mask.mask(text), self._redactor, self._operator).text
 
-    def params(self, params: Params) -> Params:
-        """The parameters as they may be shown."""
+    def clean_params(self, params: CommandParams) -> CommandParams:
+        """The parameters, redacted."""
         return replace(
             params,
-            sources=self._names(params.sources),
-            domains=self._names(params.domains),
-            topic=params.topic and self.text(params.topic),
-            entity=params.entity and self.text(params.entity),
-            query=params.query and self.text(params.query),
+            sources=self._clean_names(params.sources),
+            domains=self._clean_names(params.domains),
+            topic=params.topic and self.clean_text(params.topic),
+            entity=params.entity and self.clean_text(params.entity),
+            query=params.query and self.clean_text(params.query),
         )
 
-    def passages(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The passages as they may be shown; those on which redaction fails are left out."""
-        return redact(candidates, self._redactor, self._operator, self._trace)
+    def clean_candidates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates, redacted; those that cannot be scanned are dropped with a reason."""
+        return redact_candidates(candidates, self._redactor, self._operator, self._trace)
 
-    def masked(self, candidate: Candidate) -> Candidate:
-        """A passage without known secrets, not yet redacted."""
+    def mask_candidate(self, candidate: Candidate) -> Candidate:
+        """The candidate with known secrets masked in text, title, label and source; not yet redacted."""
         title = self._mask.mask(candidate.title)
         told = candidate.title_redactions if title == candidate.title else None
         hidden = changed(
             candidate,
-            section=SECTION,
+            section=DOCUMENTS_SECTION,
             title=title,
             label=self._mask.mask(candidate.label),
             source=self._mask.mask(candidate.source),
             title_redactions=told,
             citation=candidate.citation and changed(candidate.citation, title=title),
         )
-        return masked(hidden, self._mask)
+        return mask_candidate(hidden, self._mask)
 
-    def address(self, url: str) -> str:
-        """An address as it may be shown; one that cannot be redacted is left out."""
+    def clean_url(self, url: str) -> str:
+        """A URL, redacted; empty when it cannot be scanned."""
         try:
-            return self.text(url) if url else ""
+            return self.clean_text(url) if url else ""
         except RedactionFailed as failure:
-            self._trace.degraded("redactor", str(failure))
+            self._trace.add_degradation("redactor", str(failure))
             return ""
 
-    def _names(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if names is None else tuple(self.text(name) for name in names)
+    def _clean_names(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if names is None else tuple(self.clean_text(name) for name in names)
 
 
-def facts_of(number: int, found: FoundArticle, now: datetime) -> Facts:
-    """What is known of an article that search `number` found."""
+def make_facts(number: int, found: FoundArticle, now: datetime) -> ArticleFacts:
+    """Date, language and search number of a found article."""
     article = found.article
-    return Facts(
+    return ArticleFacts(
         article_id=article.article_id,
         date=(article.published or now).astimezone(UTC).date().isoformat(),
         lang=article.lang,

@@ -1,98 +1,117 @@
-"""From redacted passages to documents and prompt: pure, so that a capsule rebuilds the same bytes."""
+"""Composition of a command: redacted passages become documents and a prompt within the token limit.
+
+Pure, so that a capsule rebuilds the same bytes. Every passage gets a verdict in the ledger.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contexture.builders.command.documents import Document, Facts, document
-from contexture.builders.command.render import block, messages
-from contexture.builders.command.snippets import snippet
+from contexture.builders.command.render import (
+    ArticleFacts,
+    CommandDocument,
+    make_block,
+    make_document,
+    make_snippet,
+    render_messages,
+)
+from contexture.capsule import Capsule, convert_part
 from contexture.errors import BudgetTooSmall, InvalidRequest
 from contexture.ledger import Reason, Trace
-from contexture.pipeline.rank import ranked
-from contexture.pipeline.validate import validate
+from contexture.pipeline.candidates import rank_candidates
+from contexture.pipeline.fence import validate_prompt
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Message
 
-BY_LOADING = "dated by its loading: nobody says when it was published"
+LOAD_DATE_NOTE = "dated by its loading: nobody says when it was published"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What documents and prompt are made for: the redacted text asked for, how many documents, within which limit."""
+class CommandPromptPlan:
+    """What a command prompt is composed from besides candidates; redacted, stored in the capsule."""
 
     text: str
     lang: str
     k: int
     max_tokens: int
-    articles: tuple[Facts, ...]
+    articles: tuple[ArticleFacts, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Composed:
-    """Documents, the prompt that shows them and what it costs; `unlimited` is what all of them would."""
+class ComposedCommand:
+    """Documents, the prompt that shows them and its tokens; `unlimited` is the token count without a limit."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[CommandDocument, ...]
     messages: tuple[Message, ...]
     tokens: int
     unlimited: int
 
 
-def compose(plan: Plan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace) -> Composed:
-    """The best `plan.k` documents, those of earlier searches first; every passage gets its verdict.
+def compose_command(
+    plan: CommandPromptPlan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace
+) -> ComposedCommand:
+    """The best `plan.k` documents within the token limit, earlier searches first.
 
-    A document that would take the prompt over its limit is left out.
+    Every passage gets a verdict in the trace.
     """
-    found = _documents(plan, candidates)
+    found = _make_documents(plan, candidates)
     chosen = found[: plan.k]
     for beyond in found[plan.k :]:
-        _drop(beyond, Reason.BEYOND_TOP_K, counter, trace)
-    blocks = [block(each) for each in chosen]
-    prompt = messages(plan.text, plan.lang, blocks)
+        _record_dropped(beyond, Reason.BEYOND_TOP_K, counter, trace)
+    blocks = [make_block(each) for each in chosen]
+    prompt = render_messages(plan.text, plan.lang, blocks)
     unlimited = tokens = counter.count_messages(prompt)
     while tokens > plan.max_tokens:
         if not chosen:
             raise BudgetTooSmall(tokens, plan.max_tokens)
-        _drop(chosen.pop(), Reason.OVER_BUDGET, counter, trace)
-        prompt = messages(plan.text, plan.lang, blocks[: len(chosen)])
+        _record_dropped(chosen.pop(), Reason.OVER_BUDGET, counter, trace)
+        prompt = render_messages(plan.text, plan.lang, blocks[: len(chosen)])
         tokens = counter.count_messages(prompt)
     for each in chosen:
-        _keep(each, counter, trace)
+        _record_kept(each, counter, trace)
     shown, texts = [each.passages[0] for each in chosen], [each.text for each in blocks[: len(chosen)]]
-    validate(tokens=tokens, limit=plan.max_tokens, shown=shown, texts=texts)
-    return Composed(documents=tuple(chosen), messages=prompt, tokens=tokens, unlimited=unlimited)
+    validate_prompt(tokens=tokens, limit=plan.max_tokens, shown=shown, texts=texts)
+    return ComposedCommand(documents=tuple(chosen), messages=prompt, tokens=tokens, unlimited=unlimited)
 
 
-def _documents(plan: Plan, candidates: Sequence[Candidate]) -> list[Document]:
-    """Every article as a document, in the order of its search, then best first, ties by id."""
+def _make_documents(plan: CommandPromptPlan, candidates: Sequence[Candidate]) -> list[CommandDocument]:
+    """Every article as a document, ordered by the search that found it, then best first, ties by id."""
     groups: dict[str, list[Candidate]] = {}
-    for candidate in ranked(candidates):
+    for candidate in rank_candidates(candidates):
         groups.setdefault(candidate.record_id, []).append(candidate)
     known = {facts.article_id: facts for facts in plan.articles}
     if unknown := sorted(set(groups) - set(known)):
         raise InvalidRequest(f"nothing is known of article {unknown[0]!r}")
     order = sorted(groups, key=lambda name: (known[name].rung, -groups[name][0].score, name))
-    return [document(known[name], groups[name], _snippet(groups[name][0], plan.text)) for name in order]
+    return [make_document(known[name], groups[name], _best_snippet(groups[name][0], plan.text)) for name in order]
 
 
-def _snippet(best: Candidate, query: str) -> str:
-    return snippet(best.text, best.sentences, query)
+def _best_snippet(best: Candidate, query: str) -> str:
+    return make_snippet(best.text, best.sentences, query)
 
 
-def _keep(shown: Document, counter: TokenCounter, trace: Trace) -> None:
+def _record_kept(shown: CommandDocument, counter: TokenCounter, trace: Trace) -> None:
     best, *others = shown.passages
     whole = shown.snippet == " ".join(best.text.split())
     trace.keep(
         best,
         tokens=counter.count(shown.snippet),
         form=Form.FULL if whole else Form.TRUNCATED,
-        note=BY_LOADING if shown.dated_by_loading else "",
+        note=LOAD_DATE_NOTE if shown.dated_by_loading else "",
     )
     for other in others:
         trace.drop(other, Reason.BEYOND_TOP_K, of=best.id, note="another passage of the article is shown")
 
 
-def _drop(left_out: Document, reason: Reason, counter: TokenCounter, trace: Trace) -> None:
+def _record_dropped(left_out: CommandDocument, reason: Reason, counter: TokenCounter, trace: Trace) -> None:
     for passage in left_out.passages:
         trace.drop(passage, reason, tokens=counter.count(left_out.snippet))
+
+
+CAPSULE_KIND = "command"
+
+
+def read_command_plan(capsule: Capsule) -> CommandPromptPlan:
+    """The plan a command capsule was composed from."""
+    return convert_part(capsule.request.get("plan"), CommandPromptPlan, "a command")

@@ -1,4 +1,4 @@
-"""The rules that every finished context keeps; each one gives a sentence when it is broken."""
+"""Validation of a finished command context: each rule yields a sentence when it is broken."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any
 
-from contexture.builders.command.documents import LANGS
-from contexture.builders.command.ladder import ENOUGH
-from contexture.builders.command.params import FLOORS
-from contexture.builders.command.snippets import LONGEST
-from contexture.builders.command.words import BOUNDS, WINDOWS, Command, Key
+from contexture.builders.command.collect import MIN_DOCUMENTS
+from contexture.builders.command.render import DOCUMENT_LANGS, MAX_SNIPPET_CHARS
+from contexture.builders.command.request import MIN_LIMITS
+from contexture.builders.command.syntax import BOUNDS, WINDOWS, ArgumentKey, Command
 from contexture.errors import InvalidRequest
 
 Context = Mapping[str, Any]
@@ -21,41 +20,41 @@ Rule = Callable[[Context], Iterator[str]]
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def check(context: Context, *, strict_k: bool = False) -> None:
-    """Raise `InvalidRequest` with every rule that a context, as `to_dict` gives it, breaks.
+def check_context(context: Context, *, strict_k: bool = False) -> None:
+    """Raise `InvalidRequest` listing every rule that a context, as `to_dict` gives it, breaks.
 
-    A command about memory needs no documents. Fewer than five are allowed unless `strict_k` says otherwise.
+    A memory command needs no documents. Fewer than five are allowed unless `strict_k`.
     """
     broken = [f"{name}: {said}" for name, rule in RULES.items() for said in rule(context)]
     count = len(context["retrieval"]["docs"])
-    if strict_k and not _remembers(context) and count < ENOUGH:
-        broken.append(f"k_final: {count} documents are fewer than {ENOUGH}")
+    if strict_k and not _is_memory_command(context) and count < MIN_DOCUMENTS:
+        broken.append(f"k_final: {count} documents are fewer than {MIN_DOCUMENTS}")
     if broken:
         raise InvalidRequest("; ".join(broken))
 
 
-def _remembers(context: Context) -> bool:
-    return context["command"] in (command.value for command in Command if command.remembers)
+def _is_memory_command(context: Context) -> bool:
+    return context["command"] in (command.value for command in Command if command.is_memory)
 
 
-def _command(context: Context) -> Iterator[str]:
+def _check_command(context: Context) -> Iterator[str]:
     if context["command"] not in (command.value for command in Command):
         yield f"{context['command']!r} is not supported"
 
 
-def _window(context: Context) -> Iterator[str]:
+def _check_window(context: Context) -> Iterator[str]:
     for window in (context["params"]["window"], context["retrieval"]["window"]):
         if window not in WINDOWS:
             yield f"{window!r} is not one of {', '.join(WINDOWS)}"
 
 
-def _docs(context: Context) -> Iterator[str]:
-    if not context["retrieval"]["docs"] and not _remembers(context):
+def _check_docs(context: Context) -> Iterator[str]:
+    if not context["retrieval"]["docs"] and not _is_memory_command(context):
         yield "there are none"
 
 
-def _k_final(context: Context) -> Iterator[str]:
-    retrieval, (low, high) = context["retrieval"], BOUNDS[Key.K]
+def _check_k_final(context: Context) -> Iterator[str]:
+    retrieval, (low, high) = context["retrieval"], BOUNDS[ArgumentKey.K]
     if not low <= context["params"]["k_final"] <= high:
         yield f"{context['params']['k_final']} was asked for; it lies between {low} and {high}"
     if retrieval["k_final"] != len(retrieval["docs"]):
@@ -64,16 +63,16 @@ def _k_final(context: Context) -> Iterator[str]:
         yield f"{retrieval['k_final']} is above {high}"
 
 
-def _documents(context: Context) -> Iterator[str]:
+def _check_documents(context: Context) -> Iterator[str]:
     for at, doc in enumerate(context["retrieval"]["docs"]):
         if not doc["title"].strip():
             yield f"docs[{at}] has no title"
         if not _is_date(doc["date"]):
             yield f"docs[{at}] is dated {doc['date']!r} instead of YYYY-MM-DD"
-        if doc["lang"] not in LANGS:
-            yield f"docs[{at}] is in {doc['lang']!r} instead of {' or '.join(LANGS)}"
-        if len(doc["snippet"]) > LONGEST:
-            yield f"docs[{at}] has a snippet of {len(doc['snippet'])} characters; at most {LONGEST} are shown"
+        if doc["lang"] not in DOCUMENT_LANGS:
+            yield f"docs[{at}] is in {doc['lang']!r} instead of {' or '.join(DOCUMENT_LANGS)}"
+        if len(doc["snippet"]) > MAX_SNIPPET_CHARS:
+            yield f"docs[{at}] has a snippet of {len(doc['snippet'])} characters; at most {MAX_SNIPPET_CHARS} are shown"
 
 
 def _is_date(text: object) -> bool:
@@ -86,32 +85,32 @@ def _is_date(text: object) -> bool:
     return True
 
 
-def _models(context: Context) -> Iterator[str]:
+def _check_models(context: Context) -> Iterator[str]:
     if not context["models"].get("primary"):
         yield "no primary model"
 
 
-def _limits(context: Context) -> Iterator[str]:
-    for name, floor in FLOORS.items():
+def _check_limits(context: Context) -> Iterator[str]:
+    for name, floor in MIN_LIMITS.items():
         if context["limits"][name] < floor:
             yield f"{name} is {context['limits'][name]}, below {floor}"
 
 
-def _telemetry(context: Context) -> Iterator[str]:
+def _check_telemetry(context: Context) -> Iterator[str]:
     if not context["telemetry"].get("correlation_id"):
         yield "no correlation_id"
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "command": _command,
-        "window": _window,
-        "docs": _docs,
-        "k_final": _k_final,
-        "documents": _documents,
-        "models": _models,
-        "limits": _limits,
-        "telemetry": _telemetry,
+        "command": _check_command,
+        "window": _check_window,
+        "docs": _check_docs,
+        "k_final": _check_k_final,
+        "documents": _check_documents,
+        "models": _check_models,
+        "limits": _check_limits,
+        "telemetry": _check_telemetry,
     }
 )
 """Every rule by the name under which it is reported."""

@@ -1,4 +1,4 @@
-"""The builder for a plain query: search, redact, compose, explain."""
+"""The query builder: mask and redact the question, search, redact candidates, compose, seal a capsule."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from contexture.builders.query.compose import Composed, compose
-from contexture.builders.query.render import text_of
-from contexture.builders.query.request import QueryRecipe, QueryRequest, request_to_json
-from contexture.capsule import Box, Capsule
+from contexture.builders.query.compose import ComposedQuery, compose_query
+from contexture.builders.query.render import join_messages
+from contexture.builders.query.request import QueryRecipe, QueryRequest, query_to_json
+from contexture.capsule import Capsule, CapsuleBuilder
 from contexture.errors import InvalidRequest
-from contexture.filters import check_form, filter_shown
+from contexture.filters import check_form, redact_filter
 from contexture.ledger import Ledger, Trace
-from contexture.pipeline.collect import Source, collect
-from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.mask import Mask
-from contexture.pipeline.operators import Operator, Placeholders
-from contexture.pipeline.redact import redact, redact_text
+from contexture.pipeline.candidates import CandidateSource, collect_candidates
+from contexture.pipeline.masking import SecretMask, SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator, redact_candidates, redact_text
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
-from contexture.retrieval.candidates import candidate_of
-from contexture.retrieval.prepare import mended
+from contexture.retrieval.candidates import candidate_from_passage
+from contexture.retrieval.prepare import repair_text
 from contexture.retrieval.search import HybridSearch
 from contexture.types import BuiltContext, Candidate, Scope
 
-_POOL_LEAST, _POOL_MOST = 32, 400
-_POOL_TOKENS = 60  # a passage is about a hundred
+_MIN_POOL, _MAX_POOL = 32, 400
+_TOKENS_PER_CANDIDATE = 60  # a passage has about a hundred
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +49,7 @@ class QueryContextBuilder:
         model: str,
         secrets: Secrets | None = None,
         recipe: QueryRecipe | None = None,
-        operator: Callable[[], Operator] = Placeholders,
+        operator: Callable[[], RedactionOperator] = Placeholders,
         deadline: float = 10.0,
     ) -> None:
         self._search = search
@@ -59,35 +57,42 @@ class QueryContextBuilder:
         self._redactor = redactor
         self._clock = clock
         self._model = model
-        self._known = KnownSecrets(secrets)
+        self._known = SecretMaskCache(secrets)
         self._recipe = recipe or QueryRecipe()
         self._operator = operator
         self._deadline = deadline
 
     async def build(self, request: QueryRequest, *, scope: Scope, now: datetime | None = None) -> QueryContext:
-        """The context for `request`, as `scope` may see it; the clock is read once, or given.
+        """The context for `request`, as `scope` may read it; `now` replaces the clock, which is otherwise read once.
 
-        Known secrets are masked before anyone reads the question, and in everything that is found.
+        Known secrets are masked in the question before it is searched, and in all candidates.
         """
-        moment, mask = now or self._clock.now(), self._known.mask()
+        moment, mask = now or self._clock.now(), self._known.current()
         trace, operator, timings = Trace(), self._operator(), _Stopwatch()
         with timings("redact_query"):
-            question = mask.mask(mended(request.query))
-            asked = self._safe(request, question, mask, operator)
+            question = mask.mask(repair_text(request.query))
+            asked = self._redact_request(request, question, mask, operator)
         with timings("collect"):
-            source = Source(ask=lambda: self._candidates(asked, question, mask, scope, trace), patience=self._deadline)
-            raw = await collect({"search": source}, deadline=self._deadline, trace=trace)
+            source = CandidateSource(
+                ask=lambda: self._find_candidates(asked, question, mask, scope, trace), timeout_seconds=self._deadline
+            )
+            raw = await collect_candidates({"search": source}, deadline=self._deadline, trace=trace)
         with timings("redact"):
-            clean = redact(raw, self._redactor, operator, trace)
+            clean = redact_candidates(raw, self._redactor, operator, trace)
         with timings("compose"):
-            composed = compose(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
+            composed = compose_query(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
         ledger = trace.finish(raw)
-        kept = self._fit_to_keep(asked, mask, operator)
-        capsule = self._capsule(kept, scope, moment, clean, ledger, composed)
-        return QueryContext(context=self._context(composed, capsule, timings), ledger=ledger, capsule=capsule)
+        kept = self._redact_filter(asked, mask, operator)
+        capsule = self._make_capsule(kept, scope, moment, clean, ledger, composed)
+        return QueryContext(context=self._make_context(composed, capsule, timings), ledger=ledger, capsule=capsule)
 
-    def _safe(self, request: QueryRequest, question: str, mask: Mask, operator: Operator) -> QueryRequest:
-        """The request with a question fit to be shown; raises what the caller can mend."""
+    def _redact_request(
+        self, request: QueryRequest, question: str, mask: SecretMask, operator: RedactionOperator
+    ) -> QueryRequest:
+        """The request with question and system prompt masked and redacted.
+
+        Raises `InvalidRequest` when it cannot be built.
+        """
         if not question.strip():
             raise InvalidRequest("the query is empty")
         if request.max_tokens < 1:
@@ -95,28 +100,31 @@ class QueryContextBuilder:
         if request.where is not None:
             check_form(request.where)
         redacted = redact_text(question, self._redactor, operator)
-        return replace(request, query=redacted.text, system=mask.mask(mended(request.system)))
+        return replace(request, query=redacted.text, system=mask.mask(repair_text(request.system)))
 
-    def _fit_to_keep(self, request: QueryRequest, mask: Mask, operator: Operator) -> QueryRequest:
-        """The request once its filter has searched, which takes the values as they are."""
+    def _redact_filter(self, request: QueryRequest, mask: SecretMask, operator: RedactionOperator) -> QueryRequest:
+        """The request with the values of its filter redacted, for the capsule.
+
+        The search itself uses them as given.
+        """
         if request.where is None:
             return request
-        shown = filter_shown(request.where, lambda text: redact_text(mask.mask(text), self._redactor, operator).text)
+        shown = redact_filter(request.where, lambda text: redact_text(mask.mask(text), self._redactor, operator).text)
         return replace(request, where=shown)
 
-    async def _candidates(
-        self, request: QueryRequest, question: str, mask: Mask, scope: Scope, trace: Trace
+    async def _find_candidates(
+        self, request: QueryRequest, question: str, mask: SecretMask, scope: Scope, trace: Trace
     ) -> Sequence[Candidate]:
         found = await self._search.search(
-            scope, request.collection, question, where=request.where, pool=pool_for(request.max_tokens), trace=trace
+            scope, request.collection, question, where=request.where, pool=pool_size(request.max_tokens), trace=trace
         )
-        return [candidate_of(each, request.collection, self._redactor.rules, mask) for each in found]
+        return [candidate_from_passage(each, request.collection, self._redactor.rules, mask) for each in found]
 
-    def _context(self, composed: Composed, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
+    def _make_context(self, composed: ComposedQuery, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
         return BuiltContext(
             build_id=f"ctx-{capsule.seal[:12]}",
             messages=composed.messages,
-            text=text_of(composed.messages),
+            text=join_messages(composed.messages),
             tokens=composed.tokens,
             token_counts=composed.token_counts,
             citations=tuple(citation for block in composed.found for citation in block.citations),
@@ -125,32 +133,32 @@ class QueryContextBuilder:
             timings=timings.seconds,
         )
 
-    def _capsule(
+    def _make_capsule(
         self,
         request: QueryRequest,
         scope: Scope,
         now: datetime,
         candidates: Sequence[Candidate],
         ledger: Ledger,
-        composed: Composed,
+        composed: ComposedQuery,
     ) -> Capsule:
-        box = Box(
+        box = CapsuleBuilder(
             kind="query",
             scope=scope,
             now=now,
-            request=request_to_json(request),
+            request=query_to_json(request),
             settings={"model": self._model, "recipe": asdict(self._recipe)},
         )
-        return box.shut(candidates, ledger, composed.messages)
+        return box.seal(candidates, ledger, composed.messages)
 
 
-def pool_for(tokens: int) -> int:
-    """How many passages to look at for a budget: more than fits, within reason."""
-    return min(max(_POOL_LEAST, tokens // _POOL_TOKENS), _POOL_MOST)
+def pool_size(tokens: int) -> int:
+    """How many candidates to search for a token budget: more than fit, within fixed bounds."""
+    return min(max(_MIN_POOL, tokens // _TOKENS_PER_CANDIDATE), _MAX_POOL)
 
 
 class _Stopwatch:
-    """Seconds by phase; kept apart from everything that a replay compares."""
+    """Seconds by phase; not part of what a replay compares."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,24 +1,28 @@
-"""The prompt of a plain query: instructions, numbered material, question."""
+"""Rendering of a query prompt: messages, numbered blocks, and the variants of each candidate."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from contexture.pipeline.extract import ELLIPSIS
-from contexture.pipeline.fence import DATA_NOTICE, label
-from contexture.types import Candidate, Citation, Message, Variant
+from contexture.builders.query.request import QueryRecipe
+from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
+from contexture.pipeline.packing import PackingItem, PackingOption
+from contexture.pipeline.truncation import ELLIPSIS, extract_sentences
+from contexture.ports import TokenCounter
+from contexture.types import Candidate, Citation, Form, Message, Variant
 
 NOTHING_FOUND = "_No relevant content found._"
 
-_TOUCHING = 2  # characters of white space between passages that follow each other
+_MAX_ADJACENT_GAP = 2  # most white space characters between adjacent passages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
-    """One numbered block: a record, with the fenced passages of it that are shown, in their own order."""
+class RecordBlock:
+    """One numbered block of a prompt: the shown passages of one record, fenced, in document order."""
 
     label: str
     texts: tuple[str, ...]
@@ -27,51 +31,51 @@ class Block:
     ends: tuple[int, ...]
 
 
-def blocks(shown: Sequence[tuple[Candidate, Variant]]) -> list[Block]:
-    """Passages grouped by record, records in the order of their best passage."""
+def group_by_record(shown: Sequence[tuple[Candidate, Variant]]) -> list[RecordBlock]:
+    """Passages grouped into one block per record, records in the order of their best passage."""
     groups: dict[str, list[tuple[Candidate, Variant]]] = {}
     for candidate, variant in shown:
         groups.setdefault(candidate.record_id, []).append((candidate, variant))
-    return [_block(sorted(group, key=_place)) for group in groups.values()]
+    return [_make_block(sorted(group, key=_position)) for group in groups.values()]
 
 
-def messages(system: str, query: str, found: Sequence[Block]) -> tuple[Message, ...]:
-    """Stable part first, then the material, then the question."""
+def render_messages(system: str, query: str, found: Sequence[RecordBlock]) -> tuple[Message, ...]:
+    """Messages from most to least stable, for prompt caches: system prompt, material, question."""
     return (
         {"role": "system", "content": f"{system}\n\n{DATA_NOTICE}" if system else DATA_NOTICE},
-        {"role": "system", "name": "context", "content": material(found)},
+        {"role": "system", "name": "context", "content": render_material(found)},
         {"role": "user", "content": query},
     )
 
 
-def material(found: Sequence[Block]) -> str:
-    """The numbered blocks, or the sentence that says there are none."""
-    parts = [f"[{number}] ({block.label})\n{_joined(block)}" for number, block in enumerate(found, start=1)]
+def render_material(found: Sequence[RecordBlock]) -> str:
+    """The numbered blocks as text; `NOTHING_FOUND` when there are none."""
+    parts = [f"[{number}] ({block.label})\n{_join_passages(block)}" for number, block in enumerate(found, start=1)]
     return "\n\n".join(parts) or NOTHING_FOUND
 
 
-def text_of(prompt: Sequence[Message]) -> str:
-    """The prompt as one text, for people."""
+def join_messages(prompt: Sequence[Message]) -> str:
+    """All message contents as one text, for display."""
     return "\n\n".join(str(message["content"]) for message in prompt)
 
 
-def heading(candidate: Candidate) -> str:
-    """What stands in the parentheses of a candidate's block: only what redaction has seen as it is shown."""
-    return label(candidate.label or candidate.title) or "untitled"
+def block_heading(candidate: Candidate) -> str:
+    """The label of a candidate's block, or `untitled`; uses only redacted fields."""
+    return safe_label(candidate.label or candidate.title) or "untitled"
 
 
-def _block(group: Sequence[tuple[Candidate, Variant]]) -> Block:
-    return Block(
-        label=heading(group[0][0]),
+def _make_block(group: Sequence[tuple[Candidate, Variant]]) -> RecordBlock:
+    return RecordBlock(
+        label=block_heading(group[0][0]),
         texts=tuple(variant.text for _, variant in group),
-        citations=tuple(found for candidate, variant in group for found in cited(candidate, variant)),
-        starts=tuple(_place(shown)[0] for shown in group),
+        citations=tuple(found for candidate, variant in group for found in cite_variant(candidate, variant)),
+        starts=tuple(_position(shown)[0] for shown in group),
         ends=tuple(candidate.citation.end if candidate.citation else 0 for candidate, _ in group),
     )
 
 
-def cited(candidate: Candidate, variant: Variant) -> tuple[Citation, ...]:
-    """Where what is shown of a candidate stands in its record: all of it, or each run of sentences."""
+def cite_variant(candidate: Candidate, variant: Variant) -> tuple[Citation, ...]:
+    """Citations of what a variant shows: the whole candidate, or one per run of sentences."""
     if candidate.citation is None:
         return ()
     if not variant.spans or not candidate.origins:
@@ -81,14 +85,79 @@ def cited(candidate: Candidate, variant: Variant) -> tuple[Citation, ...]:
     return tuple(replace(candidate.citation, start=begins[start], end=ends[end]) for start, end in variant.spans)
 
 
-def _joined(block: Block) -> str:
-    """Passages that follow each other in the record stand on their own lines; a gap is marked."""
+def _join_passages(block: RecordBlock) -> str:
+    """The passages of a block, one per line; a gap between them in the record is marked by an ellipsis."""
     text = block.texts[0]
     for end, start, piece in zip(block.ends, block.starts[1:], block.texts[1:], strict=False):
-        text += ("\n" if start - end <= _TOUCHING else f"\n{ELLIPSIS.strip()}\n") + piece
+        text += ("\n" if start - end <= _MAX_ADJACENT_GAP else f"\n{ELLIPSIS.strip()}\n") + piece
     return text
 
 
-def _place(shown: tuple[Candidate, Variant]) -> tuple[int, str]:
+def _position(shown: tuple[Candidate, Variant]) -> tuple[int, str]:
     citation = shown[0].citation
     return (citation.start if citation else 0, shown[0].id)
+
+
+_MAX_SCORE = 1e6  # above any search score, but a foreign capsule may contain more
+_SEPARATOR_TOKENS = 2  # tokens of the separators around a passage
+_MIN_SENTENCES = 2
+_EXTRACT_SHARE = 0.6
+
+
+def make_variants(
+    candidates: Sequence[Candidate], *, query: str, counter: TokenCounter, recipe: QueryRecipe, room: int
+) -> dict[str, list[Variant]]:
+    """Variants per candidate id: full text for all, plus an extract for those near the edge of the budget.
+
+    Candidates ranked far inside the budget are shown in full and those far outside are dropped, so only the
+    ones in between are worth shortening.
+    """
+    forms: dict[str, list[Variant]] = {}
+    seen: set[str] = set()
+    spent, edge = 0, recipe.extracts
+    for candidate in candidates:
+        whole = _full_variant(candidate, counter, recipe, first=candidate.record_id not in seen)
+        seen.add(candidate.record_id)
+        forms[candidate.id] = [whole]
+        spent += whole.tokens
+        if spent > room * 0.8 and edge > 0 and len(candidate.sentences) >= _MIN_SENTENCES:
+            edge -= 1
+            forms[candidate.id].extend(_extract_variants(candidate, whole, query, counter))
+    return forms
+
+
+def make_pack_items(candidates: Sequence[Candidate], forms: dict[str, list[Variant]]) -> list[PackingItem]:
+    """The candidates as items for a packer: one option per variant."""
+    return [
+        PackingItem(
+            candidate.id,
+            tuple(PackingOption(form.tokens, form.value) for form in forms[candidate.id]),
+            candidate.section,
+        )
+        for candidate in candidates
+    ]
+
+
+def _full_variant(candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, *, first: bool) -> Variant:
+    text = fence(candidate.text)
+    stored = candidate.tokens.get(counter.encoding) if text == candidate.text else None
+    tokens = (counter.count(text) if stored is None else stored) + _SEPARATOR_TOKENS
+    if first:
+        tokens += counter.count(f"[00] ({block_heading(candidate)})\n")
+    value = min(max(candidate.score, 0.0), _MAX_SCORE) ** recipe.sharpness * tokens
+    return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
+
+
+def _extract_variants(candidate: Candidate, whole: Variant, query: str, counter: TokenCounter) -> list[Variant]:
+    limit = math.floor(whole.tokens * _EXTRACT_SHARE)
+    found = extract_sentences(candidate.text, candidate.sentences, query, counter, limit)
+    if not found.text or found.text == candidate.text:
+        return []
+    text = fence(found.text)
+    shown = candidate.tokens.get(counter.encoding) if whole.text == candidate.text else None
+    tokens = whole.tokens - (counter.count(whole.text) if shown is None else shown) + counter.count(text)
+    if tokens >= whole.tokens:
+        return []
+    # The best sentences have more than their proportional share of the value of the passage.
+    value = whole.value * math.sqrt(tokens / whole.tokens)
+    return [Variant(form=Form.EXTRACT, text=text, tokens=tokens, value=value, spans=found.spans)]

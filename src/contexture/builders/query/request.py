@@ -1,4 +1,4 @@
-"""What a plain query asks for, and how its context is composed."""
+"""The request of a plain query, `QueryRecipe`, and the JSON form stored in capsules."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from contexture.errors import InvalidRequest
 from contexture.filters import filter_from_json, filter_to_json
-from contexture.pipeline.packers import Packer
+from contexture.pipeline.knapsack import Packer
 from contexture.types import Filter
 
-SYSTEM = "Answer from the numbered material and cite it like [1]. Say so when it does not hold the answer."
+SYSTEM_PROMPT = "Answer from the numbered material and cite it like [1]. Say so when it does not hold the answer."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,16 +24,16 @@ class QueryRequest:
     query: str
     collection: str = "documents"
     max_tokens: int = 2_000
-    system: str = SYSTEM
+    system: str = SYSTEM_PROMPT
     where: Filter | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryRecipe:
-    """How candidates become a prompt.
+    """Settings for composing a query prompt.
 
-    `sharpness` is how steeply a passage's worth falls with its score: a passage is worth
-    `score ** sharpness` per token, so a few relevant ones beat many that are merely short.
+    `sharpness` is how steeply a passage's value falls with its score: its value is
+    `score ** sharpness` per token, so a few relevant passages are preferred to many that are merely short.
     """
 
     packer: Packer = Packer.OPTIMAL
@@ -44,8 +44,8 @@ class QueryRecipe:
     extracts: int = 3
 
 
-def request_to_json(request: QueryRequest) -> dict[str, Any]:
-    """The request as a JSON object."""
+def query_to_json(request: QueryRequest) -> dict[str, Any]:
+    """The request as the JSON object a capsule stores."""
     return {
         "query": request.query,
         "collection": request.collection,
@@ -55,8 +55,11 @@ def request_to_json(request: QueryRequest) -> dict[str, Any]:
     }
 
 
-def request_from_json(data: Mapping[str, Any]) -> QueryRequest:
-    """The request a JSON object says; a field that is missing, unknown or of the wrong kind is named."""
+def query_from_json(data: Mapping[str, Any]) -> QueryRequest:
+    """Parse a JSON object into a request.
+
+    Raises `InvalidRequest` naming a field that is missing, unknown or of the wrong type.
+    """
     known = {field.name for field in fields(QueryRequest)}
     if unknown := sorted(set(data) - known):
         raise InvalidRequest(f"unknown field {unknown[0]!r}; a query has {', '.join(sorted(known))}")

@@ -1,4 +1,4 @@
-"""The builder for research questions: search pages, redact, fit, number, explain."""
+"""The research builder: search pages, redact, fit the budget, number the sources, seal a capsule."""
 
 from __future__ import annotations
 
@@ -9,56 +9,52 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.research.capsule import KIND
-from contexture.builders.research.clean import Cleaner
-from contexture.builders.research.compose import Composed, compose
-from contexture.builders.research.estimate import estimate
-from contexture.builders.research.pages import Pages
-from contexture.builders.research.render import block
+from contexture.builders.research.clean import ResearchCleaner
+from contexture.builders.research.collect import PageFinder
+from contexture.builders.research.compose import ComposedResearch, compose_research, trim_sources
+from contexture.builders.research.render import cite_spans, render_block
 from contexture.builders.research.request import (
+    CAPSULE_KIND,
     MAX_SOURCES,
     MAX_TOKENS,
-    MOST_RESULTS,
+    RESULTS_LIMIT,
     ResearchRecipe,
     ResearchRequest,
     SearchMode,
-    checked,
-    flags_of,
-    request_to_json,
+    check_request,
+    parse_search_mode,
+    research_to_json,
 )
-from contexture.builders.research.results import deduplicate, result_of
-from contexture.builders.research.trim import trimmed
-from contexture.builders.research.values import ResearchContext, SourceDocument
-from contexture.builders.research.variants import cited
-from contexture.capsule import Box, Capsule
+from contexture.builders.research.result import ResearchContext, SourceDocument, deduplicate_results, make_search_result
+from contexture.builders.tokens import estimate_tokens
+from contexture.capsule import Capsule, CapsuleBuilder
 from contexture.errors import RedactionFailed, UnknownPage
-from contexture.filters import filter_shown
+from contexture.filters import redact_filter
 from contexture.ledger import Ledger, Trace
 from contexture.pages.values import StoredPage
-from contexture.pipeline.collect import Source, collect
-from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.operators import Operator, Placeholders
-from contexture.pipeline.scans import RememberedScans
+from contexture.pipeline.candidates import CandidateSource, collect_candidates
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
 from contexture.types import Candidate, Filter, Scope
 
-SOURCE = "pages"
+PAGES_SOURCE = "pages"
 
 
 @dataclass(kw_only=True, slots=True)
-class _Build:
-    """One build while it runs."""
+class _ResearchBuild:
+    """State of one running build."""
 
     request: ResearchRequest
     scope: Scope
     now: datetime
-    cleaner: Cleaner
+    cleaner: ResearchCleaner
     question: str
     stored: dict[str, StoredPage] = field(default_factory=dict[str, StoredPage])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @contextmanager
-    def timed(self, phase: str) -> Generator[None]:
+    def time_phase(self, phase: str) -> Generator[None]:
         start = time.perf_counter()
         yield
         self.seconds[phase] = time.perf_counter() - start
@@ -68,12 +64,12 @@ class ResearchContextBuilder:
     """Builds a numbered, cited context for a research question over the pages of documents.
 
     A context shows at most `max_sources` pages in at most `max_tokens` tokens, counted on its text with the headers.
-    `speaker` is who asks where a call does not say so.
+    `speaker` is the scope of calls that pass none.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
         self,
-        pages: Pages,
+        pages: PageFinder,
         max_sources: int = MAX_SOURCES,
         max_tokens: int = MAX_TOKENS,
         *,
@@ -83,7 +79,7 @@ class ResearchContextBuilder:
         model: str = "",
         secrets: Secrets | None = None,
         recipe: ResearchRecipe | None = None,
-        operator: Callable[[], Operator] = Placeholders,
+        operator: Callable[[], RedactionOperator] = Placeholders,
         deadline: float = 10.0,
         speaker: Scope | None = None,
     ) -> None:
@@ -94,7 +90,7 @@ class ResearchContextBuilder:
         self._redactor = RememberedScans(redactor)
         self._clock = clock
         self._model = model or counter.encoding
-        self._known = KnownSecrets(secrets)
+        self._known = SecretMaskCache(secrets)
         self._recipe = recipe or ResearchRecipe()
         self._operator = operator
         self._deadline = deadline
@@ -112,10 +108,10 @@ class ResearchContextBuilder:
         max_tokens: int | None = None,
         where: Filter | None = None,
     ) -> ResearchContext:
-        """The context for a question, as `scope` may see it; the clock is read once, or given.
+        """The context for a question, as `scope` may read it; `now` replaces the clock, which is otherwise read once.
 
-        `max_tokens` and `where` hold for this question only. Raises what the caller can mend, and `RedactionFailed`
-        when the question cannot be read; a search that fails is a degradation.
+        `max_tokens` and `where` apply to this question only. Raises a `RequestError` that the caller can fix, and
+        `RedactionFailed` when the question cannot be redacted; a search that fails is a degradation.
         """
         request = ResearchRequest(
             query=query,
@@ -127,86 +123,96 @@ class ResearchContextBuilder:
             where=where,
         )
         trace = Trace()
-        build = self._begin(checked(request), scope, now, trace)
-        with build.timed("collect"):
-            source = Source(ask=lambda: self._found(build), patience=self._deadline)
-            raw = await collect({SOURCE: source}, deadline=self._deadline, trace=trace)
-        with build.timed("redact"):
-            clean = build.cleaner.pages(raw)
-        with build.timed("compose"):
-            composed = compose(build.request, clean, counter=self._counter, recipe=self._recipe, trace=trace)
-            sources = self._sources(build, composed)
+        build = self._start_build(check_request(request), scope, now, trace)
+        with build.time_phase("collect"):
+            source = CandidateSource(ask=lambda: self._find_candidates(build), timeout_seconds=self._deadline)
+            raw = await collect_candidates({PAGES_SOURCE: source}, deadline=self._deadline, trace=trace)
+        with build.time_phase("redact"):
+            clean = build.cleaner.clean_candidates(raw)
+        with build.time_phase("compose"):
+            composed = compose_research(build.request, clean, counter=self._counter, recipe=self._recipe, trace=trace)
+            sources = self._make_sources(build, composed)
         ledger = trace.finish(raw)
-        return self._result(build, composed, sources, ledger, self._capsule(build, composed, clean, ledger))
+        return self._make_result(build, composed, sources, ledger, self._make_capsule(build, composed, clean, ledger))
 
     async def search(
         self, query: str, num_results: int = 10, search_mode: str = SearchMode.HYBRID, *, scope: Scope | None = None
     ) -> list[dict[str, Any]]:
-        """The pages that a question finds as plain objects, best first: document, page, score, file and metadata."""
-        text, visual = flags_of(search_mode)
+        """Search results as plain JSON objects, best first: document, page, score, file name and metadata."""
+        text, visual = parse_search_mode(search_mode)
         request = ResearchRequest(
-            query=query, num_results=num_results, include_text=text, include_visual=visual, max_sources=MOST_RESULTS
+            query=query, num_results=num_results, include_text=text, include_visual=visual, max_sources=RESULTS_LIMIT
         )
-        build = self._begin(checked(request), scope, None, Trace())
-        clean = build.cleaner.pages(await self._found(build))
-        found = [(build.cleaner.source(build.stored[each.id], each, "", ()), build.stored[each.id]) for each in clean]
-        return [result_of(source, page) for source, page in found][:num_results]
+        build = self._start_build(check_request(request), scope, None, Trace())
+        clean = build.cleaner.clean_candidates(await self._find_candidates(build))
+        found = [
+            (build.cleaner.make_source(build.stored[each.id], each, "", ()), build.stored[each.id]) for each in clean
+        ]
+        return [make_search_result(source, page) for source, page in found][:num_results]
 
     async def get_source_metadata(self, doc_id: str, page: int, *, scope: Scope | None = None) -> SourceDocument:
-        """One page with all that is known of it; `UnknownPage`, a ValueError, where it is not there."""
+        """One page with its metadata, redacted.
+
+        Raises `UnknownPage`, a `ValueError`, when it does not exist or may not be read, and `RedactionFailed` when it
+        cannot be redacted.
+        """
         found = await self._pages.pages(scope or self._speaker, [(doc_id, page)])
         if not found:
             raise UnknownPage(f"no page {page} of document {doc_id!r} can be read")
-        cleaner = self._cleaner(Trace())
-        clean = cleaner.pages([cleaner.candidate(found[0])])
+        cleaner = self._make_cleaner(Trace())
+        clean = cleaner.clean_candidates([cleaner.make_candidate(found[0])])
         if not clean:
             raise RedactionFailed(f"page {page} of document {doc_id!r} cannot be redacted, so it is not shown")
-        return cleaner.source(found[0], clean[0], clean[0].text, cited(clean[0]))
+        return cleaner.make_source(found[0], clean[0], clean[0].text, cite_spans(clean[0]))
 
     def format_source_citation(self, source: SourceDocument, citation_num: int) -> str:
         """The block of one source: its header line, then its content, fenced."""
-        return block(citation_num, source.filename, source.page, source.markdown_content)
+        return render_block(citation_num, source.filename, source.page, source.markdown_content)
 
     def deduplicate_results(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One result per document and page, the best-scored one, best first."""
-        return deduplicate(results)
+        return deduplicate_results(results)
 
     def truncate_to_budget(self, sources: list[SourceDocument], max_tokens: int) -> list[SourceDocument]:
         """The sources that fit in `max_tokens` as they are formatted, taken in order.
 
-        The first that does not fit is shortened to what is left, or left out where that would say too little; those
-        behind it are left out.
+        The first that does not fit is shortened to the remaining tokens, or dropped when too few remain; all later
+        ones are dropped.
         """
-        return trimmed(sources, max_tokens, counter=self._counter, shortest=self._recipe.shortest)
+        return trim_sources(sources, max_tokens, counter=self._counter, shortest=self._recipe.shortest)
 
     def estimate_tokens(self, text: str) -> int:
-        """About how many tokens a text has; budgets are counted exactly instead."""
-        return estimate(text, self._counter.encoding)
+        """Estimated tokens of a text; budgets do not use this estimate but the token counter."""
+        return estimate_tokens(text, self._counter.encoding)
 
-    # --- inside ---
+    # --- private methods ---
 
-    def _cleaner(self, trace: Trace) -> Cleaner:
-        return Cleaner(redactor=self._redactor, operator=self._operator(), mask=self._known.mask(), trace=trace)
+    def _make_cleaner(self, trace: Trace) -> ResearchCleaner:
+        return ResearchCleaner(
+            redactor=self._redactor, operator=self._operator(), mask=self._known.current(), trace=trace
+        )
 
-    def _begin(self, request: ResearchRequest, scope: Scope | None, now: datetime | None, trace: Trace) -> _Build:
-        cleaner = self._cleaner(trace)
-        question = cleaner.question(request.query)
-        return _Build(
-            request=replace(request, query=cleaner.text(question)),
+    def _start_build(
+        self, request: ResearchRequest, scope: Scope | None, now: datetime | None, trace: Trace
+    ) -> _ResearchBuild:
+        cleaner = self._make_cleaner(trace)
+        question = cleaner.mask_question(request.query)
+        return _ResearchBuild(
+            request=replace(request, query=cleaner.clean_text(question)),
             scope=scope or self._speaker,
             now=now or self._clock.now(),
             cleaner=cleaner,
             question=question,
         )
 
-    async def _found(self, build: _Build) -> Sequence[Candidate]:
-        """The pages a search finds, read in one go."""
+    async def _find_candidates(self, build: _ResearchBuild) -> Sequence[Candidate]:
+        """Search pages, read them in one call, and make candidates of them."""
         request = build.request
         wanted = min(request.num_results, request.max_sources)
         found = await self._pages.find(
             build.scope,
             build.question,
-            k=min(wanted + self._recipe.spare, MOST_RESULTS),
+            k=min(wanted + self._recipe.spare, RESULTS_LIMIT),
             text=request.include_text,
             visual=request.include_visual,
             where=request.where,
@@ -215,28 +221,37 @@ class ResearchContextBuilder:
         stored = await self._pages.pages(build.scope, [(each.doc_id, each.page) for each in found])
         places = {(page.doc_id, page.page): page for page in stored}
         pairs = [(places[each.doc_id, each.page], each) for each in found if (each.doc_id, each.page) in places]
-        candidates = [build.cleaner.candidate(page, each) for page, each in pairs]
+        candidates = [build.cleaner.make_candidate(page, each) for page, each in pairs]
         build.stored = {each.id: page for each, (page, _) in zip(candidates, pairs, strict=True)}
         return candidates
 
-    def _sources(self, build: _Build, composed: Composed) -> list[SourceDocument]:
+    def _make_sources(self, build: _ResearchBuild, composed: ComposedResearch) -> list[SourceDocument]:
         return [
-            build.cleaner.source(build.stored[candidate.id], candidate, form.text, cited(candidate, form.spans))
+            build.cleaner.make_source(
+                build.stored[candidate.id], candidate, form.text, cite_spans(candidate, form.spans)
+            )
             for candidate, form in composed.shown
         ]
 
-    def _capsule(self, build: _Build, composed: Composed, candidates: Sequence[Candidate], ledger: Ledger) -> Capsule:
-        box = Box(
-            kind=KIND,
+    def _make_capsule(
+        self, build: _ResearchBuild, composed: ComposedResearch, candidates: Sequence[Candidate], ledger: Ledger
+    ) -> Capsule:
+        box = CapsuleBuilder(
+            kind=CAPSULE_KIND,
             scope=build.scope,
             now=build.now,
-            request=request_to_json(_fit_to_keep(build)),
+            request=research_to_json(_redact_filter(build)),
             settings={"model": self._model, "recipe": asdict(self._recipe)},
         )
-        return box.shut(candidates, ledger, composed.messages)
+        return box.seal(candidates, ledger, composed.messages)
 
-    def _result(
-        self, build: _Build, composed: Composed, sources: list[SourceDocument], ledger: Ledger, capsule: Capsule
+    def _make_result(
+        self,
+        build: _ResearchBuild,
+        composed: ComposedResearch,
+        sources: list[SourceDocument],
+        ledger: Ledger,
+        capsule: Capsule,
     ) -> ResearchContext:
         return ResearchContext(
             formatted_text=composed.text,
@@ -258,7 +273,9 @@ class ResearchContextBuilder:
         )
 
 
-def _fit_to_keep(build: _Build) -> ResearchRequest:
-    """The request once its filter has searched, which takes the values as they are."""
+def _redact_filter(build: _ResearchBuild) -> ResearchRequest:
+    """The request with the values of its filter redacted, for the capsule; the search itself uses them as given."""
     where = build.request.where
-    return build.request if where is None else replace(build.request, where=filter_shown(where, build.cleaner.text))
+    return (
+        build.request if where is None else replace(build.request, where=redact_filter(where, build.cleaner.clean_text))
+    )

@@ -1,26 +1,40 @@
-"""From redacted pages to a finished context: pure, so that a capsule rebuilds the same bytes."""
+"""Composition of a research context.
+
+Rank and deduplicate pages, shorten or drop the lowest-scored until they fit the token budget. Pure, so that a capsule
+rebuilds the same bytes. Every page gets a verdict in the ledger.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from contexture.builders.research.budget import Fitted, fit_pages
-from contexture.builders.research.render import messages
+from contexture.builders.research.render import (
+    BLOCK_SEPARATOR,
+    ELLIPSIS_MARK,
+    full_variant,
+    join_blocks,
+    page_number,
+    render_block,
+    render_messages,
+    shorten_page,
+    shown_filename,
+    split_sentences,
+)
 from contexture.builders.research.request import ResearchRecipe, ResearchRequest
-from contexture.errors import BrokenPromise
+from contexture.builders.research.result import SourceDocument
+from contexture.errors import BrokenPromise, InvalidRequest
 from contexture.ledger import Reason, Trace
-from contexture.pipeline.dedupe import by_key, near_duplicates
-from contexture.pipeline.fence import fence
-from contexture.pipeline.rank import ranked, top_k
-from contexture.pipeline.validate import validate
+from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
+from contexture.pipeline.fence import fence, validate_prompt
+from contexture.pipeline.truncation import find_start_cut
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Message, Variant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Composed:
-    """A context with what is shown in it; `unlimited` is what all its pages would cost whole."""
+class ComposedResearch:
+    """A composed context; `unlimited` is the token count of all its pages in full."""
 
     messages: tuple[Message, ...]
     text: str
@@ -30,21 +44,24 @@ class Composed:
     unlimited: int
 
 
-def compose(
+def compose_research(
     request: ResearchRequest,
     candidates: Sequence[Candidate],
     *,
     counter: TokenCounter,
     recipe: ResearchRecipe,
     trace: Trace,
-) -> Composed:
-    """The context for `request` out of `candidates`, within its budget; every candidate gets its verdict."""
-    kept = _eligible(request, candidates, recipe, trace)
+) -> ComposedResearch:
+    """The context for `request` from redacted candidates, within its token budget.
+
+    Every candidate gets a verdict in the trace.
+    """
+    kept = _filter_candidates(request, candidates, recipe, trace)
     fitted = fit_pages(kept, request.query, counter=counter, limit=request.max_tokens, recipe=recipe)
-    truncated = _judge(kept, fitted, trace)
+    truncated = _record_verdicts(kept, fitted, trace)
     _validate(request, fitted)
-    return Composed(
-        messages=messages(recipe.system, request.query, fitted.text),
+    return ComposedResearch(
+        messages=render_messages(recipe.system, request.query, fitted.text),
         text=fitted.text,
         tokens=fitted.tokens,
         truncated=truncated,
@@ -53,19 +70,19 @@ def compose(
     )
 
 
-def _eligible(
+def _filter_candidates(
     request: ResearchRequest, candidates: Sequence[Candidate], recipe: ResearchRecipe, trace: Trace
 ) -> list[Candidate]:
-    """Pages worth showing, best first: each once, no near copies, no more than were asked for."""
-    pages = ranked(by_key(candidates, trace))
-    said = near_duplicates([page for page in pages if page.text], trace, threshold=recipe.near_duplicate)
+    """Pages to show, best first: duplicates and everything beyond the requested number dropped with a reason."""
+    pages = rank_candidates(drop_duplicate_keys(candidates, trace))
+    said = drop_near_duplicates([page for page in pages if page.text], trace, threshold=recipe.near_duplicate)
     kept = {page.id for page in said}
-    different = [page for page in pages if page.id in kept or not page.text]  # pages seen and not read differ
-    return top_k(different, min(request.num_results, request.max_sources), trace)
+    different = [page for page in pages if page.id in kept or not page.text]  # pages without text always differ
+    return keep_top_k(different, min(request.num_results, request.max_sources), trace)
 
 
-def _judge(kept: Sequence[Candidate], fitted: Fitted, trace: Trace) -> bool:
-    """Write every verdict down; says whether the budget cut anything."""
+def _record_verdicts(kept: Sequence[Candidate], fitted: FittedPages, trace: Trace) -> bool:
+    """Record every verdict; True when the budget shortened or dropped a page."""
     forms = {candidate.id: form for candidate, form in fitted.shown}
     for candidate in kept:
         form = forms.get(candidate.id)
@@ -76,8 +93,8 @@ def _judge(kept: Sequence[Candidate], fitted: Fitted, trace: Trace) -> bool:
     return len(forms) < len(kept) or any(form.form is not Form.FULL for form in forms.values())
 
 
-def _validate(request: ResearchRequest, fitted: Fitted) -> None:
-    validate(
+def _validate(request: ResearchRequest, fitted: FittedPages) -> None:
+    validate_prompt(
         tokens=fitted.tokens,
         limit=request.max_tokens,
         shown=[candidate for candidate, _ in fitted.shown],
@@ -85,3 +102,153 @@ def _validate(request: ResearchRequest, fitted: Fitted) -> None:
     )
     if not all(candidate.citation and candidate.citation.page for candidate, _ in fitted.shown):
         raise BrokenPromise("a page would be shown without its number")
+
+
+_MIN_SEPARATOR_TOKENS = 1  # most tokens that a blank line adds, if it does not merge with a neighbour
+_MIN_ADDED_TOKENS = 8  # fewer remaining tokens are not worth lengthening a page
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FittedPages:
+    """The shown pages, best first, as one text with its tokens; `full` is the cost of each page in full."""
+
+    shown: tuple[tuple[Candidate, Variant], ...]
+    text: str
+    tokens: int
+    full: Mapping[str, int]
+
+
+def render_pages(shown: Sequence[tuple[Candidate, Variant]]) -> str:
+    """The shown pages as numbered blocks."""
+    return join_blocks(
+        [
+            render_block(number, shown_filename(candidate), page_number(candidate), form.text)
+            for number, (candidate, form) in enumerate(shown, start=1)
+        ]
+    )
+
+
+def fit_pages(
+    pages: Sequence[Candidate], query: str, *, counter: TokenCounter, limit: int, recipe: ResearchRecipe
+) -> FittedPages:
+    """As many of `pages`, given best first, as fit in `limit` tokens, counted on the rendered text.
+
+    The counts of the parts do not add up exactly to the count of the whole, so the room is reduced by the excess of
+    the last attempt until the whole fits.
+    """
+    forms = {page.id: full_variant(page, number, counter) for number, page in enumerate(pages, start=1)}
+    fitted = _count_pages([(page, forms[page.id]) for page in pages], forms, counter)
+    room = limit
+    while fitted.tokens > limit:
+        shown = _PageFiller(pages, forms, query, counter, recipe).fill(room)
+        fitted = _count_pages(shown, forms, counter)
+        room -= max(1, fitted.tokens - limit)
+    return fitted
+
+
+def _count_pages(
+    shown: Sequence[tuple[Candidate, Variant]], full: Mapping[str, Variant], counter: TokenCounter
+) -> FittedPages:
+    text = render_pages(shown)
+    costs = {page: form.tokens for page, form in full.items()}
+    return FittedPages(shown=tuple(shown), text=text, tokens=counter.count(text), full=costs)
+
+
+@dataclass(slots=True)
+class _PageFiller:
+    """Distributes a number of tokens over pages."""
+
+    pages: Sequence[Candidate]
+    full: Mapping[str, Variant]
+    query: str
+    counter: TokenCounter
+    recipe: ResearchRecipe
+    chosen: dict[str, Variant] = field(default_factory=dict[str, Variant])
+    left: int = 0
+
+    def fill(self, room: int) -> list[tuple[Candidate, Variant]]:
+        """Shorten every page in order, then give the remaining tokens to the best ones."""
+        self.left = room + self._separator_tokens
+        self._shorten_all()
+        self._lengthen_best()
+        return [(page, self.chosen[page.id]) for page in self.pages if page.id in self.chosen]
+
+    @property
+    def _separator_tokens(self) -> int:
+        return self.counter.count(BLOCK_SEPARATOR) or _MIN_SEPARATOR_TOKENS
+
+    def _shorten_all(self) -> None:
+        """Choose a short form of each page in order; a page that does not fit is skipped, and later ones may fit."""
+        share = max(self.recipe.least, min(self.recipe.short, self.left // max(1, len(self.pages))))
+        for number, page in enumerate(self.pages, start=1):
+            form = self._variant_within(number, page, min(share, self.left - self._separator_tokens))
+            if form is not None:
+                self.chosen[page.id] = form
+                self.left -= form.tokens + self._separator_tokens
+
+    def _lengthen_best(self) -> None:
+        for number, page in enumerate(self.pages, start=1):
+            before = self.chosen.get(page.id)
+            if before is None or before.form is Form.FULL or self.left < _MIN_ADDED_TOKENS:
+                continue
+            after = self._variant_within(number, page, before.tokens + self.left)
+            if after is not None and after.tokens > before.tokens:
+                self.chosen[page.id] = after
+                self.left -= after.tokens - before.tokens
+
+    def _variant_within(self, number: int, page: Candidate, limit: int) -> Variant | None:
+        """The full page if it fits in `limit`, else an extract, else None when too little would remain."""
+        full = self.full[page.id]
+        if full.tokens <= limit:
+            return full
+        if limit < self.recipe.shortest:
+            return None
+        return shorten_page(page, number, self.query, self.counter, limit)
+
+
+_ELLIPSIS_TOKENS = 2  # tokens of the ellipsis at the end
+
+
+def trim_sources(
+    sources: Sequence[SourceDocument], max_tokens: int, *, counter: TokenCounter, shortest: int
+) -> list[SourceDocument]:
+    """The first sources that fit in `max_tokens` together; the last one may be shortened."""
+    if max_tokens < 0:
+        raise InvalidRequest(f"max_tokens must not be below 0, not {max_tokens}")
+    kept: list[SourceDocument] = []
+    for source in sources:
+        if _count_sources([*kept, source], counter) > max_tokens:
+            return [*kept, *_shorten_source(kept, source, max_tokens, counter, shortest)]
+        kept.append(source)
+    return kept
+
+
+def _count_sources(sources: Sequence[SourceDocument], counter: TokenCounter) -> int:
+    return counter.count(
+        join_blocks(
+            [
+                render_block(number, source.filename, source.page, source.markdown_content)
+                for number, source in enumerate(sources, start=1)
+            ]
+        )
+    )
+
+
+def _shorten_source(
+    kept: Sequence[SourceDocument], source: SourceDocument, limit: int, counter: TokenCounter, shortest: int
+) -> list[SourceDocument]:
+    """The beginning of a source, cut after a sentence if one fits; empty when fewer than `shortest` tokens remain."""
+    room = limit - _count_sources([*kept, replace(source, markdown_content="")], counter) - _ELLIPSIS_TOKENS
+    while room >= shortest:
+        cut = replace(source, markdown_content=_cut_text(source.markdown_content, room, counter))
+        over = _count_sources([*kept, cut], counter) - limit
+        if over <= 0:
+            return [cut]
+        room -= over
+    return []
+
+
+def _cut_text(text: str, room: int, counter: TokenCounter) -> str:
+    end = find_start_cut(text, counter, room)
+    whole = max((stop for _, stop in split_sentences(text) if stop <= end), default=0)
+    return f"{text[: whole or end].rstrip()} {ELLIPSIS_MARK}"

@@ -1,4 +1,4 @@
-"""What a research question asks for, and how its context is composed."""
+"""The request of a research question, `ResearchRecipe`, validation, and the JSON form stored in capsules."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from contexture.capsule import Capsule, convert_part
 from contexture.errors import InvalidRequest
 from contexture.filters import check_form, filter_from_json, filter_to_json
 from contexture.types import Filter
 
 MAX_SOURCES = 10
 MAX_TOKENS = 10_000
-MOST_RESULTS = 100
-MOST_TOKENS = 100_000_000
-SYSTEM = (
+RESULTS_LIMIT = 100
+TOKENS_LIMIT = 100_000_000
+SYSTEM_PROMPT = (
     "Answer the research question from the numbered documents only. "
     "Put the number of its document behind every statement, like [1] or [2, 3]. "
     "Copy figures and names exactly, and say so when the documents do not hold the answer."
@@ -47,7 +48,7 @@ class ResearchRequest:
 
     @property
     def mode(self) -> SearchMode:
-        """Which collections are searched, in one word."""
+        """The search mode that `include_text` and `include_visual` amount to."""
         if self.include_text:
             return SearchMode.HYBRID if self.include_visual else SearchMode.TEXT
         return SearchMode.VISUAL
@@ -55,12 +56,12 @@ class ResearchRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResearchRecipe:
-    """How pages become a context.
+    """Settings for composing a research context.
 
-    When they do not all fit, each is first shortened to its share of the budget, but to no less than `least` tokens
-    and to no more than `short`, and the best of them then get back what is left over. Where fewer than `shortest` are
-    left for a page, header included, it is left out. `spare` more pages than asked for are looked at, so that copies
-    of a page do not cost a source.
+    When not all pages fit, each is first shortened to its share of the budget, at least `least` and at most `short`
+    tokens; the remaining tokens then go to the best pages. A page that would get fewer than `shortest` tokens,
+    including its header, is dropped. `spare` more pages than requested are retrieved, so that duplicates of a page do
+    not reduce the number of sources.
     """
 
     near_duplicate: float = 0.9
@@ -68,18 +69,18 @@ class ResearchRecipe:
     least: int = 64
     shortest: int = 24
     spare: int = 5
-    system: str = SYSTEM
+    system: str = SYSTEM_PROMPT
 
 
-def checked(request: ResearchRequest) -> ResearchRequest:
-    """The same request, once it can be worked with; what is wrong is named."""
+def check_request(request: ResearchRequest) -> ResearchRequest:
+    """The request itself, once valid; raises `InvalidRequest` naming what is wrong."""
     if not isinstance(request.query, str) or not request.query.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise InvalidRequest("the query is empty")
     if not (request.include_text or request.include_visual):
         raise InvalidRequest("include_text and include_visual are both false: there is nothing to search")
-    _check_count("num_results", request.num_results, MOST_RESULTS)
-    _check_count("max_sources", request.max_sources, MOST_RESULTS)
-    _check_count("max_tokens", request.max_tokens, MOST_TOKENS)
+    _check_count("num_results", request.num_results, RESULTS_LIMIT)
+    _check_count("max_sources", request.max_sources, RESULTS_LIMIT)
+    _check_count("max_tokens", request.max_tokens, TOKENS_LIMIT)
     if request.where is not None:
         check_form(request.where)
     return request
@@ -90,15 +91,15 @@ def _check_count(name: str, value: object, most: int) -> None:
         raise InvalidRequest(f"{name} must be a whole number from 1 to {most}, not {value!r}")
 
 
-def flags_of(mode: str) -> tuple[bool, bool]:
-    """Whether text and looks are searched in a mode; a mode that is not known is refused."""
+def parse_search_mode(mode: str) -> tuple[bool, bool]:
+    """`(text, visual)` of a search mode; raises `InvalidRequest` for an unknown mode."""
     if mode not in list(SearchMode):
         raise InvalidRequest(f"search_mode is {mode!r}; it can be {', '.join(SearchMode)}")
     return mode != SearchMode.VISUAL, mode != SearchMode.TEXT
 
 
-def request_to_json(request: ResearchRequest) -> dict[str, Any]:
-    """The request as a JSON object."""
+def research_to_json(request: ResearchRequest) -> dict[str, Any]:
+    """The request as the JSON object a capsule stores."""
     return {
         "query": request.query,
         "num_results": request.num_results,
@@ -111,8 +112,8 @@ def request_to_json(request: ResearchRequest) -> dict[str, Any]:
     }
 
 
-def request_from_json(data: Mapping[str, Any]) -> ResearchRequest:
-    """The request that `request_to_json` wrote; a field that is missing or of the wrong kind is refused."""
+def research_from_json(data: Mapping[str, Any]) -> ResearchRequest:
+    """The inverse of `research_to_json`; raises `InvalidRequest` for a missing or invalid field."""
     where = data.get("where")
     try:
         request = ResearchRequest(
@@ -126,4 +127,12 @@ def request_from_json(data: Mapping[str, Any]) -> ResearchRequest:
         )
     except KeyError as missing:
         raise InvalidRequest(f"this research request has no {missing.args[0]!r}") from missing
-    return checked(request)
+    return check_request(request)
+
+
+CAPSULE_KIND = "research"
+
+
+def read_research_recipe(capsule: Capsule) -> ResearchRecipe:
+    """The recipe a research capsule was built with; raises `InvalidRequest` when it has none."""
+    return convert_part(capsule.settings.get("recipe"), ResearchRecipe, "a recipe for research")

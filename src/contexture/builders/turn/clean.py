@@ -1,4 +1,4 @@
-"""Everything that came with the request, made fit to be shown: known secrets masked, then redacted."""
+"""Cleaning of everything a turn request contains: known secrets masked, then secrets and personal data redacted."""
 
 from __future__ import annotations
 
@@ -6,68 +6,67 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from contexture.builders.turn.messages import Content
+from contexture.builders.turn.request import Content
 from contexture.errors import RedactionFailed
-from contexture.pipeline.mask import Mask
-from contexture.pipeline.operators import Operator
-from contexture.pipeline.redact import redact_text
+from contexture.pipeline.masking import SecretMask
+from contexture.pipeline.redaction import RedactionOperator, redact_text
 from contexture.ports import Redactor
 from contexture.types import Message
 
-_LEVELS = 64
-_NOT_IN_NAMES = re.compile(r"[^\w-]+")
+_MAX_DEPTH = 64
+_INVALID_NAME_CHARS = re.compile(r"[^\w-]+")
 
 
-class Cleaner:
-    """Cleans the texts of one build; one value has one placeholder in all of them.
+class TurnCleaner:
+    """Masks and redacts the texts of one build; equal values get equal placeholders.
 
-    Raises `RedactionFailed` for a text that cannot be read, which must then not be shown.
+    Raises `RedactionFailed` for a text that cannot be scanned and must not be shown.
     """
 
-    def __init__(self, redactor: Redactor, operator: Operator, mask: Mask) -> None:
+    def __init__(self, redactor: Redactor, operator: RedactionOperator, mask: SecretMask) -> None:
         self._redactor = redactor
         self._operator = operator
         self._mask = mask
 
-    def text(self, text: str) -> str:
-        """A text without secrets and personal data."""
+    def clean_text(self, text: str) -> str:
+        """A text with known secrets masked and personal data redacted."""
         return redact_text(self._mask.mask(text), self._redactor, self._operator).text
 
-    def content(self, content: Content) -> Content:
-        """A content with its texts cleaned; parts of other kinds stay as they are."""
+    def clean_content(self, content: Content) -> Content:
+        """A content with its texts cleaned; parts without text are unchanged."""
         if isinstance(content, str):
-            return self.text(content)
-        return [{**part, "text": self.text(part["text"])} if "text" in part else part for part in content]
+            return self.clean_text(content)
+        return [{**part, "text": self.clean_text(part["text"])} if "text" in part else part for part in content]
 
-    def message(self, message: Message) -> Message:
+    def clean_message(self, message: Message) -> Message:
         """A message with its content, its name and the arguments of its calls cleaned."""
         clean = dict(message)
         if message["content"] is not None:
-            clean["content"] = self.content(message["content"])
+            clean["content"] = self.clean_content(message["content"])
         if "name" in message:
-            clean["name"] = self._name(message["name"])
+            clean["name"] = self._clean_name(message["name"])
         if "tool_calls" in message:
-            clean["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
+            clean["tool_calls"] = [self._clean_call(call) for call in message["tool_calls"]]
         return clean
 
-    def value(self, value: object, levels: int = _LEVELS) -> Any:
-        """Metadata with every text in it cleaned, names too; nested deeper than `levels` it cannot be read."""
+    def clean_metadata(self, value: object, levels: int = _MAX_DEPTH) -> Any:
+        """Metadata with every text and key cleaned; raises `RedactionFailed` when nested deeper than `levels`."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.clean_text(value)
         if not isinstance(value, Mapping | list | tuple):
             return value
         if not levels:
             raise RedactionFailed("metadata is nested too deeply")
         if isinstance(value, Mapping):
             inside = cast("Mapping[str, object]", value).items()
-            return {self.text(name): self.value(held, levels - 1) for name, held in inside}
-        return [self.value(held, levels - 1) for held in cast("Sequence[object]", value)]
+            return {self.clean_text(name): self.clean_metadata(held, levels - 1) for name, held in inside}
+        return [self.clean_metadata(held, levels - 1) for held in cast("Sequence[object]", value)]
 
-    def _name(self, name: str) -> str:
-        """A placeholder's brackets are not allowed in a name."""
-        clean = self.text(name)
-        return name if clean == name else _NOT_IN_NAMES.sub("_", clean).strip("_")
+    def _clean_name(self, name: str) -> str:
+        """A cleaned name, valid for chat APIs: the brackets of a placeholder become underscores."""
+        clean = self.clean_text(name)
+        return name if clean == name else _INVALID_NAME_CHARS.sub("_", clean).strip("_")
 
-    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+    def _clean_call(self, call: dict[str, Any]) -> dict[str, Any]:
         function = call["function"]
-        return {**call, "function": {**function, "arguments": self.text(function["arguments"])}}
+        return {**call, "function": {**function, "arguments": self.clean_text(function["arguments"])}}

@@ -1,4 +1,4 @@
-"""Which messages of a history stay together, and where a history that is too long is cut."""
+"""History of a turn: which messages stay together, where it is cut, and which memories repeat it."""
 
 from __future__ import annotations
 
@@ -6,54 +6,56 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from contexture.builders.turn.request import Line
-from contexture.types import Message
+from contexture.builders.turn.request import HistoryLine, plain_text
+from contexture.ledger import Reason, Trace
+from contexture.text.simhash import shingles
+from contexture.types import Candidate, Message
 
-_LEAST_BLOCK = 64
-_MESSAGE_TOKENS = 8
+_MIN_BLOCK_MESSAGES = 64
+_MIN_MESSAGE_TOKENS = 8
 
 
-def first_read(count: int, limit: int) -> int:
-    """How many of the oldest messages are not even read, because so many never fit.
+def count_unread(count: int, limit: int) -> int:
+    """How many of the oldest messages are skipped unread because they can never fit.
 
-    The number grows in blocks, so that what is read begins at the same message for many turns.
+    Grows in blocks so that prefixes stay stable.
     """
-    block = max(_LEAST_BLOCK, limit // _MESSAGE_TOKENS)
+    block = max(_MIN_BLOCK_MESSAGES, limit // _MIN_MESSAGE_TOKENS)
     return max(0, (count // block - 1) * block)
 
 
-def lines_of(messages: Iterable[tuple[int, Message]]) -> tuple[list[Line], list[int]]:
-    """The messages that may be shown, and the places of those that may not.
+def drop_incomplete_calls(messages: Iterable[tuple[int, Message]]) -> tuple[list[HistoryLine], list[int]]:
+    """Lines that may be shown, and the indexes of messages that may not.
 
-    A tool result without its call may not, nor a call without all of its results.
+    Tool results without a call, and calls without all of their results, may not be shown.
     """
     given = list(messages)
-    results, orphans = _results(given)
+    results, orphans = _match_tool_results(given)
     incomplete = {at for at, message in given if len(results.get(at, ())) < len(message.get("tool_calls", ()))}
     gone = orphans | incomplete | {result for at in incomplete for result in results.get(at, ())}
     ends = {at: max(found) for at, found in results.items() if at not in gone and found}
-    lines: list[Line] = []
-    busy = -1  # the last result of a call that has been seen
+    lines: list[HistoryLine] = []
+    busy = -1  # index of the last result of the calls seen so far
     for at, message in given:
         if at not in gone:
-            lines.append(Line(at=at, message=message, opens=at > busy))
+            lines.append(HistoryLine(at=at, message=message, opens=at > busy))
             busy = max(busy, ends.get(at, -1))
     return lines, sorted(gone)
 
 
-def newest_exchange(lines: Sequence[Line]) -> int:
-    """Where the newest exchange begins: at the last user message, or at the last message that may open a history."""
+def find_newest_exchange(lines: Sequence[HistoryLine]) -> int:
+    """Index where the newest exchange begins: the last user message, or the last line that may open a history."""
     openers = [number for number, line in enumerate(lines) if line.opens]
     spoken = [number for number in openers if lines[number].message["role"] == "user"]
     return (spoken or openers or [len(lines)])[-1]
 
 
-def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> int:
-    """Where the newest lines begin that fit in `room` tokens; calls are never parted from their results.
+def find_history_cut(lines: Sequence[HistoryLine], costs: Sequence[int], room: int, step: int) -> int:
+    """Index of the first line of the newest history that fits in `room` tokens.
 
-    When something must go, whole steps of `step` tokens go, counted from the oldest line, so that the next
-    turns are cut at the same place until another step is needed; but a step neither takes of the newest exchange
-    nor leaves less than half of the room in use. Equal input gives an equal cut: nothing is remembered between turns.
+    Tool calls stay with their results. What is trimmed is rounded up to a multiple of `step` tokens, so that the next
+    turns are cut at the same place and keep the same prefix. Rounding up neither cuts into the newest exchange nor
+    leaves less than half of the room in use. Deterministic: there is no state between turns.
     """
     gone = [0, *accumulate(costs)]
     excess = gone[-1] - room
@@ -65,12 +67,12 @@ def cut(lines: Sequence[Line], costs: Sequence[int], room: int, step: int) -> in
         return next(number for number in openings if gone[number] >= tokens or number == len(lines))
 
     least = first(excess)
-    stepped = min(first(math.ceil(excess / step) * step), newest_exchange(lines)) if step > 0 else least
+    stepped = min(first(math.ceil(excess / step) * step), find_newest_exchange(lines)) if step > 0 else least
     return stepped if stepped > least and 2 * (gone[-1] - gone[stepped]) >= room else least
 
 
-def _results(given: Sequence[tuple[int, Message]]) -> tuple[dict[int, list[int]], set[int]]:
-    """The results of each call by place, and results that belong to none; a repeated id means the latest call."""
+def _match_tool_results(given: Sequence[tuple[int, Message]]) -> tuple[dict[int, list[int]], set[int]]:
+    """Indexes of the results of each call, and of results without a call; a repeated call id means the latest call."""
     open_calls: dict[str, int] = {}
     results: dict[int, list[int]] = {}
     orphans: set[int] = set()
@@ -84,3 +86,22 @@ def _results(given: Sequence[tuple[int, Message]]) -> tuple[dict[int, list[int]]
             else:
                 results.setdefault(owner, []).append(at)
     return results, orphans
+
+
+def drop_already_in_history(
+    candidates: Sequence[Candidate], lines: Sequence[HistoryLine], trace: Trace, *, share: float
+) -> list[Candidate]:
+    """Candidates of which less than `share` (in word trigrams) occurs in any one history line.
+
+    The others are dropped as near duplicates.
+    """
+    said = [(line, shingles(plain_text(line.message.get("content") or ""))) for line in lines]
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        runs = shingles(candidate.text)
+        of = next((line for line, known in reversed(said) if len(runs & known) >= max(share * len(runs), 1)), None)
+        if of is None:
+            kept.append(candidate)
+        else:
+            trace.drop(candidate, Reason.NEAR_DUPLICATE, of=f"history[{of.at}]")
+    return kept

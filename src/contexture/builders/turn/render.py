@@ -1,44 +1,53 @@
-"""The prompt of a turn: instructions, history, numbered memories, what the user says."""
+"""Rendering of a turn prompt: messages, numbered memories, and the variants of each memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from contexture.builders.turn.messages import Content
-from contexture.pipeline.fence import DATA_NOTICE, label
-from contexture.types import Candidate, Citation, Message, Variant
+from contexture.builders.turn.request import Content
+from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
+from contexture.pipeline.packing import PackingItem, PackingOption
+from contexture.pipeline.truncation import extract_sentences
+from contexture.ports import TokenCounter
+from contexture.text.segmentation import split_sentences
+from contexture.types import Candidate, Citation, Form, Message, Variant
 
-HEADING = "Relevant memory:"
+MEMORY_HEADING = "Relevant memory:"
 
-Shown = tuple[Candidate, Variant]
+ShownMemory = tuple[Candidate, Variant]
 
 
-def system_of(prompt: str) -> str:
-    """The system part that is really sent; its last sentence is there in every turn, so that the prefix is stable."""
+def render_system(prompt: str) -> str:
+    """The system message as sent: the caller's prompt plus the data notice, the same in every turn."""
     return f"{prompt}\n\n{DATA_NOTICE}" if prompt else DATA_NOTICE
 
 
-def messages(system: str, history: Sequence[Message], shown: Sequence[Shown], user: Content) -> tuple[Message, ...]:
-    """What changes least comes first: system, history, memories if there are any, user."""
-    memory = [{"role": "system", "name": "memory", "content": memory_text(shown)}] if shown else []
+def render_messages(
+    system: str, history: Sequence[Message], shown: Sequence[ShownMemory], user: Content
+) -> tuple[Message, ...]:
+    """Messages from most to least stable: system, history, memories if any, user."""
+    memory = [{"role": "system", "name": "memory", "content": render_memories(shown)}] if shown else []
     return ({"role": "system", "content": system}, *history, *memory, {"role": "user", "content": user})
 
 
-def memory_text(shown: Sequence[Shown]) -> str:
+def render_memories(shown: Sequence[ShownMemory]) -> str:
     """The numbered memories under their heading."""
     numbered = enumerate(shown, start=1)
-    return "\n".join((HEADING, *(block(number, candidate, form.text) for number, (candidate, form) in numbered)))
+    return "\n".join(
+        (MEMORY_HEADING, *(render_block(number, candidate, form.text) for number, (candidate, form) in numbered))
+    )
 
 
-def block(number: int, candidate: Candidate, text: str) -> str:
-    """One labelled memory; the label is made safe after redaction has seen it."""
-    return f"[{number}] ({label(candidate.label) or 'memory'})\n{text}"
+def render_block(number: int, candidate: Candidate, text: str) -> str:
+    """One numbered, labelled memory."""
+    return f"[{number}] ({safe_label(candidate.label) or 'memory'})\n{text}"
 
 
-def cited(candidate: Candidate, form: Variant) -> tuple[Citation, ...]:
-    """Where what is shown of a memory stands in it: all of it, or each run of sentences."""
+def cite_variant(candidate: Candidate, form: Variant) -> tuple[Citation, ...]:
+    """Citations of what a variant shows of a memory: all of it, or one per run of sentences."""
     if candidate.citation is None:
         return ()
     if not form.spans or not candidate.origins:
@@ -47,3 +56,74 @@ def cited(candidate: Candidate, form: Variant) -> tuple[Citation, ...]:
     begins = {sentence[0]: origin[0] for sentence, origin in pairs}
     ends = {sentence[1]: origin[1] for sentence, origin in pairs}
     return tuple(replace(candidate.citation, start=begins[start], end=ends[end]) for start, end in form.spans)
+
+
+VariantsById = Mapping[str, Sequence[Variant]]
+
+_EXTRACT_SHARES = (0.6, 0.35, 0.2)
+_EXTRACT_VALUE_EXPONENT = 0.3  # half the tokens, spent on the best sentences, keep four fifths of the value
+_MIN_EXTRACT_TOKENS = 16  # a shorter extract is not useful
+_MAX_SCORE = 1e6  # above any salience score, but a foreign capsule may contain more
+_WIDEST_NUMBER = 99  # no prompt has more numbered blocks
+
+
+def make_variants(
+    candidates: Sequence[Candidate], *, query: str, counter: TokenCounter, sharpness: float, room: int
+) -> VariantsById:
+    """Variants per candidate id.
+
+    Full text, plus extracts of the best sentences when not everything fits in `room`.
+    """
+    whole = {candidate.id: _full_variant(candidate, counter, sharpness) for candidate in candidates}
+    if sum(form.tokens for form in whole.values()) <= room:
+        return {name: [form] for name, form in whole.items()}
+    return {
+        candidate.id: [whole[candidate.id], *_extract_variants(candidate, whole[candidate.id], query, counter)]
+        for candidate in candidates
+    }
+
+
+def make_pack_items(candidates: Sequence[Candidate], forms: VariantsById) -> list[PackingItem]:
+    """The candidates as items for a packer: one option per variant."""
+    return [
+        PackingItem(
+            candidate.id,
+            tuple(PackingOption(form.tokens, form.value) for form in forms[candidate.id]),
+            candidate.section,
+        )
+        for candidate in candidates
+    ]
+
+
+def _full_variant(candidate: Candidate, counter: TokenCounter, sharpness: float) -> Variant:
+    text = fence(candidate.text)
+    value = min(max(candidate.score, 0.0), _MAX_SCORE) ** sharpness
+    stored = candidate.tokens.get(counter.encoding) if text == candidate.text else None
+    tokens = (
+        counter.count(_render_numbered(candidate, text))
+        if stored is None
+        else stored + counter.count(_render_numbered(candidate, ""))
+    )
+    return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
+
+
+def _extract_variants(candidate: Candidate, whole: Variant, query: str, counter: TokenCounter) -> list[Variant]:
+    offsets = candidate.sentences or split_sentences(candidate.text)
+    weights = candidate.weights if candidate.sentences else ()
+    found: dict[str, Variant] = {}
+    for share in _EXTRACT_SHARES:
+        limit = math.floor(whole.tokens * share)
+        if limit < _MIN_EXTRACT_TOKENS or len(offsets) < 2:  # noqa: PLR2004 - one sentence is the whole
+            break
+        cut = extract_sentences(candidate.text, offsets, query, counter, limit, weights=weights)
+        text = fence(cut.text)
+        tokens = counter.count(_render_numbered(candidate, text))
+        if cut.text and tokens < whole.tokens and text not in found:
+            # The best sentences have more than their proportional share of the value of the memory.
+            value = whole.value * (tokens / whole.tokens) ** _EXTRACT_VALUE_EXPONENT
+            found[text] = Variant(form=Form.EXTRACT, text=text, tokens=tokens, value=value, spans=cut.spans)
+    return list(found.values())
+
+
+def _render_numbered(candidate: Candidate, text: str) -> str:
+    return f"{render_block(_WIDEST_NUMBER, candidate, text)}\n"

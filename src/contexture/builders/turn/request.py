@@ -1,20 +1,26 @@
-"""What a turn of a conversation asks for, and how its prompt is composed."""
+"""The request of a chat turn.
+
+`Turn`, `TurnRecipe`, validation of messages field by field, and the redacted turn as a capsule stores it. Raises
+`InvalidRequest` naming the field that is missing, unknown or of the wrong type.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from contexture.builders.turn.messages import Content, content_of, message_of, text_of
-from contexture.conversation import THRESHOLD, HealthState
+from contexture.capsule import Capsule, convert_part
+from contexture.conversation import RECALL_THRESHOLD, HealthState
 from contexture.errors import InvalidRequest, NotPermitted
-from contexture.pipeline.packers import Packer
+from contexture.pipeline.knapsack import Packer
+from contexture.retrieval.prepare import repair_text
 from contexture.types import Message, Scope
 
-MOST_TOKENS = 100_000_000
-_NAMES = ("tenant_id", "session_id", "persona_id", "user_id", "system_prompt")
-FIELDS = (*_NAMES, "user_message", "history", "max_prompt_tokens")
+MAX_PROMPT_TOKENS = 100_000_000
+_TEXT_FIELDS = ("tenant_id", "session_id", "persona_id", "user_id", "system_prompt")
+TURN_FIELDS = (*_TEXT_FIELDS, "user_message", "history", "max_prompt_tokens")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,19 +42,19 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRecipe:
-    """How a turn becomes a prompt.
+    """Settings for composing a turn prompt.
 
-    `top_k` memories are recalled while the memory service is well, `top_k_degraded` while it is degraded, none
-    while it is down. `sharpness` is how steeply a memory's worth falls with its score. When history must be
-    trimmed, it is cut at steps of `history_step` of the limit, so that the next turns begin with the same bytes;
-    0 cuts no more than is needed.
+    `top_k` memories are recalled while the memory service is normal, `top_k_degraded` while it is degraded, none
+    while it is down. `sharpness` is how steeply a memory's value falls with its score. When history must be
+    trimmed, it is cut in steps of `history_step` times the limit, so that the next turns start with the same bytes
+    (a stable prefix for prompt caches); 0 cuts no more than needed.
     """
 
     packer: Packer = Packer.OPTIMAL
     max_tokens: int = 4_096
     top_k: int = 8
     top_k_degraded: int = 3
-    threshold: float = THRESHOLD
+    threshold: float = RECALL_THRESHOLD
     degraded_seconds: float = 15.0
     near_duplicate: float = 0.85
     neighbour_lift: float = 0.0
@@ -57,29 +63,29 @@ class TurnRecipe:
     namespace: str = "wm"
     universe: str = ""
 
-    def most(self, state: HealthState) -> int:
-        """How many memories a prompt may hold in this state."""
+    def max_memories(self, state: HealthState) -> int:
+        """How many memories a prompt may contain in this health state."""
         return {HealthState.NORMAL: self.top_k, HealthState.DEGRADED: self.top_k_degraded}.get(state, 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A turn fit to be shown: redacted, with the limit and the state that hold for it."""
+class RedactedTurn:
+    """A turn after redaction, with the token limit and memory state that apply to it; stored in the capsule."""
 
     system: str
     user: Content
     limit: int
     state: HealthState
-    lines: tuple[Line, ...] = ()
+    lines: tuple[HistoryLine, ...] = ()
     older: int = 0
     names: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """A message of the history, redacted; `at` is its place in the history that was sent.
+class HistoryLine:
+    """A redacted message of the history; `at` is its index in the history sent.
 
-    `opens` says that the history may begin with it: no tool result from here on belongs to an earlier call.
+    `opens` says that a trimmed history may start here: no later tool result belongs to an earlier call.
     """
 
     at: int
@@ -87,33 +93,39 @@ class Line:
     opens: bool = True
 
 
-def turn_of(turn: Turn | Mapping[str, Any]) -> Turn:
-    """The turn that was sent, checked; what is missing, unknown or of the wrong kind is named."""
-    given = {name: getattr(turn, name) for name in FIELDS} if isinstance(turn, Turn) else _fields(turn)
-    names = {name: text_of(given[name], name) for name in _NAMES if given.get(name) is not None}
+def parse_turn(turn: Turn | Mapping[str, Any]) -> Turn:
+    """Parse and validate a turn.
+
+    Raises `InvalidRequest` naming the field that is missing, unknown or of the wrong type.
+    """
+    given = {name: getattr(turn, name) for name in TURN_FIELDS} if isinstance(turn, Turn) else _check_fields(turn)
+    names = {name: check_text(given[name], name) for name in _TEXT_FIELDS if given.get(name) is not None}
     if given.get("user_message") is None:
         raise InvalidRequest("user_message is missing")
-    message = content_of(given["user_message"], "user_message")
+    message = check_content(given["user_message"], "user_message")
     if not message or (isinstance(message, str) and not message.strip()):
         raise InvalidRequest("user_message is empty")
     limit = given.get("max_prompt_tokens")
     return Turn(
         user_message=message,
-        history=_history(given.get("history")),
-        max_prompt_tokens=None if limit is None else limit_of(limit),
+        history=_check_history(given.get("history")),
+        max_prompt_tokens=None if limit is None else check_limit(limit),
         **names,
     )
 
 
-def limit_of(value: object) -> int:
-    """A token limit that can be worked with."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_TOKENS:
-        raise InvalidRequest(f"max_prompt_tokens must be a whole number from 1 to {MOST_TOKENS}, not {value!r}")
+def check_limit(value: object) -> int:
+    """Validate a token limit."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PROMPT_TOKENS:
+        raise InvalidRequest(f"max_prompt_tokens must be a whole number from 1 to {MAX_PROMPT_TOKENS}, not {value!r}")
     return value
 
 
-def scope_of(turn: Turn, scope: Scope | None, default: Scope) -> Scope:
-    """Who asks: `scope`, which the turn may not contradict, or whom the turn names, or `default`."""
+def resolve_scope(turn: Turn, scope: Scope | None, default: Scope) -> Scope:
+    """The scope of a turn: `scope` if given, else the tenant and user that the turn names, else `default`.
+
+    Raises `NotPermitted` when the turn names another tenant or user than `scope`.
+    """
     if scope is None:
         named = Scope(tenant=turn.tenant_id or default.tenant, user=turn.user_id or default.user)
         return default if (named.tenant, named.user) == (default.tenant, default.user) else named
@@ -124,18 +136,172 @@ def scope_of(turn: Turn, scope: Scope | None, default: Scope) -> Scope:
     return scope
 
 
-def _fields(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_fields(turn: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(turn, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise InvalidRequest(f"a turn must be an object, not {type(turn).__name__}")
-    if unknown := sorted(str(name) for name in turn if name not in FIELDS):
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; a turn has {', '.join(FIELDS)}")
+    if unknown := sorted(str(name) for name in turn if name not in TURN_FIELDS):
+        raise InvalidRequest(f"unknown field {unknown[0]!r}; a turn has {', '.join(TURN_FIELDS)}")
     return turn
 
 
-def _history(value: object) -> tuple[Message, ...]:
+def _check_history(value: object) -> tuple[Message, ...]:
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidRequest(f"history must be a list of messages, not {type(value).__name__}")
     messages = cast("Sequence[object]", value)
-    return tuple(message_of(message, f"history[{at}]") for at, message in enumerate(messages))
+    return tuple(check_message(message, f"history[{at}]") for at, message in enumerate(messages))
+
+
+Content: TypeAlias = "str | list[dict[str, Any]]"
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
+
+
+def check_message(value: object, at: str) -> Message:
+    """Validate one message; `at` is its position, such as `history[3]`, for error messages.
+
+    Empty fields are dropped. `content` may be null only for an assistant message with tool calls.
+    """
+    given = _check_object(value, at)
+    if unknown := sorted(
+        name for name, held in given.items() if name not in MESSAGE_FIELDS and held not in (None, [], {})
+    ):
+        raise InvalidRequest(f"{at}.{unknown[0]} is not a field of a message; it has {', '.join(MESSAGE_FIELDS)}")
+    role = given.get("role")
+    if role not in ROLES:
+        raise InvalidRequest(f"{at}.role must be one of {', '.join(ROLES)}, not {role!r}")
+    calls = _check_calls(given.get("tool_calls"), role, at)
+    message: Message = {
+        "role": role,
+        "content": _check_optional_content(given.get("content"), at, optional=bool(calls)),
+    }
+    for name in ("name", "tool_call_id"):
+        if given.get(name) is not None:
+            message[name] = check_text(given[name], f"{at}.{name}")
+    if role == "tool" and not message.get("tool_call_id"):
+        raise InvalidRequest(f"{at}.tool_call_id must name the call that this is the result of")
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def check_content(value: object, at: str) -> Content:
+    """Validate message content: a text, or a list of parts as in chat APIs."""
+    if isinstance(value, str):
+        return repair_text(value)
+    if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
+        raise InvalidRequest(f"{at} must be a text or a list of parts, not {_type_name(value)}")
+    parts = cast("Sequence[object]", value)
+    return [_check_part(part, f"{at}[{number}]") for number, part in enumerate(parts)]
+
+
+def check_text(value: object, at: str) -> str:
+    """Validate a text; lone surrogates are repaired."""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{at} must be a text, not {_type_name(value)}")
+    return repair_text(value)
+
+
+def plain_text(content: object) -> str:
+    """The readable text of a content: the text itself, or its text parts joined by newlines."""
+    if isinstance(content, str):
+        return content
+    parts = cast("Sequence[Mapping[str, Any]]", content or ())
+    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+def _check_optional_content(value: object, at: str, *, optional: bool) -> Content | None:
+    if value is None and optional:
+        return None
+    if value is None:
+        raise InvalidRequest(f"{at}.content is null; only an assistant message with tool_calls may leave it out")
+    return check_content(value, f"{at}.content")
+
+
+def _check_part(value: object, at: str) -> dict[str, Any]:
+    part = dict(_check_object(value, at))
+    if not isinstance(part.get("type"), str):
+        raise InvalidRequest(f"{at}.type must say what sort of part this is")
+    if "text" in part["type"] or "text" in part:
+        part["text"] = check_text(part.get("text"), f"{at}.text")
+    return _normalize_json(part, at)
+
+
+def _check_calls(value: object, role: object, at: str) -> list[dict[str, Any]]:
+    if value is None or value == []:
+        return []
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidRequest(f"{at}.tool_calls must be a list, not {_type_name(value)}")
+    if role != "assistant":
+        raise InvalidRequest(f"{at}.tool_calls belong to an assistant message, not to {role!r}")
+    calls = cast("Sequence[object]", value)
+    return [_check_call(call, f"{at}.tool_calls[{number}]") for number, call in enumerate(calls)]
+
+
+def _check_call(value: object, at: str) -> dict[str, Any]:
+    call = dict(_check_object(value, at))
+    call["id"] = check_text(call.get("id"), f"{at}.id")
+    function = _check_object(call.get("function"), f"{at}.function")
+    arguments = check_text(function.get("arguments", ""), f"{at}.function.arguments")
+    name = check_text(function.get("name"), f"{at}.function.name")
+    return _normalize_json({**call, "function": {**function, "name": name, "arguments": arguments}}, at)
+
+
+def _check_object(value: object, at: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{at} must be an object, not {_type_name(value)}")
+    held = cast("Mapping[Any, Any]", value)
+    if odd := [name for name in held if not isinstance(name, str)]:
+        raise InvalidRequest(f"{at} has a field {odd[0]!r}, whose name is not a text")
+    return held
+
+
+def _normalize_json(value: dict[str, Any], at: str) -> dict[str, Any]:
+    """The object with sorted keys, as a capsule writes it: tokens of parts are counted on their JSON.
+
+    Raises `InvalidRequest` when it cannot be written as JSON.
+    """
+    try:
+        return json.loads(repair_text(json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)))
+    except (TypeError, ValueError, RecursionError) as failure:
+        raise InvalidRequest(f"{at} cannot be written as JSON: {failure}") from failure
+
+
+def _type_name(value: object) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+CAPSULE_KIND = "turn"
+
+
+def redacted_turn_to_json(asked: RedactedTurn) -> dict[str, Any]:
+    """The redacted turn as the JSON object a capsule stores."""
+    return {
+        **asked.names,
+        "system_prompt": asked.system,
+        "user_message": asked.user,
+        "max_prompt_tokens": asked.limit,
+        "state": asked.state.value,
+        "history": [{"at": line.at, "opens": line.opens, "message": line.message} for line in asked.lines],
+        "older": asked.older,
+    }
+
+
+def redacted_turn_from_json(data: dict[str, Any]) -> RedactedTurn:
+    """The inverse of `redacted_turn_to_json`."""
+    names = {name: data.get(name) for name in ("tenant_id", "user_id", "session_id", "persona_id")}
+    fields = {
+        "system": data.get("system_prompt"),
+        "user": data.get("user_message"),
+        "limit": data.get("max_prompt_tokens"),
+        "state": data.get("state"),
+        "lines": data.get("history"),
+        "older": data.get("older"),
+        "names": names,
+    }
+    return convert_part(fields, RedactedTurn, "a turn")
+
+
+def read_turn_recipe(capsule: Capsule) -> TurnRecipe:
+    """The recipe a turn capsule was built with; raises `InvalidRequest` when it has none."""
+    return convert_part(capsule.settings.get("recipe"), TurnRecipe, "a recipe for a turn")

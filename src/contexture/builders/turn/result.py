@@ -1,4 +1,4 @@
-"""What a turn builder returns."""
+"""What a turn builder returns: `TurnContext`, its snippets and its debug object."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.turn.clean import Cleaner
-from contexture.builders.turn.compose import Composed
-from contexture.builders.turn.render import cited
-from contexture.builders.turn.request import Asked
+from contexture.builders.turn.clean import TurnCleaner
+from contexture.builders.turn.compose import ComposedTurn
+from contexture.builders.turn.render import cite_variant
+from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
 from contexture.conversation import Recalled
 from contexture.errors import RedactionFailed
@@ -20,7 +20,7 @@ from contexture.types import Candidate, Citation, Form, Message, Variant
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snippet:
-    """A memory as it stands in the prompt: `score` is `.7 x base_score + .3 x recency`."""
+    """A memory as it is shown in the prompt; `score` is `.7 x base_score + .3 x recency`."""
 
     id: str
     text: str
@@ -37,10 +37,10 @@ class Snippet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnContext:
-    """The prompt of a turn, what it is made of, why, and the capsule that rebuilds it.
+    """The prompt of a turn, its parts, the ledger that explains it, and the capsule that rebuilds it.
 
-    `system_prompt` is what is really sent. `token_counts` has `system`, `history`, `snippets` and `user`, each
-    with its framing; they add up to `tokens`.
+    `system_prompt` is the text that is actually sent. `token_counts` has `system`, `history`, `snippets` and `user`,
+    each with its framing; they add up to `tokens`.
     """
 
     build_id: str
@@ -59,19 +59,19 @@ class TurnContext:
 
     @property
     def degradations(self) -> tuple[Degradation, ...]:
-        """Every named loss of quality in this build."""
+        """The degradations of this build."""
         return self.ledger.degradations
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Where everything shown from memory stands in the store."""
+        """The citations of all shown memories."""
         return tuple(citation for snippet in self.snippets for citation in snippet.citations)
 
 
-def snippet_of(found: Recalled, candidate: Candidate, form: Variant, cleaner: Cleaner) -> Snippet:
-    """A memory as it is shown; metadata that cannot be redacted is not."""
+def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: TurnCleaner) -> Snippet:
+    """A shown memory as a `Snippet`; metadata that cannot be redacted is left out."""
     try:
-        metadata: Mapping[str, Any] = cleaner.value(found.metadata)
+        metadata: Mapping[str, Any] = cleaner.clean_metadata(found.metadata)
     except RedactionFailed:
         metadata = {}
     return Snippet(
@@ -85,12 +85,14 @@ def snippet_of(found: Recalled, candidate: Candidate, form: Variant, cleaner: Cl
         tokens=form.tokens,
         time=candidate.time,
         metadata=metadata,
-        citations=cited(candidate, form),
+        citations=cite_variant(candidate, form),
     )
 
 
-def debug_of(asked: Asked, composed: Composed, snippets: Sequence[Snippet], history: int) -> dict[str, Any]:
-    """The numbers and names that people look for first."""
+def make_debug(
+    asked: RedactedTurn, composed: ComposedTurn, snippets: Sequence[Snippet], history: int
+) -> dict[str, Any]:
+    """The `debug` object of a turn: state, ids and counts."""
     return {
         "somabrain_state": asked.state.value,
         "snippet_ids": [snippet.id for snippet in snippets],

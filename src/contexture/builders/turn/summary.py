@@ -1,4 +1,7 @@
-"""What is remembered of messages that a prompt has no room for any more."""
+"""Summaries of trimmed history.
+
+Made off the request path, by a model or as an extract, and stored as memories at least once.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from contexture.builders.turn.messages import words_of
-from contexture.builders.turn.request import Turn
+from contexture.builders.turn.request import Turn, plain_text
 from contexture.conversation import Memory
 from contexture.errors import ContextError, SourceError
 from contexture.pipeline.fence import DATA_NOTICE, fence
@@ -22,44 +24,44 @@ from contexture.types import Message, Scope
 K = TypeVar("K")
 V = TypeVar("V")
 
-LONGEST = 1_024
-TYPE = "session_summary"
-TAGS = (TYPE, "auto", "context_builder")
+MAX_SUMMARY_CHARS = 1_024
+SUMMARY_TYPE = "session_summary"
+SUMMARY_TAGS = (SUMMARY_TYPE, "auto", "context_builder")
 
-_BETWEEN = " | "
-_TOKENS = 256
-_SOURCE = 16_384
-_REMEMBERED = 1_024
-_TASK = (
+_SEPARATOR = " | "
+_MAX_SUMMARY_TOKENS = 256
+_MAX_SOURCE_CHARS = 16_384
+_MAX_REMEMBERED_TRIMS = 1_024
+_SUMMARY_INSTRUCTION = (
     "Summarize this part of a conversation in at most 120 words, in its own language. Keep names, decisions, numbers "
     "and open questions. Answer with the summary alone."
 )
 
 
 class SummarySink(Protocol):
-    """Takes memories to be stored; once `put` returns they will be, at least once."""
+    """Destination of memories; once `put` returns, they are stored at least once, now or later."""
 
     async def put(self, scope: Scope, *memories: Memory) -> None:
-        """Take them; a memory whose idempotency key is known already is not taken twice."""
+        """Accept memories for storage; one whose idempotency key is known already is skipped."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class StraightToMemory:
-    """A sink without a safety net: what memory does not take at once is lost."""
+class DirectSummarySink:
+    """A sink without an outbox: a memory that the service rejects is lost."""
 
     memory: MemoryService
 
     async def put(self, scope: Scope, *memories: Memory) -> None:
-        """Remember them."""
+        """Store the memories in the memory service."""
         await self.memory.remember(scope, memories)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trim:
-    """Messages that were trimmed away, redacted, and the key under which the same trim is known again.
+class TrimmedHistory:
+    """Redacted messages trimmed from a prompt, and the idempotency key of this trim.
 
-    `upto` is how many of the oldest messages the prompt leaves out, those that earlier trims told included.
+    `upto` is how many of the oldest messages the prompt leaves out, including those covered by earlier summaries.
     """
 
     removed: tuple[Message, ...]
@@ -72,50 +74,50 @@ class Trim:
     persona_id: str = ""
 
 
-def key_of(scope: Scope, turn: Turn, removed: int) -> str:
-    """The idempotency key of one trim: the tenant, the session and the messages that went."""
+def trim_key(scope: Scope, turn: Turn, removed: int) -> str:
+    """The idempotency key of a trim: a hash of tenant, session and the removed messages."""
     trimmed = (scope.tenant, turn.session_id, turn.history[:removed])
     return f"trim-{hashlib.sha256(msgspec.json.encode(trimmed, order='deterministic')).hexdigest()[:40]}"
 
 
-def extractive(messages: Sequence[Message]) -> str:
+def extract_summary(messages: Sequence[Message]) -> str:
     """`role: text | role: text`, oldest first, at most 1,024 characters."""
     parts: list[str] = []
     length = 0
     for message in messages:
-        text = words_of(message.get("content")).strip()
-        if text and length <= LONGEST:
+        text = plain_text(message.get("content")).strip()
+        if text and length <= MAX_SUMMARY_CHARS:
             parts.append(f"{message['role']}: {text}")
-            length += len(parts[-1]) + len(_BETWEEN)
-    return _BETWEEN.join(parts)[:LONGEST].rstrip()
+            length += len(parts[-1]) + len(_SEPARATOR)
+    return _SEPARATOR.join(parts)[:MAX_SUMMARY_CHARS].rstrip()
 
 
-def memory_of(trim: Trim, text: str, namespace: str, universe: str) -> Memory:
-    """The memory of a trim."""
+def make_summary_memory(trim: TrimmedHistory, text: str, namespace: str, universe: str) -> Memory:
+    """The memory that stores the summary of a trim."""
     return Memory(
         text=text,
-        type=TYPE,
+        type=SUMMARY_TYPE,
         session_id=trim.session_id,
         persona_id=trim.persona_id,
         namespace=namespace,
         universe=universe,
-        tags=TAGS,
+        tags=SUMMARY_TAGS,
         time=trim.now,
         idempotency_key=trim.key,
         metadata={
             "trimmed_from": trim.trimmed_from,
             "trimmed_to": trim.trimmed_to,
             "timestamp": trim.now.isoformat(),
-            "source": TYPE,
+            "source": SUMMARY_TYPE,
         },
     )
 
 
-class Summaries:
-    """Summarises trims and hands them on, off the path of the request.
+class HistorySummarizer:
+    """Summarizes trimmed history in background tasks and puts the summaries into a sink.
 
-    With a model the summary is in its words; when it fails, the summary is an extract and `on_lost` hears of it.
-    A trim that could not be handed on is tried again by the next turn that makes it.
+    With a model the summary is abstractive; when the model fails it is an extract and `on_lost` is called. A trim that
+    could not be stored is submitted again by the next turn that trims the same messages.
     """
 
     def __init__(
@@ -135,57 +137,57 @@ class Summaries:
         self._told: dict[tuple[Scope, str], tuple[int, str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def hand_on(self, scope: Scope, trim: Trim) -> bool:
-        """Start storing a summary; False when this trim has been handed on already, or says nothing."""
-        if (scope, trim.key) in self._known or not extractive(trim.removed):
+    def submit(self, scope: Scope, trim: TrimmedHistory) -> bool:
+        """Start summarizing and storing a trim; False when this trim was submitted before or has no text."""
+        if (scope, trim.key) in self._known or not extract_summary(trim.removed):
             return False
-        _note(self._known, (scope, trim.key), None)
-        _note(self._told, (scope, trim.session_id), (trim.upto, trim.key))
+        _remember_newest(self._known, (scope, trim.key), None)
+        _remember_newest(self._told, (scope, trim.session_id), (trim.upto, trim.key))
         task = asyncio.create_task(self._store(scope, trim), name="contexture-summary")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
 
-    def told(self, scope: Scope, turn: Turn) -> int:
-        """How many of the oldest messages of this history the last summary of the conversation went up to."""
+    def count_summarized(self, scope: Scope, turn: Turn) -> int:
+        """How many of the oldest messages of this history the last summary of the conversation covers."""
         upto, key = self._told.get((scope, turn.session_id), (0, ""))
-        return upto if 0 < upto <= len(turn.history) and key_of(scope, turn, upto) == key else 0
+        return upto if 0 < upto <= len(turn.history) and trim_key(scope, turn, upto) == key else 0
 
     async def settle(self) -> None:
-        """Wait until everything handed on has arrived at the sink."""
+        """Wait until every submitted trim is stored in the sink or has failed."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
-    async def _store(self, scope: Scope, trim: Trim) -> None:
+    async def _store(self, scope: Scope, trim: TrimmedHistory) -> None:
         try:
-            await self._sink.put(scope, memory_of(trim, await self._text(trim.removed), *self._place))
+            await self._sink.put(scope, make_summary_memory(trim, await self._summarize(trim.removed), *self._place))
         except ContextError as failure:
             self._known.pop((scope, trim.key), None)
             self._told.pop((scope, trim.session_id), None)
             self._on_lost(failure)
 
-    async def _text(self, removed: Sequence[Message]) -> str:
+    async def _summarize(self, removed: Sequence[Message]) -> str:
         if self._model is None:
-            return extractive(removed)
+            return extract_summary(removed)
         try:
-            answer = await self._model.complete(_request(removed), max_tokens=_TOKENS)
+            answer = await self._model.complete(_summary_messages(removed), max_tokens=_MAX_SUMMARY_TOKENS)
         except SourceError as failure:
             self._on_lost(failure)
-            return extractive(removed)
-        return answer.strip()[:LONGEST].rstrip() or extractive(removed)
+            return extract_summary(removed)
+        return answer.strip()[:MAX_SUMMARY_CHARS].rstrip() or extract_summary(removed)
 
 
-def _request(removed: Sequence[Message]) -> list[Message]:
-    lines = "\n".join(f"{message['role']}: {words_of(message.get('content'))}" for message in removed)
+def _summary_messages(removed: Sequence[Message]) -> list[Message]:
+    lines = "\n".join(f"{message['role']}: {plain_text(message.get('content'))}" for message in removed)
     return [
-        {"role": "system", "content": f"{_TASK} {DATA_NOTICE}"},
-        {"role": "user", "content": f"[1] (conversation)\n{fence(lines[-_SOURCE:])}"},
+        {"role": "system", "content": f"{_SUMMARY_INSTRUCTION} {DATA_NOTICE}"},
+        {"role": "user", "content": f"[1] (conversation)\n{fence(lines[-_MAX_SOURCE_CHARS:])}"},
     ]
 
 
-def _note(kept: dict[K, V], key: K, value: V) -> None:
-    """Keep the newest entries only."""
+def _remember_newest(kept: dict[K, V], key: K, value: V) -> None:
+    """Insert as newest and evict the oldest entry beyond the limit."""
     kept.pop(key, None)
     kept[key] = value
-    if len(kept) > _REMEMBERED:
+    if len(kept) > _MAX_REMEMBERED_TRIMS:
         kept.pop(next(iter(kept)))

@@ -1,8 +1,11 @@
-"""The builder for workspaces: find the focus, collect around it, score, redact, fit, explain."""
+"""The workspace builder.
+
+Load the focus, collect around it, hydrate, redact, summarize, compose, return a `ContextPayload`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from time import perf_counter
@@ -10,40 +13,49 @@ from typing import Any
 
 import msgspec
 
-from contexture.builders.workspace.capsule import KIND
-from contexture.builders.workspace.clean import Cleaner
-from contexture.builders.workspace.collectors.activity import collect_activity
-from contexture.builders.workspace.collectors.focus import collect_focus, collect_included
-from contexture.builders.workspace.collectors.relations import collect_relations
-from contexture.builders.workspace.collectors.semantic import SemanticCollector
-from contexture.builders.workspace.compose import compose
+from contexture.builders.telemetry import NoWorkspaceTelemetry, WorkspaceTelemetry
+from contexture.builders.workspace.clean import WorkspaceCleaner
+from contexture.builders.workspace.collect import (
+    SemanticCollector,
+    collect_activity,
+    collect_focus,
+    collect_included,
+    collect_relations,
+)
+from contexture.builders.workspace.compose import ComposedWorkspace, compose_workspace
 from contexture.builders.workspace.config import ContextConfig
-from contexture.builders.workspace.desk import Desk, Place, place_of
-from contexture.builders.workspace.dress import dressed
-from contexture.builders.workspace.intent import intent_of
-from contexture.builders.workspace.metrics import Metrics, NoMetrics
-from contexture.builders.workspace.plan import Plan, caps_of, floors_of, total_of
-from contexture.builders.workspace.render import instructions
-from contexture.builders.workspace.request import ContextRequest, request_of
-from contexture.builders.workspace.result import payload_of
-from contexture.builders.workspace.summaries import summaries
-from contexture.builders.workspace.validate import validated
-from contexture.builders.workspace.values import (
-    COLLECTED,
+from contexture.builders.workspace.hydrate import hydrate
+from contexture.builders.workspace.intent import detect_intent
+from contexture.builders.workspace.render import SECTION_TITLES, add_token_counts, render_instructions
+from contexture.builders.workspace.request import (
+    CAPSULE_KIND,
+    ContextPlan,
+    ContextRequest,
+    parse_request,
+    section_caps,
+    section_floors,
+    total_budget,
+)
+from contexture.builders.workspace.result import (
+    COLLECTED_SECTIONS,
+    ContextItem,
+    ContextMetadata,
     ContextPayload,
+    ContextSection,
     ContextValidationResult,
     SectionType,
-    messages_of,
+    to_messages,
 )
-from contexture.builders.workspace.variants import counted
-from contexture.capsule import Box
+from contexture.builders.workspace.state import BuildState, FocusBlocks, load_focus
+from contexture.builders.workspace.validate import validate_payload
+from contexture.capsule import Capsule, CapsuleBuilder
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
-from contexture.ledger import State, Trace
-from contexture.pipeline.collect import Source, collect
+from contexture.ledger import Ledger, State, Trace
+from contexture.pipeline.candidates import CandidateSource, collect_candidates, rank_candidates
 from contexture.pipeline.fence import DATA_NOTICE
-from contexture.pipeline.known import KnownSecrets
-from contexture.pipeline.operators import Operator, Placeholders
-from contexture.pipeline.scans import RememberedScans
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
+from contexture.pipeline.truncation import TruncationStrategy, summarize
 from contexture.ports import ChatModel, Clock, Redactor, Secrets, TokenCounter
 from contexture.retrieval.search import HybridSearch
 from contexture.types import Candidate, Scope
@@ -53,10 +65,10 @@ _FIRST_YEAR, _LAST_YEAR = 1_000, 9_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
-    """A build half way: the plan, and the candidates before and after redaction."""
+class _CleanedCandidates:
+    """The plan, and the candidates before and after redaction."""
 
-    plan: Plan
+    plan: ContextPlan
     raw: Sequence[Candidate]
     clean: Sequence[Candidate]
 
@@ -64,8 +76,8 @@ class _Made:
 class WorkspaceContextBuilder:
     """Builds the context of a request from a workspace, as one user may read it.
 
-    `search` looks into the collection `blocks`. `summarizer` writes summaries where the configuration asks for them.
-    `speaker` is who asks where the call does not say so.
+    `search` searches the collection `blocks`. `summarizer` writes summaries when the configuration asks for them.
+    `speaker` is the scope of calls that pass none.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
@@ -78,20 +90,20 @@ class WorkspaceContextBuilder:
         clock: Clock,
         secrets: Secrets | None = None,
         config: ContextConfig | None = None,
-        operator: Callable[[], Operator] = Placeholders,
+        operator: Callable[[], RedactionOperator] = Placeholders,
         summarizer: ChatModel | None = None,
         deadline: float = 10.0,
         model: str = "",
         speaker: Scope | None = None,
-        metrics: Metrics | None = None,
+        metrics: WorkspaceTelemetry | None = None,
     ) -> None:
-        self._metrics: Metrics = metrics or NoMetrics()
+        self._metrics: WorkspaceTelemetry = metrics or NoWorkspaceTelemetry()
         self._store = store
         self._semantic = SemanticCollector(search)
         self._counter = token_counter
         self._redactor = RememberedScans(redactor)
         self._clock = clock
-        self._known = KnownSecrets(secrets)
+        self._known = SecretMaskCache(secrets)
         self._config = config or ContextConfig()
         self._operator = operator
         self._summarizer = summarizer
@@ -106,36 +118,36 @@ class WorkspaceContextBuilder:
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> ContextPayload:
-        """The context for a request; the clock is read once, or given.
+        """The context for a request, as `scope` may read it; `now` replaces the clock, which is otherwise read once.
 
-        A focus that does not exist, or that `scope` may not read, is `NotFound`. A collector that fails is a
-        degradation; the others still count.
+        Raises `NotFound` when the focus does not exist or `scope` may not read it. A collector that fails is recorded
+        as a degradation, and the build goes on with the others.
         """
         started = perf_counter()
-        asked, who, trace = request_of(request), scope or self._speaker, Trace()
+        asked, who, trace = parse_request(request), scope or self._speaker, Trace()
         _check_user(asked, who)
-        moment = _counted(now or self._clock.now())
-        cleaner = Cleaner(self._redactor, self._operator(), self._known.mask(), trace)
-        desk = await self._desk(asked, who, moment, cleaner, trace)
-        found = await self._collected(desk)
+        moment = _check_clock(now or self._clock.now())
+        cleaner = WorkspaceCleaner(self._redactor, self._operator(), self._known.current(), trace)
+        desk = await self._start_build(asked, who, moment, cleaner, trace)
+        found = await self._collect(desk)
         collected = perf_counter()
-        raw = await dressed(desk, found, self._counter)
-        made = await self._made(desk, raw, cleaner)
+        raw = await hydrate(desk, found, self._counter)
+        made = await self._clean(desk, raw, cleaner)
         read = perf_counter()
-        payload = self._payload(desk, made)
+        payload = self._make_payload(desk, made)
         payload.timings.update(collect=collected - started, dress=read - collected, compose=perf_counter() - read)
-        self._record(payload)
+        self._record_metrics(payload)
         return payload
 
     def estimate_tokens(self, payload: ContextPayload) -> int:
-        """What the model will be charged for the context: counted, not estimated, where its tokenizer is known."""
+        """Tokens that the model is charged for the context: exact when its tokenizer is known, else an estimate."""
         return self._counter.count_messages(payload.messages)
 
     def validate(self, payload: ContextPayload) -> ContextValidationResult:
-        """Whether a context keeps its promises, and what is worth knowing about it."""
-        return validated(payload, self._counter)
+        """Validate a context: errors are broken guarantees, warnings are losses of quality."""
+        return validate_payload(payload, self._counter)
 
-    def _record(self, payload: ContextPayload) -> None:
+    def _record_metrics(self, payload: ContextPayload) -> None:
         self._metrics.record(
             seconds=payload.timings,
             tokens=payload.metadata.total_tokens,
@@ -144,20 +156,22 @@ class WorkspaceContextBuilder:
             lost=[each.source for each in payload.degradations],
         )
 
-    async def _desk(self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: Cleaner, trace: Trace) -> Desk:
-        question = cleaner.masked(asked.query)
+    async def _start_build(
+        self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: WorkspaceCleaner, trace: Trace
+    ) -> BuildState:
+        question = cleaner.mask_text(asked.query)
         try:
-            place = await place_of(self._store, scope, asked)
+            place = await load_focus(self._store, scope, asked)
         except SourceError as failure:
-            trace.degraded(SectionType.FOCUS, failure)
-            place = Place()
-        return Desk(
+            trace.add_degradation(SectionType.FOCUS, failure)
+            place = FocusBlocks()
+        return BuildState(
             store=self._store,
             scope=scope,
             request=asked,
             config=self._config,
             now=now,
-            intent=intent_of(
+            intent=detect_intent(
                 question,
                 now=now,
                 zone=asked.zone,
@@ -170,9 +184,9 @@ class WorkspaceContextBuilder:
             rules=self._redactor.rules,
         )
 
-    async def _collected(self, desk: Desk) -> list[Candidate]:
-        """What the collectors find whose sections are shown."""
-        floors = floors_of(desk.request, self._config)
+    async def _collect(self, desk: BuildState) -> list[Candidate]:
+        """Run the enabled collectors under the deadline."""
+        floors = section_floors(desk.request, self._config)
         asks = {
             SectionType.FOCUS: lambda: collect_focus(desk),
             SectionType.SEMANTIC: lambda: self._semantic.collect(desk),
@@ -180,18 +194,18 @@ class WorkspaceContextBuilder:
             SectionType.ACTIVITY: lambda: collect_activity(desk),
         }
         sources = {
-            str(name): Source(ask=asks[name], patience=self._deadline)
-            for name in COLLECTED
-            if floors[name] and name in self._used(desk)
+            str(name): CandidateSource(ask=asks[name], timeout_seconds=self._deadline)
+            for name in COLLECTED_SECTIONS
+            if floors[name] and name in self._active_collectors(desk)
         }
-        on = [name for name in COLLECTED if floors[name]]
+        on = [name for name in COLLECTED_SECTIONS if floors[name]]
         if desk.request.hints.include_blocks and on:
-            included = Source(ask=lambda: collect_included(desk, on[0]), patience=self._deadline)
+            included = CandidateSource(ask=lambda: collect_included(desk, on[0]), timeout_seconds=self._deadline)
             sources = {"include": included, **sources}
-        return await collect(sources, deadline=self._deadline, trace=desk.trace)
+        return await collect_candidates(sources, deadline=self._deadline, trace=desk.trace)
 
-    def _used(self, desk: Desk) -> list[SectionType]:
-        """The collectors that are switched on and have something to go by."""
+    def _active_collectors(self, desk: BuildState) -> list[SectionType]:
+        """The collectors that are enabled and have what they need."""
         config = self._config.collectors
         focused = desk.place.nearest is not None
         ready = {
@@ -200,29 +214,35 @@ class WorkspaceContextBuilder:
             SectionType.RELATIONS: config.relations.enabled and focused,
             SectionType.ACTIVITY: config.activity.enabled,
         }
-        return [name for name in COLLECTED if ready[name]]
+        return [name for name in COLLECTED_SECTIONS if ready[name]]
 
-    async def _made(self, desk: Desk, raw: Sequence[Candidate], cleaner: Cleaner) -> _Made:
-        plan = self._plan(desk, cleaner)
-        clean = counted(cleaner.candidates(raw), self._counter)
-        shorter = await summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=desk.trace)
-        return _Made(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
+    async def _clean(self, desk: BuildState, raw: Sequence[Candidate], cleaner: WorkspaceCleaner) -> _CleanedCandidates:
+        plan = self._make_plan(desk, cleaner)
+        clean = add_token_counts(cleaner.clean_candidates(raw), self._counter)
+        shorter = await write_summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=desk.trace)
+        return _CleanedCandidates(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
 
-    def _plan(self, desk: Desk, cleaner: Cleaner) -> Plan:
+    def _make_plan(self, desk: BuildState, cleaner: WorkspaceCleaner) -> ContextPlan:
         asked, config, place = desk.request, self._config, desk.place
-        floors = floors_of(asked, config)
-        told = instructions(asked.type, asked.user.preferences.language) if floors[SectionType.SYSTEM] else DATA_NOTICE
+        floors = section_floors(asked, config)
+        told = (
+            render_instructions(asked.type, asked.user.preferences.language)
+            if floors[SectionType.SYSTEM]
+            else DATA_NOTICE
+        )
         failed = {lost.source for lost in desk.trace.finish(()).degradations}
-        return Plan(
-            query=cleaner.text(asked.query),
+        return ContextPlan(
+            query=cleaner.clean_text(asked.query),
             kind=asked.type,
             system=told,
-            total=total_of(asked, config),
+            total=total_budget(asked, config),
             floors=floors,
-            caps=caps_of(asked),
-            history=cleaner.lines(asked.conversation_history),
+            caps=section_caps(asked),
+            history=cleaner.clean_history(asked.conversation_history),
             timestamp=desk.now.isoformat(),
-            collectors=tuple(str(name) for name in self._used(desk) if floors[name] and name not in failed),
+            collectors=tuple(
+                str(name) for name in self._active_collectors(desk) if floors[name] and name not in failed
+            ),
             focus={
                 "block": place.block and place.block.id,
                 "page": place.page and place.page.id,
@@ -234,29 +254,29 @@ class WorkspaceContextBuilder:
             sharpness=config.sharpness,
         )
 
-    def _payload(self, desk: Desk, made: _Made) -> ContextPayload:
-        composed = compose(made.plan, made.clean, counter=self._counter, trace=desk.trace)
+    def _make_payload(self, desk: BuildState, made: _CleanedCandidates) -> ContextPayload:
+        composed = compose_workspace(made.plan, made.clean, counter=self._counter, trace=desk.trace)
         ledger = desk.trace.finish(made.raw)
-        box = Box(
-            kind=KIND,
+        box = CapsuleBuilder(
+            kind=CAPSULE_KIND,
             scope=desk.scope,
             now=desk.now,
             request=msgspec.to_builtins(asdict(made.plan)),
             settings={"model": self._model},
         )
-        capsule = box.shut(
+        capsule = box.seal(
             made.clean,
             ledger,
-            messages_of(composed.serialized),
+            to_messages(composed.serialized),
             said={f"history[{line.at}]" for line in made.plan.history},
         )
-        return payload_of(
+        return make_payload(
             made.plan, composed, considered=made.raw, ledger=ledger, capsule=capsule, counter=self._counter
         )
 
 
-def _counted(now: datetime) -> datetime:
-    """The clock, if days, weeks and zones can be counted from it without leaving the calendar."""
+def _check_clock(now: datetime) -> datetime:
+    """The time itself; raises `InvalidRequest` when date arithmetic with it could overflow."""
     if not _FIRST_YEAR <= now.year <= _LAST_YEAR:
         raise InvalidRequest(f"the clock says {now.isoformat()}; it must be from {_FIRST_YEAR} to {_LAST_YEAR}")
     return now
@@ -268,3 +288,82 @@ def _check_user(asked: ContextRequest, scope: Scope) -> None:
     times = asked.hints.time_range
     if times is not None and times.start is not None and times.end is not None and times.start > times.end:
         raise InvalidRequest("the time range ends before it starts")
+
+
+INSTRUCTION_TYPE = "instruction"
+
+
+def make_payload(
+    plan: ContextPlan,
+    composed: ComposedWorkspace,
+    *,
+    considered: Sequence[Candidate],
+    ledger: Ledger,
+    capsule: Capsule,
+    counter: TokenCounter,
+) -> ContextPayload:
+    """The payload of a composed context; its metadata counts blocks, not candidates."""
+    return ContextPayload(
+        sections=tuple(_make_sections(plan, composed, counter)),
+        metadata=ContextMetadata(
+            total_tokens=composed.tokens,
+            timestamp=plan.timestamp,
+            collectors_used=plan.collectors,
+            blocks_included=len(composed.shown),
+            blocks_considered=len({candidate.key for candidate in considered}),
+            focus_block_id=plan.focus.get("block"),
+            focus_page_id=plan.focus.get("page"),
+            focus_database_id=plan.focus.get("database"),
+        ),
+        serialized=composed.serialized,
+        budget=plan.total,
+        caps=dict(plan.caps),
+        build_id=f"ctx-{capsule.seal[:12]}",
+        citations=tuple(candidate.citation for candidate in composed.shown if candidate.citation is not None),
+        ledger=ledger,
+        capsule=capsule,
+        encoding=counter.encoding,
+        exact=counter.exact,
+    )
+
+
+def _make_sections(plan: ContextPlan, composed: ComposedWorkspace, counter: TokenCounter) -> Iterator[ContextSection]:
+    if plan.floors[SectionType.SYSTEM]:
+        told = ContextItem(block_id=SectionType.SYSTEM, block_type=INSTRUCTION_TYPE, content=plan.system, relevance=1.0)
+        yield _make_section(SectionType.SYSTEM, [told], counter.count(plan.system))
+    for section in (SectionType.HISTORY, *COLLECTED_SECTIONS):
+        if plan.floors[section]:
+            yield _make_section(section, composed.parts.items.get(section, ()), composed.spent.get(section, 0))
+
+
+def _make_section(section: SectionType, items: Sequence[ContextItem], tokens: int) -> ContextSection:
+    return ContextSection(type=section, title=SECTION_TITLES[section], items=tuple(items), token_count=tokens)
+
+
+_MAX_MODEL_CALLS = 3  # model calls that one build waits for
+
+
+async def write_summaries(
+    candidates: Sequence[Candidate], plan: ContextPlan, *, counter: TokenCounter, model: ChatModel | None, trace: Trace
+) -> Mapping[str, str]:
+    """Model summaries of the best long candidates, each in half of its tokens, by candidate id.
+
+    Without a model this is a degradation, and extracts are used instead.
+    """
+    if plan.truncation.default_strategy is not TruncationStrategy.SUMMARIZE:
+        return {}
+    if model is None:
+        trace.add_degradation("summarize", "no model is configured; the best sentences are shown instead")
+        return {}
+    written: dict[str, str] = {}
+    for candidate in _long_candidates(candidates, plan, counter)[:_MAX_MODEL_CALLS]:
+        limit = counter.count(candidate.text) // 2
+        found = await summarize(candidate.text, counter, limit, model=model, trace=trace, query=plan.query)
+        if found is not None and not found.spans:
+            written[candidate.id] = found.text
+    return written
+
+
+def _long_candidates(candidates: Sequence[Candidate], plan: ContextPlan, counter: TokenCounter) -> list[Candidate]:
+    least = 2 * plan.truncation.min_tokens
+    return [candidate for candidate in rank_candidates(candidates) if counter.count(candidate.text) >= least]

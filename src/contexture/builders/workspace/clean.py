@@ -1,4 +1,7 @@
-"""Everything that is shown, made fit for it: known secrets masked, then redacted, under one set of placeholders."""
+"""Cleaning of everything a workspace build shows.
+
+Known secrets masked, then redacted, with one set of placeholders per build.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +9,70 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from contexture.builders.workspace.history import line_candidate
-from contexture.builders.workspace.plan import Line
-from contexture.builders.workspace.request import ConversationMessage
+from contexture.builders.workspace.compose import message_candidate
+from contexture.builders.workspace.request import ConversationLine, ConversationMessage
 from contexture.errors import RedactionFailed
 from contexture.ledger import Reason, Trace
-from contexture.pipeline.known import masked
-from contexture.pipeline.mask import Mask
-from contexture.pipeline.operators import Operator
-from contexture.pipeline.redact import redact, redact_text
+from contexture.pipeline.masking import SecretMask, mask_candidate
+from contexture.pipeline.redaction import RedactionOperator, redact_candidates, redact_text
 from contexture.ports import Redactor
-from contexture.retrieval.prepare import mended
+from contexture.retrieval.prepare import repair_text
 from contexture.types import Candidate
 
-MESSAGES = 200
-"""How many of the newest messages are read; more never fit in a context."""
+MAX_MESSAGES = 200
+"""How many of the newest messages are read; more than that never fit in a context."""
 
 
-class Cleaner:
-    """Cleans the texts of one build."""
+class WorkspaceCleaner:
+    """Masks and redacts the texts of one build; equal values get equal placeholders."""
 
-    def __init__(self, redactor: Redactor, operator: Operator, mask: Mask, trace: Trace) -> None:
+    def __init__(self, redactor: Redactor, operator: RedactionOperator, mask: SecretMask, trace: Trace) -> None:
         self._redactor = redactor
         self._operator = operator
         self._mask = mask
         self._trace = trace
 
-    def masked(self, text: str) -> str:
-        """A text without known secrets, to be searched for."""
-        return self._mask.mask(mended(text))
+    def mask_text(self, text: str) -> str:
+        """A text with known secrets masked, for searching."""
+        return self._mask.mask(repair_text(text))
 
-    def text(self, text: str) -> str:
-        """A text that may be shown; raises `RedactionFailed` when that cannot be made sure."""
-        return redact_text(self.masked(text), self._redactor, self._operator).text
+    def clean_text(self, text: str) -> str:
+        """A text with known secrets masked and personal data redacted.
 
-    def lines(self, messages: Sequence[ConversationMessage]) -> tuple[Line, ...]:
-        """The newest messages that may be shown; from the last one that cannot be redacted on, so that no gap shows."""
-        lines: list[Line] = []
-        for at in range(max(0, len(messages) - MESSAGES), len(messages)):
-            line = Line(at=at, role=messages[at].role, text="")
+        Raises `RedactionFailed` when it cannot be scanned.
+        """
+        return redact_text(self.mask_text(text), self._redactor, self._operator).text
+
+    def clean_history(self, messages: Sequence[ConversationMessage]) -> tuple[ConversationLine, ...]:
+        """The newest messages, redacted, without a gap.
+
+        Everything before a message that cannot be scanned is dropped.
+        """
+        lines: list[ConversationLine] = []
+        for at in range(max(0, len(messages) - MAX_MESSAGES), len(messages)):
+            line = ConversationLine(at=at, role=messages[at].role, text="")
             if not messages[at].content.strip():
-                self._trace.drop(line_candidate(line), Reason.EMPTY)
+                self._trace.drop(message_candidate(line), Reason.EMPTY)
                 continue
             try:
-                lines.append(replace(line, text=self.text(messages[at].content)))
+                lines.append(replace(line, text=self.clean_text(messages[at].content)))
             except RedactionFailed as failure:
-                self._trace.drop(line_candidate(line), Reason.REDACTION_FAILED, note=str(failure))
-                self._trace.degraded("history", str(failure))
+                self._trace.drop(message_candidate(line), Reason.REDACTION_FAILED, note=str(failure))
+                self._trace.add_degradation("history", str(failure))
                 for older in lines:
-                    self._trace.drop(line_candidate(older), Reason.INCOMPLETE)
+                    self._trace.drop(message_candidate(older), Reason.INCOMPLETE)
                 lines.clear()
         return tuple(lines)
 
-    def candidates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates as they may be shown; those on which redaction fails are left out."""
-        return redact([self._hidden(each) for each in candidates], self._redactor, self._operator, self._trace)
+    def clean_candidates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates, masked and redacted; those that cannot be scanned are dropped with a reason."""
+        return redact_candidates(
+            [self._mask_candidate(each) for each in candidates], self._redactor, self._operator, self._trace
+        )
 
-    def _hidden(self, candidate: Candidate) -> Candidate:
+    def _mask_candidate(self, candidate: Candidate) -> Candidate:
         title, label = self._mask.mask(candidate.title), self._mask.mask(candidate.label)
         if (title, label) != (candidate.title, candidate.label):
             source = candidate.citation and replace(candidate.citation, title=title)
             candidate = replace(candidate, title=title, label=label, citation=source)
-        return masked(candidate, self._mask)
+        return mask_candidate(candidate, self._mask)

@@ -1,25 +1,38 @@
-"""From redacted candidates to a finished context: pure, so that a capsule rebuilds the same bytes."""
+"""Composition of a workspace context.
+
+Choose candidates per section and the newest messages within the token budget. Pure, so that a capsule rebuilds the same
+bytes. Every candidate and message gets a verdict in the ledger.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from msgspec.structs import replace
 
-from contexture.builders.workspace.history import costs_of, line_candidate, message_item, newest
-from contexture.builders.workspace.plan import EMPHASIS, Plan
-from contexture.builders.workspace.render import NOTHING_FOUND, Parts, serialized
-from contexture.builders.workspace.values import COLLECTED, ContextItem, SectionType, messages_of
-from contexture.builders.workspace.variants import Forms, forms_of, item_of, items_of, repeatable, shortened
+from contexture.builders.workspace.render import (
+    NOTHING_FOUND,
+    ContextParts,
+    VariantsById,
+    is_deduplicated,
+    make_item,
+    make_pack_items,
+    make_variants,
+    render_context,
+    render_item,
+    shorten_candidate,
+)
+from contexture.builders.workspace.request import SECTION_WEIGHTS, ContextPlan, ConversationLine
+from contexture.builders.workspace.result import COLLECTED_SECTIONS, ContextItem, ItemMetadata, SectionType, to_messages
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
-from contexture.pipeline.dedupe import near_duplicates
-from contexture.pipeline.pack import Item, Packing
-from contexture.pipeline.packers import PACKERS
-from contexture.pipeline.rank import ranked
+from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
+from contexture.pipeline.fence import fence, validate_prompt
+from contexture.pipeline.knapsack import PACKERS
+from contexture.pipeline.packing import PackingItem, PackingResult
 from contexture.pipeline.sections import pack_sections
-from contexture.pipeline.validate import validate
 from contexture.ports import TokenCounter
 from contexture.types import Budget, Candidate, Section, Variant
 
@@ -27,76 +40,86 @@ Chosen = dict[str, Variant]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Composed:
-    """A finished context, what is shown in it, and what everything would have cost; `spent` is by section."""
+class ComposedWorkspace:
+    """A composed context: text, tokens, tokens by section (`spent`), items and shown candidates.
+
+    `unlimited` is the cost without a limit.
+    """
 
     serialized: str
     tokens: int
     spent: Mapping[str, int]
-    parts: Parts
+    parts: ContextParts
     shown: tuple[Candidate, ...]
     unlimited: int
 
 
-def compose(plan: Plan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace) -> Composed:
-    """The context within its budget; every candidate and every message gets its verdict."""
-    return _Composer(plan, _eligible(plan, candidates, trace), counter).composed(trace)
+def compose_workspace(
+    plan: ContextPlan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace
+) -> ComposedWorkspace:
+    """The context within its token budget; every candidate and message gets a verdict in the trace."""
+    return _Composer(plan, _filter_candidates(plan, candidates, trace), counter).compose(trace)
 
 
 class _Composer:
-    """Chooses, counts the whole, and chooses again, until nothing more fits."""
+    """Packs candidates, counts the rendered context, and packs again until it fits the budget."""
 
-    def __init__(self, plan: Plan, kept: Sequence[Candidate], counter: TokenCounter) -> None:
+    def __init__(self, plan: ContextPlan, kept: Sequence[Candidate], counter: TokenCounter) -> None:
         self._plan = plan
         self._kept = kept
         self._counter = counter
-        self._forms: Forms = forms_of(kept, plan, counter)
-        self._items = items_of(kept, self._forms)
-        self._costs = costs_of(plan.history, counter)
+        self._forms: VariantsById = make_variants(kept, plan, counter)
+        self._items = make_pack_items(kept, self._forms)
+        self._costs = count_message_tokens(plan.history, counter)
         self._counted: dict[str, int] = {}
         self._shown: dict[str, tuple[Variant, ContextItem]] = {}
 
-    def composed(self, trace: Trace) -> Composed:
+    def compose(self, trace: Trace) -> ComposedWorkspace:
         """The finished context."""
         start = self._history_start()
-        chosen, tokens = self._fitted(start)
-        chosen = self._topped_up(chosen, start, tokens)
-        start = self._longer_history(chosen, start)
-        parts = self._parts(chosen, start)
-        text = serialized(parts)
-        tokens = self._whole(text)
-        self._judge(chosen, start, trace)
+        chosen, tokens = self._fit(start)
+        chosen = self._top_up(chosen, start, tokens)
+        start = self._extend_history(chosen, start)
+        parts = self._make_parts(chosen, start)
+        text = render_context(parts)
+        tokens = self._count_text(text)
+        self._record_verdicts(chosen, start, trace)
         visible = [candidate for candidate in self._kept if candidate.id in chosen]
-        validate(tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()])
-        return Composed(
+        validate_prompt(
+            tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()]
+        )
+        return ComposedWorkspace(
             serialized=text,
             tokens=tokens,
-            spent=self._spent(chosen, start),
+            spent=self._count_by_section(chosen, start),
             parts=parts,
             shown=tuple(visible),
-            unlimited=self._unlimited(tokens),
+            unlimited=self._count_unlimited(tokens),
         )
 
     def _history_start(self) -> int:
-        """Where history begins while it has its own share only; without room for anything it is empty."""
+        """Index where history begins within its own share of the budget.
+
+        Raises `BudgetTooSmall` when not even the context without history and candidates fits.
+        """
         plan = self._plan
-        fixed = self._tokens({}, len(plan.history))
+        fixed = self._count_context({}, len(plan.history))
         if fixed > plan.total:
             raise BudgetTooSmall(needed=fixed, available=plan.total)
         share = min(plan.floors[SectionType.HISTORY], self._history_cap(), plan.total - fixed)
-        start = newest(self._costs, share)
-        while start < len(plan.history) and self._tokens({}, start) > plan.total:
+        start = find_newest_start(self._costs, share)
+        while start < len(plan.history) and self._count_context({}, start) > plan.total:
             start += 1
         return start
 
-    def _fitted(self, start: int) -> tuple[Chosen, int]:
-        """A choice whose context, counted as a whole, fits: one that is a little too large is packed into less."""
-        empty = self._tokens({}, start)
+    def _fit(self, start: int) -> tuple[Chosen, int]:
+        """A choice whose rendered context fits: while it is too large, pack again into less capacity."""
+        empty = self._count_context({}, start)
         filled = {candidate.section for candidate in self._kept}
         capacity = self._plan.total - empty + len(filled) * self._counter.count(NOTHING_FOUND)
         while capacity > 0 and self._items:
-            chosen = self._forms_of(self._pack(self._items, capacity).chosen)
-            tokens = self._tokens(chosen, start)
+            chosen = self._chosen_variants(self._pack(self._items, capacity).chosen)
+            tokens = self._count_context(chosen, start)
             if tokens <= self._plan.total:
                 return chosen, tokens
             capacity -= tokens - self._plan.total
@@ -105,22 +128,24 @@ class _Composer:
     def _history_cap(self) -> int:
         return self._plan.caps.get(SectionType.HISTORY, self._plan.total)
 
-    def _longer_history(self, chosen: Chosen, start: int) -> int:
-        """History begins earlier where room was left over, within its cap; a section that is off stays off."""
+    def _extend_history(self, chosen: Chosen, start: int) -> int:
+        """Start history earlier while tokens are left, within its cap."""
         cap = self._history_cap() if self._plan.floors[SectionType.HISTORY] else 0
         while start > 0 and sum(self._costs[start - 1 :]) <= cap:
-            if self._tokens(chosen, start - 1) > self._plan.total:
+            if self._count_context(chosen, start - 1) > self._plan.total:
                 break
             start -= 1
         return start
 
-    def _pack(self, items: Sequence[Item], capacity: int) -> Packing:
-        packed = pack_sections(items, Budget(total=capacity, sections=self._sections()), PACKERS[self._plan.packer])
+    def _pack(self, items: Sequence[PackingItem], capacity: int) -> PackingResult:
+        packed = pack_sections(
+            items, Budget(total=capacity, sections=self._budget_sections()), PACKERS[self._plan.packer]
+        )
         gap = max((part.gap for part in packed.sections.values()), default=0.0)
-        return Packing(chosen=packed.chosen, tokens=packed.tokens, value=packed.value, gap=gap)
+        return PackingResult(chosen=packed.chosen, tokens=packed.tokens, value=packed.value, gap=gap)
 
-    def _sections(self) -> tuple[Section, ...]:
-        plan, weights = self._plan, EMPHASIS[self._plan.kind]
+    def _budget_sections(self) -> tuple[Section, ...]:
+        plan, weights = self._plan, SECTION_WEIGHTS[self._plan.kind]
         return tuple(
             Section(
                 name=section,
@@ -129,14 +154,14 @@ class _Composer:
                 weight=weights.get(section, 1.0),
                 enabled=section in plan.sections,
             )
-            for section in COLLECTED
+            for section in COLLECTED_SECTIONS
         )
 
-    def _forms_of(self, chosen: Mapping[str, int]) -> Chosen:
+    def _chosen_variants(self, chosen: Mapping[str, int]) -> Chosen:
         return {id_: self._forms[id_][option] for id_, option in chosen.items()}
 
-    def _topped_up(self, chosen: Chosen, start: int, tokens: int) -> Chosen:
-        """The best block that did not fit is shortened into what is left, if that is enough to say something."""
+    def _top_up(self, chosen: Chosen, start: int, tokens: int) -> Chosen:
+        """Shorten the best candidate that did not fit into the remaining tokens, if enough of it remains."""
         room = self._plan.total - tokens
         if room < self._plan.truncation.min_tokens:
             return chosen
@@ -144,54 +169,54 @@ class _Composer:
             if candidate.id in chosen:
                 continue
             whole = self._forms[candidate.id][0]
-            form = shortened(
-                candidate, whole, min(room, self._room_in(candidate.section, chosen)), self._plan, self._counter
+            form = shorten_candidate(
+                candidate, whole, min(room, self._section_room(candidate.section, chosen)), self._plan, self._counter
             )
-            if form is not None and self._tokens({**chosen, candidate.id: form}, start) <= self._plan.total:
+            if form is not None and self._count_context({**chosen, candidate.id: form}, start) <= self._plan.total:
                 return {**chosen, candidate.id: form}
         return chosen
 
-    def _room_in(self, section: str, chosen: Chosen) -> int:
+    def _section_room(self, section: str, chosen: Chosen) -> int:
         cap = self._plan.caps.get(section, self._plan.total)
         return cap - sum(chosen[each.id].tokens for each in self._kept if each.section == section and each.id in chosen)
 
-    def _parts(self, chosen: Chosen, start: int) -> Parts:
+    def _make_parts(self, chosen: Chosen, start: int) -> ContextParts:
         items: dict[str, list[ContextItem]] = {
             SectionType.HISTORY: [message_item(line) for line in self._plan.history[start:]]
         }
         for candidate in self._kept:
             if candidate.id in chosen:
-                items.setdefault(candidate.section, []).append(self._item(candidate, chosen[candidate.id]))
-        return Parts(system=self._plan.system, sections=self._plan.sections, items=items, query=self._plan.query)
+                items.setdefault(candidate.section, []).append(self._make_item(candidate, chosen[candidate.id]))
+        return ContextParts(system=self._plan.system, sections=self._plan.sections, items=items, query=self._plan.query)
 
-    def _item(self, candidate: Candidate, form: Variant) -> ContextItem:
-        """A candidate as it is shown; most are tried several times in one form."""
+    def _make_item(self, candidate: Candidate, form: Variant) -> ContextItem:
+        """A candidate as an item; cached, because most candidates are rendered several times in the same form."""
         known = self._shown.get(candidate.id)
         if known is None or known[0] is not form:
-            known = self._shown[candidate.id] = (form, item_of(candidate, form))
+            known = self._shown[candidate.id] = (form, make_item(candidate, form))
         return known[1]
 
-    def _tokens(self, chosen: Chosen, start: int) -> int:
-        return self._whole(serialized(self._parts(chosen, start)))
+    def _count_context(self, chosen: Chosen, start: int) -> int:
+        return self._count_text(render_context(self._make_parts(chosen, start)))
 
-    def _whole(self, text: str) -> int:
-        """What a finished text costs; the last one tried is often the one that is kept."""
+    def _count_text(self, text: str) -> int:
+        """Tokens of a rendered context; cached, because the last one counted is often the final one."""
         if text not in self._counted:
-            self._counted[text] = self._counter.count_messages(messages_of(text))
+            self._counted[text] = self._counter.count_messages(to_messages(text))
         return self._counted[text]
 
-    def _spent(self, chosen: Chosen, start: int) -> dict[str, int]:
-        """What the items of each section cost, as the ledger counts them."""
+    def _count_by_section(self, chosen: Chosen, start: int) -> dict[str, int]:
+        """Tokens of the items of each section, as the ledger counts them."""
         spent: dict[str, int] = {SectionType.HISTORY: sum(self._costs[start:])}
         for candidate in self._kept:
             if candidate.id in chosen:
                 spent[candidate.section] = spent.get(candidate.section, 0) + chosen[candidate.id].tokens
         return spent
 
-    def _unlimited(self, tokens: int) -> int:
+    def _count_unlimited(self, tokens: int) -> int:
         return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs)
 
-    def _judge(self, chosen: Chosen, start: int, trace: Trace) -> None:
+    def _record_verdicts(self, chosen: Chosen, start: int, trace: Trace) -> None:
         for candidate in self._kept:
             form = chosen.get(candidate.id)
             if form is None:
@@ -200,31 +225,31 @@ class _Composer:
                 trace.keep(candidate, tokens=form.tokens, form=form.form)
         for at, (line, cost) in enumerate(zip(self._plan.history, self._costs, strict=True)):
             if at < start:
-                trace.drop(line_candidate(line), Reason.OVER_BUDGET, tokens=cost)
+                trace.drop(message_candidate(line), Reason.OVER_BUDGET, tokens=cost)
             else:
-                trace.keep(line_candidate(line), tokens=cost)
+                trace.keep(message_candidate(line), tokens=cost)
 
 
-def _eligible(plan: Plan, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
-    """Candidates worth packing, best first: each block once, nothing empty, nothing that repeats a better one."""
+def _filter_candidates(plan: ContextPlan, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
+    """Candidates to pack, best first: disabled sections, duplicates and empty ones dropped with a reason."""
     sections = plan.sections
     shown = [each for each in candidates if each.section in sections]
     for candidate in candidates:
         if candidate.section not in sections:
             trace.drop(candidate, Reason.SECTION_OFF)
-    single = _once(shown, trace)
+    single = _merge_duplicates(shown, trace)
     for candidate in single:
         if not candidate.text.strip():
             trace.drop(candidate, Reason.EMPTY)
-    spoken = ranked(candidate for candidate in single if candidate.text.strip())
-    prose = [candidate for candidate in spoken if repeatable(candidate)]
-    kept = {candidate.id for candidate in near_duplicates(prose, trace, threshold=plan.near_duplicate)}
-    return [candidate for candidate in spoken if candidate.id in kept or not repeatable(candidate)]
+    spoken = rank_candidates(candidate for candidate in single if candidate.text.strip())
+    prose = [candidate for candidate in spoken if is_deduplicated(candidate)]
+    kept = {candidate.id for candidate in drop_near_duplicates(prose, trace, threshold=plan.near_duplicate)}
+    return [candidate for candidate in spoken if candidate.id in kept or not is_deduplicated(candidate)]
 
 
-def _once(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
-    """One candidate of every block: in the first section that has it, with the best score any of them got."""
-    order = {str(section): at for at, section in enumerate(COLLECTED)}
+def _merge_duplicates(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
+    """One candidate per block: in the first section that has it, with the best score."""
+    order = {str(section): at for at, section in enumerate(COLLECTED_SECTIONS)}
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(candidate.key, []).append(candidate)
@@ -236,3 +261,35 @@ def _once(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
             trace.drop(other, Reason.DUPLICATE, of=first.id)
         found.append(replace(first, score=best.score, signals=best.signals))
     return found
+
+
+MESSAGE_TYPE = "message"
+_SEPARATOR_TOKENS = 1
+
+
+def message_item(line: ConversationLine) -> ContextItem:
+    """A history message as a context item."""
+    return ContextItem(
+        block_id=f"history[{line.at}]",
+        block_type=MESSAGE_TYPE,
+        content=fence(line.text),
+        relevance=1.0,
+        metadata=ItemMetadata(page_title=line.role),
+    )
+
+
+def message_candidate(line: ConversationLine) -> Candidate:
+    """A history message as a ledger candidate."""
+    name = f"history[{line.at}]"
+    return Candidate(id=name, key=name, text="", section=SectionType.HISTORY, kind=line.role, redacted=True)
+
+
+def count_message_tokens(lines: Sequence[ConversationLine], counter: TokenCounter) -> list[int]:
+    """Tokens of each message with its header."""
+    return [counter.count(render_item(message_item(line))) + _SEPARATOR_TOKENS for line in lines]
+
+
+def find_newest_start(costs: Sequence[int], room: int) -> int:
+    """Index where the longest run of newest messages begins that fits in `room` tokens."""
+    behind = list(accumulate(reversed(costs)))
+    return len(costs) - sum(spent <= room for spent in behind)

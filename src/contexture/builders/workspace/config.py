@@ -1,4 +1,4 @@
-"""How a workspace context is collected, scored and cut; every number can be set."""
+"""Configuration of the workspace builder: token budget, collectors, score weights, truncation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from contexture.blocks.summary import SUMMARY_TOKENS
+from contexture.blocks.render import SUMMARY_TOKENS
 from contexture.errors import InvalidRequest
-from contexture.pipeline.packers import Packer
-from contexture.pipeline.score import COMPOSITE_WEIGHTS
-from contexture.pipeline.truncate import MIN_CHARS, MIN_TOKENS, TruncationStrategy
+from contexture.pipeline.knapsack import Packer
+from contexture.pipeline.scoring import COMPOSITE_WEIGHTS
+from contexture.pipeline.truncation import MIN_CHARS, MIN_TOKENS, TruncationStrategy
 from contexture.types import Json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shares:
-    """Tokens of a context and of its sections, where a request does not say."""
+class BudgetDefaults:
+    """Default tokens of a context and of its sections."""
 
     total: int = 4_000
     focus: int = 1_500
@@ -30,7 +30,7 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FocusConfig:
-    """What is read around a focus; a page brings up to `page_blocks` of what stands in it."""
+    """What is read around the focus; of a page up to `page_blocks` of its blocks."""
 
     enabled: bool = True
     ancestor_depth: int = 3
@@ -44,9 +44,9 @@ class FocusConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SemanticConfig:
-    """How many blocks a search may bring, and how similar one must be that shares no word with the query.
+    """How many blocks a search may return, and the least similarity of a block that shares no term with the query.
 
-    `task_limit` is for tasks whose dates the query asks about, `row_limit` for rows of databases that it selects.
+    `task_limit` applies to tasks due in the dates that the query names, `row_limit` to database rows that it selects.
     """
 
     enabled: bool = True
@@ -88,7 +88,7 @@ class Collectors:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Truncation:
-    """How a block that is too long is shortened, and when it is left out instead."""
+    """How a block that is too long is shortened, and when it is dropped instead."""
 
     default_strategy: TruncationStrategy = TruncationStrategy.EXTRACTIVE
     min_content_length: int = MIN_CHARS
@@ -103,7 +103,7 @@ class ContextConfig:
     ContextConfig(collectors=Collectors(semantic=SemanticConfig(top_k=30)))
     """
 
-    token_budget: Shares = Shares()
+    token_budget: BudgetDefaults = BudgetDefaults()
     collectors: Collectors = Collectors()
     weights: Mapping[str, float] = field(default_factory=lambda: dict(COMPOSITE_WEIGHTS))
     truncation: Truncation = Truncation()
@@ -112,19 +112,22 @@ class ContextConfig:
     sharpness: float = 4.0
 
 
-def config_of(given: Mapping[str, Json]) -> ContextConfig:
-    """The configuration with what an object says instead of the defaults; what cannot be meant is named."""
+def parse_config(given: Mapping[str, Json]) -> ContextConfig:
+    """The configuration with overrides from a JSON object.
+
+    Raises `InvalidRequest` for unknown or invalid settings.
+    """
     try:
-        return msgspec.convert(_merged(msgspec.to_builtins(ContextConfig()), given), ContextConfig)
+        return msgspec.convert(_merge_settings(msgspec.to_builtins(ContextConfig()), given), ContextConfig)
     except msgspec.ValidationError as failure:
         raise InvalidRequest(f"the workspace configuration cannot be read: {failure}") from failure
 
 
-def _merged(whole: dict[str, Json], given: Mapping[str, Json]) -> dict[str, Json]:
+def _merge_settings(whole: dict[str, Json], given: Mapping[str, Json]) -> dict[str, Json]:
     if unknown := sorted(set(given) - set(whole)):
         raise InvalidRequest(f"unknown workspace setting {unknown[0]!r}; there are {', '.join(sorted(whole))}")
     merged = dict(whole)
     for name, value in given.items():
         known = merged[name]
-        merged[name] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+        merged[name] = _merge_settings(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
     return merged

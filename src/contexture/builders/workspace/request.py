@@ -1,8 +1,9 @@
-"""What a workspace context is asked for: the query, where the user is, the budget, and what the user prefers."""
+"""The request for a workspace context, and the redacted `ContextPlan` made from it, which a capsule stores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,7 +12,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec import Meta, Struct
 
+from contexture.builders.workspace.config import ContextConfig, Truncation
+from contexture.builders.workspace.result import COLLECTED_SECTIONS, SectionType
+from contexture.capsule import Capsule, convert_part
 from contexture.errors import InvalidRequest
+from contexture.pipeline.knapsack import Packer
 from contexture.workspace import BlockType
 
 _ID = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -20,7 +25,7 @@ _SHARE = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
 class RequestType(StrEnum):
-    """What the answer is for; it decides which sections borrow first."""
+    """The purpose of the request; it decides which sections get unused tokens first."""
 
     ASSIST = "assist"
     CHAT = "chat"
@@ -37,20 +42,20 @@ class Focus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Every id named, the narrowest first."""
+        """All ids that are given, the narrowest first."""
         named = (self.block_id, self.page_id, self.database_id)
         return tuple(dict.fromkeys(each for each in named if each is not None))
 
 
 class TokenBudget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How many tokens a context may spend, and what each section may count on.
+    """The token budget of a context and the reserved share of each section.
 
     TokenBudget(total=4_000)                              # shares of the configuration
     TokenBudget(total=3_000, focus=2_500, activity=0)     # 0 leaves a section out
     TokenBudget(total=3_000, caps={"semantic": 500})      # never more than this
 
-    Shares are floors that are lent when they are not used; together they may exceed the total, and are then scaled
-    down alike. None takes the configuration's.
+    Shares are floors; other sections may use what is left of them. If together they exceed the total, all are scaled
+    down by the same factor. None uses the configuration's default.
     """
 
     total: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
@@ -64,17 +69,17 @@ class TokenBudget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class TimeRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Blocks modified from `start` to `end`; both need a zone."""
+    """Blocks modified from `start` to `end`; both need a time zone."""
 
     start: Annotated[datetime, Meta(tz=True)] | None = None
     end: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class ContextHints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What the application knows beside the query.
+    """Hints of the application in addition to the query.
 
-    `max_depth` is how many levels of the tree are walked around the focus. What is excluded is excluded with
-    everything below it.
+    `max_depth` is how many levels of the tree are read around the focus. Excluding a block also excludes everything
+    below it.
     """
 
     prioritize_types: tuple[BlockType, ...] = ()
@@ -93,7 +98,7 @@ class ConversationMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Preferences(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What holds for every request of a user: types they care for, their language, and where their day begins."""
+    """Preferences of a user for all requests: block types to prioritize, language and time zone."""
 
     prioritize_types: tuple[BlockType, ...] = ()
     language: Annotated[str, Meta(pattern="^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$")] | None = None
@@ -101,7 +106,7 @@ class Preferences(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class User(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Who asks, as the application knows them; what they may read is decided by the scope alone."""
+    """The user as the application knows them; only the scope decides what they may read."""
 
     id: Annotated[str, Meta(max_length=1_000)] | None = None
     name: Annotated[str, Meta(max_length=1_000)] | None = None
@@ -109,7 +114,7 @@ class User(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
 
 
 class ContextRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A request for a context of the workspace.
+    """A request for a workspace context.
 
     ContextRequest(query="Summarize this page", focus=Focus(page_id="page-123"))
     """
@@ -124,7 +129,7 @@ class ContextRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def zone(self) -> ZoneInfo:
-        """Where the user's day begins."""
+        """The time zone of the user; raises `InvalidRequest` when it is unknown."""
         name = self.user.preferences.timezone
         try:
             return ZoneInfo(name)
@@ -132,15 +137,18 @@ class ContextRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise InvalidRequest(f"unknown time zone {name!r}; say one such as 'Europe/Berlin'") from failure
 
 
-def request_of(given: ContextRequest | Mapping[str, Any]) -> ContextRequest:
-    """The request an object says, in camelCase; what is missing, unknown or out of range is named."""
+def parse_request(given: ContextRequest | Mapping[str, Any]) -> ContextRequest:
+    """Parse a camelCase object into a request.
+
+    Raises `InvalidRequest` naming the field that is missing, unknown or out of range.
+    """
     if not isinstance(given, ContextRequest | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise InvalidRequest(f"a request must be an object, not {type(given).__name__}")
     plain = msgspec.to_builtins(given) if isinstance(given, ContextRequest) else _without_none(dict(given))
     try:
         asked = msgspec.convert(plain, ContextRequest)
     except msgspec.ValidationError as failure:
-        raise InvalidRequest(f"the request cannot be read: {_said(failure)}") from failure
+        raise InvalidRequest(f"the request cannot be read: {_format_error(failure)}") from failure
     if not asked.query.strip():
         raise InvalidRequest("the query is empty")
     _ = asked.zone
@@ -148,9 +156,99 @@ def request_of(given: ContextRequest | Mapping[str, Any]) -> ContextRequest:
 
 
 def _without_none(given: dict[str, Any]) -> dict[str, Any]:
-    """What is null on the wire was not said."""
+    """The object without its null fields: null means that a field is not given."""
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _said(failure: msgspec.ValidationError) -> str:
+def _format_error(failure: msgspec.ValidationError) -> str:
     return str(failure).replace("`$.", "`").replace("Object contains unknown field", "unknown field")
+
+
+SECTION_WEIGHTS: Mapping[RequestType, Mapping[str, float]] = {
+    RequestType.ASSIST: {SectionType.FOCUS: 2.0},
+    RequestType.CHAT: {},
+    RequestType.SEARCH: {SectionType.SEMANTIC: 2.0},
+    RequestType.AUTOMATE: {SectionType.FOCUS: 2.0, SectionType.RELATIONS: 1.5},
+}
+"""By purpose, the weights of sections that get more of the unused tokens than their relevance gives them."""
+
+
+class ConversationLine(Struct, frozen=True, kw_only=True):
+    """One redacted message of the conversation; `at` is its index in the request."""
+
+    at: int
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextPlan:
+    """What a context is composed from besides candidates; redacted, stored in the capsule.
+
+    `shorter` are model summaries by candidate id.
+    """
+
+    query: str
+    kind: RequestType
+    system: str
+    total: int
+    floors: Mapping[str, int]
+    caps: Mapping[str, int]
+    history: tuple[ConversationLine, ...]
+    timestamp: str
+    collectors: tuple[str, ...]
+    focus: Mapping[str, str | None]
+    truncation: Truncation = field(default_factory=Truncation)
+    packer: Packer = Packer.OPTIMAL
+    near_duplicate: float = 0.9
+    sharpness: float = 4.0
+    shorter: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def sections(self) -> tuple[SectionType, ...]:
+        """The collected sections that are shown."""
+        return tuple(section for section in COLLECTED_SECTIONS if self.floors[section] > 0)
+
+
+def section_floors(request: ContextRequest, config: ContextConfig) -> dict[str, int]:
+    """Guaranteed tokens per section; 0 leaves it out. If they exceed the total, all are scaled down by one factor."""
+    said, default = request.token_budget, config.token_budget
+    total = total_budget(request, config)
+    floors = {
+        SectionType.SYSTEM: _or_default(said.system, default.system),
+        SectionType.HISTORY: _or_default(said.history, default.history),
+        SectionType.FOCUS: _or_default(said.focus, default.focus),
+        SectionType.SEMANTIC: _or_default(said.semantic, default.semantic),
+        SectionType.RELATIONS: _or_default(said.relations, default.relations),
+        SectionType.ACTIVITY: _or_default(said.activity, default.activity),
+    }
+    claimed = sum(floors.values())
+    if claimed <= total:
+        return {str(name): floor for name, floor in floors.items()}
+    return {str(name): max(1, floor * total // claimed) if floor else 0 for name, floor in floors.items()}
+
+
+def total_budget(request: ContextRequest, config: ContextConfig) -> int:
+    """The token budget of the context."""
+    return _or_default(request.token_budget.total, config.token_budget.total)
+
+
+def section_caps(request: ContextRequest) -> dict[str, int]:
+    """Hard token limits per section; raises `InvalidRequest` for an unknown section."""
+    caps = dict(request.token_budget.caps)
+    known = [str(section) for section in (SectionType.HISTORY, *COLLECTED_SECTIONS)]
+    if unknown := sorted(set(caps) - set(known)):
+        raise InvalidRequest(f"there is no section {unknown[0]!r} to cap; there are {', '.join(known)}")
+    return caps
+
+
+def _or_default(said: int | None, default: int) -> int:
+    return default if said is None else said
+
+
+CAPSULE_KIND = "workspace"
+
+
+def read_context_plan(capsule: Capsule) -> ContextPlan:
+    """The plan a workspace capsule was composed from."""
+    return convert_part(capsule.request, ContextPlan, "a workspace context")

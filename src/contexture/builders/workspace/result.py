@@ -1,70 +1,129 @@
-"""The finished payload out of what was composed."""
+"""What a workspace builder returns.
+
+`ContextPayload` with sections of items, metadata, the serialized text and the validation result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
-from contexture.builders.workspace.compose import Composed
-from contexture.builders.workspace.plan import Plan
-from contexture.builders.workspace.render import TITLES
-from contexture.builders.workspace.values import (
-    COLLECTED,
-    ContextItem,
-    ContextMetadata,
-    ContextPayload,
-    ContextSection,
-    SectionType,
-)
+from msgspec import Struct
+
 from contexture.capsule import Capsule
-from contexture.ledger import Ledger
-from contexture.ports import TokenCounter
-from contexture.types import Candidate
-
-INSTRUCTION = "instruction"
+from contexture.ledger import Degradation, Ledger
+from contexture.types import Citation, Form, Message
 
 
-def payload_of(
-    plan: Plan,
-    composed: Composed,
-    *,
-    considered: Sequence[Candidate],
-    ledger: Ledger,
-    capsule: Capsule,
-    counter: TokenCounter,
-) -> ContextPayload:
-    """The payload; its counts speak of blocks, not of the sources that found them."""
-    return ContextPayload(
-        sections=tuple(_sections(plan, composed, counter)),
-        metadata=ContextMetadata(
-            total_tokens=composed.tokens,
-            timestamp=plan.timestamp,
-            collectors_used=plan.collectors,
-            blocks_included=len(composed.shown),
-            blocks_considered=len({candidate.key for candidate in considered}),
-            focus_block_id=plan.focus.get("block"),
-            focus_page_id=plan.focus.get("page"),
-            focus_database_id=plan.focus.get("database"),
-        ),
-        serialized=composed.serialized,
-        budget=plan.total,
-        caps=dict(plan.caps),
-        build_id=f"ctx-{capsule.seal[:12]}",
-        citations=tuple(candidate.citation for candidate in composed.shown if candidate.citation is not None),
-        ledger=ledger,
-        capsule=capsule,
-        encoding=counter.encoding,
-        exact=counter.exact,
-    )
+class SectionType(StrEnum):
+    """The sections of a context, in the order they are shown."""
+
+    SYSTEM = "system"
+    HISTORY = "history"
+    FOCUS = "focus"
+    SEMANTIC = "semantic"
+    RELATIONS = "relations"
+    ACTIVITY = "activity"
 
 
-def _sections(plan: Plan, composed: Composed, counter: TokenCounter) -> Iterator[ContextSection]:
-    if plan.floors[SectionType.SYSTEM]:
-        told = ContextItem(block_id=SectionType.SYSTEM, block_type=INSTRUCTION, content=plan.system, relevance=1.0)
-        yield _section(SectionType.SYSTEM, [told], counter.count(plan.system))
-    for section in (SectionType.HISTORY, *COLLECTED):
-        if plan.floors[section]:
-            yield _section(section, composed.parts.items.get(section, ()), composed.spent.get(section, 0))
+COLLECTED_SECTIONS = (SectionType.FOCUS, SectionType.SEMANTIC, SectionType.RELATIONS, SectionType.ACTIVITY)
+"""The sections that collectors fill; a block found for several sections is shown in the first of them."""
 
 
-def _section(section: SectionType, items: Sequence[ContextItem], tokens: int) -> ContextSection:
-    return ContextSection(type=section, title=TITLES[section], items=tuple(items), token_count=tokens)
+class ItemMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Page title, path, time of the last change and form of an item."""
+
+    page_title: str | None = None
+    path: tuple[str, ...] = ()
+    last_modified: str | None = None
+    form: Form = Form.FULL
+
+
+class ContextItem(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """One block as it is shown; `relevance` is from 0 to 1, `block_type` is `message` for history."""
+
+    block_id: str
+    block_type: str
+    content: str
+    relevance: float
+    metadata: ItemMetadata = ItemMetadata()
+
+
+class ContextSection(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One section with its items, the most relevant first, and their tokens as the ledger counts them."""
+
+    type: SectionType
+    title: str
+    items: tuple[ContextItem, ...]
+    token_count: int
+
+
+class ContextMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Metadata of a context; its counts include only blocks that the user may read."""
+
+    total_tokens: int
+    timestamp: str
+    collectors_used: tuple[str, ...]
+    blocks_included: int
+    blocks_considered: int
+    focus_block_id: str | None = None
+    focus_page_id: str | None = None
+    focus_database_id: str | None = None
+
+
+class Issue(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A validation error or warning about a context, with the section and item it concerns."""
+
+    code: str
+    message: str
+    section: str | None = None
+    item: str | None = None
+
+
+class ContextValidationResult(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Result of validating a context: errors are broken guarantees, warnings are losses of quality."""
+
+    valid: bool
+    errors: tuple[Issue, ...] = ()
+    warnings: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextPayload:
+    """A finished context: its sections, text, citations, ledger and capsule.
+
+    `caps` are the hard token limits of sections, `budget` is the total token budget.
+    """
+
+    sections: tuple[ContextSection, ...]
+    metadata: ContextMetadata
+    serialized: str
+    budget: int
+    caps: Mapping[str, int]
+    build_id: str
+    citations: tuple[Citation, ...]
+    ledger: Ledger
+    capsule: Capsule
+    encoding: str
+    exact: bool
+    timings: dict[str, float] = field(default_factory=dict[str, float], compare=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The context as messages of a chat API."""
+        return to_messages(self.serialized)
+
+    @property
+    def degradations(self) -> tuple[Degradation, ...]:
+        """The degradations of this build."""
+        return self.ledger.degradations
+
+    def section(self, name: str) -> ContextSection | None:
+        """The section of this type, or None when it was left out."""
+        return next((each for each in self.sections if each.type == name), None)
+
+
+def to_messages(serialized: str) -> tuple[Message, ...]:
+    """A serialized context as one user message; tokens are counted on exactly these messages."""
+    return ({"role": "user", "content": serialized},)

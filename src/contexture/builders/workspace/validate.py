@@ -1,13 +1,13 @@
-"""Whether a finished context keeps its promises, and what is worth knowing about it."""
+"""Validation of a `ContextPayload`: errors are broken guarantees, warnings are losses of quality."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from contexture.builders.workspace.render import shown
-from contexture.builders.workspace.values import (
-    COLLECTED,
+from contexture.builders.workspace.render import render_item
+from contexture.builders.workspace.result import (
+    COLLECTED_SECTIONS,
     ContextItem,
     ContextPayload,
     ContextSection,
@@ -20,13 +20,16 @@ from contexture.ports import TokenCounter
 from contexture.types import Form
 
 
-def validated(payload: ContextPayload, counter: TokenCounter) -> ContextValidationResult:
-    """Errors are promises that do not hold; warnings are losses and oddities. Each names its section and item."""
-    errors = (*_totals(payload, counter), *_items(payload), *_sections(payload))
-    return ContextValidationResult(valid=not errors, errors=errors, warnings=tuple(_warnings(payload)))
+def validate_payload(payload: ContextPayload, counter: TokenCounter) -> ContextValidationResult:
+    """Validate a payload: errors are broken guarantees, warnings are losses of quality.
+
+    Each names its section and item.
+    """
+    errors = (*_check_totals(payload, counter), *_check_items(payload), *_check_sections(payload))
+    return ContextValidationResult(valid=not errors, errors=errors, warnings=tuple(_find_warnings(payload)))
 
 
-def _totals(payload: ContextPayload, counter: TokenCounter) -> Iterator[Issue]:
+def _check_totals(payload: ContextPayload, counter: TokenCounter) -> Iterator[Issue]:
     tokens = counter.count_messages(payload.messages)
     if tokens > payload.budget:
         yield Issue(code="OVER_BUDGET", message=f"the context has {tokens} tokens and its budget is {payload.budget}")
@@ -39,7 +42,7 @@ def _totals(payload: ContextPayload, counter: TokenCounter) -> Iterator[Issue]:
             yield Issue(code="DUPLICATE", message=f"block {block_id!r} is shown {times} times", item=block_id)
 
 
-def _sections(payload: ContextPayload) -> Iterator[Issue]:
+def _check_sections(payload: ContextPayload) -> Iterator[Issue]:
     for section in payload.sections:
         cap = payload.caps.get(section.type)
         if cap is not None and section.token_count > cap:
@@ -47,13 +50,13 @@ def _sections(payload: ContextPayload) -> Iterator[Issue]:
             yield Issue(code="OVER_CAP", message=said, section=section.type)
 
 
-def _items(payload: ContextPayload) -> Iterator[Issue]:
+def _check_items(payload: ContextPayload) -> Iterator[Issue]:
     for section in payload.sections:
         for item in section.items:
-            yield from _item(payload, section, item)
+            yield from _check_item(payload, section, item)
 
 
-def _item(payload: ContextPayload, section: ContextSection, item: ContextItem) -> Iterator[Issue]:
+def _check_item(payload: ContextPayload, section: ContextSection, item: ContextItem) -> Iterator[Issue]:
     about = {"section": str(section.type), "item": item.block_id}
     if not 0 <= item.relevance <= 1:
         yield Issue(code="BAD_RELEVANCE", message=f"relevance {item.relevance} is not from 0 to 1", **about)
@@ -63,13 +66,13 @@ def _item(payload: ContextPayload, section: ContextSection, item: ContextItem) -
         return
     if not is_fenced(item.content):
         yield Issue(code="UNFENCED", message=f"item {item.block_id!r} has a line that looks like a marker", **about)
-    if shown(item) not in payload.serialized:
+    if render_item(item) not in payload.serialized:
         yield Issue(code="NOT_SHOWN", message=f"item {item.block_id!r} is not in the serialized context", **about)
 
 
-def _warnings(payload: ContextPayload) -> Iterator[Issue]:
+def _find_warnings(payload: ContextPayload) -> Iterator[Issue]:
     for section in payload.sections:
-        if section.type in COLLECTED and not section.items:
+        if section.type in COLLECTED_SECTIONS and not section.items:
             yield Issue(
                 code="EMPTY_SECTION", message=f"section {str(section.type)!r} has no items", section=section.type
             )
@@ -78,10 +81,10 @@ def _warnings(payload: ContextPayload) -> Iterator[Issue]:
                 said = f"item {item.block_id!r} is shortened"
                 yield Issue(code="SHORTENED", message=said, section=section.type, item=item.block_id)
     for lost in payload.degradations:
-        yield Issue(code="DEGRADED", message=f"{lost.source}: {lost.reason}", section=_section(lost.source))
+        yield Issue(code="DEGRADED", message=f"{lost.source}: {lost.reason}", section=_section_name(lost.source))
     if not payload.exact:
         yield Issue(code="ESTIMATED", message=f"tokens are estimated for encoding {payload.encoding!r}")
 
 
-def _section(source: str) -> str | None:
-    return source if source in set(COLLECTED) else None
+def _section_name(source: str) -> str | None:
+    return source if source in set(COLLECTED_SECTIONS) else None

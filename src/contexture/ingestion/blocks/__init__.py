@@ -1,1 +1,1 @@
-"""Notes of other programs as blocks of a workspace."""
+"""Imports notes of other programs as blocks of a workspace."""

@@ -1,4 +1,4 @@
-"""What a reader finds in a source: blocks without places, in documents that may stand in each other."""
+"""What a reader yields from a source: block drafts without positions, in documents that may be nested."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TypeAlias
 
 import msgspec
 
-from contexture.ingestion.problems import Problem
+from contexture.ingestion.files import LoadProblem
 from contexture.types import Json
 from contexture.workspace import Activity, BlockType
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
-    """A block as its source has it.
+class BlockDraft:
+    """A block as read from its source, before it has an id and an order.
 
-    `known` is the id that the source itself gives, and `key` a name that no other block of the document has; both are
-    empty where there is none. `line` is where it begins. Readers build the tree by adding to `children`, and leave it
-    alone once they have handed it on.
+    `known` is the id given by the source, and `key` a name that is unique in the document; both are empty if there is
+    none. `line` is the line where the block begins. Readers build the tree by appending to `children`, and do not
+    change it once it has been yielded.
     """
 
     type: BlockType
     text: str
     properties: dict[str, Json] = field(default_factory=dict[str, Json])
-    children: list[Draft] = field(default_factory=list["Draft"])
+    children: list[BlockDraft] = field(default_factory=list["BlockDraft"])
     known: str = ""
     key: str = ""
     readers: tuple[str, ...] | None = None
@@ -38,43 +38,43 @@ class Draft:
 
     @property
     def digest(self) -> str:
-        """What it says, without where it stands and when it was written: equal for blocks that say the same."""
+        """A hash of the content, without position and modification time: equal for blocks with equal content."""
         said = (self.type, self.text, self.properties, self.readers, self.author, self.created)
         return blake2b(msgspec.json.encode(said, order="deterministic"), digest_size=9).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
-    """A tree that comes and goes as one, usually a file; `path` tells it from the others of its source.
+class DraftDocument:
+    """A tree of drafts that is imported as a unit, usually a file; `path` is unique within its source.
 
-    `under` is the id of the block that its root stands below, which another document holds.
+    `under` is the id of the parent block of its root, which belongs to another document.
     """
 
     path: str
-    root: Draft
+    root: BlockDraft
     under: str | None = None
     order: float = 0.0
     bullets: int = 0
 
-    def problem(self, message: str, *, line: int = 0, warning: bool = False) -> Problem:
-        """Something that is wrong with it."""
-        return Problem(path=self.path, line=line, message=message, warning=warning)
+    def problem(self, message: str, *, line: int = 0, warning: bool = False) -> LoadProblem:
+        """Build a problem that refers to this document."""
+        return LoadProblem(path=self.path, line=line, message=message, warning=warning)
 
 
-Found: TypeAlias = Document | Activity | Problem
-Reading: TypeAlias = Iterator[Found]
-"""What a reader gives, in order; activity is for blocks whose ids the source itself gives."""
+ImportItem: TypeAlias = DraftDocument | Activity | LoadProblem
+ImportItems: TypeAlias = Iterator[ImportItem]
+"""Items of a reader, in order; activity refers to blocks whose ids come from the source itself."""
 
 
-def made_id(*parts: str) -> str:
-    """The same id for the same parts."""
+def make_block_id(*parts: str) -> str:
+    """Return a stable id, the same for the same parts."""
     said = "\0".join(parts).encode("utf-8", "surrogatepass")
     return f"blk-{blake2b(said, digest_size=12).hexdigest()}"
 
 
-def drafts(root: Draft) -> Iterator[tuple[Draft, Draft | None]]:
-    """A tree in document order, each block with its parent; however deep it is."""
-    waiting: list[tuple[Draft, Draft | None]] = [(root, None)]
+def walk_drafts(root: BlockDraft) -> Iterator[tuple[BlockDraft, BlockDraft | None]]:
+    """Every draft of a tree in document order, each with its parent; iterative, so any depth works."""
+    waiting: list[tuple[BlockDraft, BlockDraft | None]] = [(root, None)]
     while waiting:
         draft, parent = waiting.pop()
         yield draft, parent

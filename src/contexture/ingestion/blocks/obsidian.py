@@ -1,4 +1,4 @@
-"""Reads an Obsidian vault, or any folder of Markdown files: a page per file."""
+"""Reads an Obsidian vault, or any folder of Markdown files with YAML front matter: a page per file."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import unquote
 
+import yaml
+
 from contexture.errors import InvalidRequest
-from contexture.ingestion.blocks.draft import Document, Draft, Reading, made_id
-from contexture.ingestion.blocks.frontmatter import split_frontmatter
-from contexture.ingestion.blocks.logseq import BULLETS
-from contexture.ingestion.blocks.markdown import markdown_drafts
+from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems, make_block_id
+from contexture.ingestion.blocks.logseq import LIST_ITEM
+from contexture.ingestion.blocks.markdown import parse_markdown
 from contexture.ingestion.blocks.sources import SourceFile, open_folder
-from contexture.ingestion.problems import Problem
-from contexture.ingestion.rows import parse_time
+from contexture.ingestion.files import LoadProblem
+from contexture.ingestion.records import parse_time
 from contexture.types import Json
 from contexture.workspace import BlockType
 
 SUFFIXES = frozenset({".md", ".markdown", ".txt"})
 _FILE_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((<[^<>\n]+>|[^()\s]+)\)")
-_CREATED = ("created", "date created", "date")
-_MODIFIED = ("modified", "updated", "date modified")
+_CREATED_FIELDS = ("created", "date created", "date")
+_MODIFIED_FIELDS = ("modified", "updated", "date modified")
 
 
 def is_obsidian(root: Path) -> bool:
@@ -32,72 +34,74 @@ def is_obsidian(root: Path) -> bool:
     return (root / ".obsidian").is_dir()
 
 
-def read_obsidian(root: Path, *, readers: tuple[str, ...] | None = None) -> Reading:
-    """A document per file; links between files become links between pages."""
+def read_obsidian(root: Path, *, readers: tuple[str, ...] | None = None) -> ImportItems:
+    """Yield a document per file; links between files become links between pages."""
     opened = open_folder(root, SUFFIXES)
     yield from opened.problems
-    yield from read_notes(opened.files, readers=readers)
+    yield from read_markdown_files(opened.files, readers=readers)
 
 
-def read_notes(files: Sequence[SourceFile], *, readers: tuple[str, ...] | None = None) -> Reading:
-    """The documents of files that are known already."""
+def read_markdown_files(files: Sequence[SourceFile], *, readers: tuple[str, ...] | None = None) -> ImportItems:
+    """Yield the documents of Markdown files; links between files become links between pages."""
     titles = {file.path: file.stem for file in files}
     for file in files:
         try:
-            document, problem = _page(file, titles, readers)
+            document, problem = _parse_page(file, titles, readers)
         except RecursionError:
-            yield Problem(path=file.path, message="nested too deep to be read")
+            yield LoadProblem(path=file.path, message="nested too deep to be read")
             continue
         if problem:
-            yield Problem(path=file.path, message=problem, warning=True)
+            yield LoadProblem(path=file.path, message=problem, warning=True)
         yield document
 
 
-def _page(file: SourceFile, titles: Mapping[str, str], readers: tuple[str, ...] | None) -> tuple[Document, str]:
+def _parse_page(
+    file: SourceFile, titles: Mapping[str, str], readers: tuple[str, ...] | None
+) -> tuple[DraftDocument, str]:
     fields, body, first, problem = split_frontmatter(file.text)
-    created, modified = _taken_time(fields, _CREATED), _taken_time(fields, _MODIFIED)
+    created, modified = _find_time(fields, _CREATED_FIELDS), _find_time(fields, _MODIFIED_FIELDS)
     known = fields.pop("id", None)
-    root = Draft(
+    root = BlockDraft(
         type=BlockType.PAGE,
         text=file.stem,
-        properties=_properties(file, fields),
-        known=made_id("obsidian", known) if isinstance(known, str) and known else "",
+        properties=_page_properties(file, fields),
+        known=make_block_id("obsidian", known) if isinstance(known, str) and known else "",
         readers=readers,
         created=created,
         modified=modified or file.modified,
     )
-    linked = _FILE_LINK.sub(lambda found: _page_link(found, file, titles), body)
-    below = markdown_drafts(linked, first_line=first)
+    linked = _FILE_LINK.sub(lambda found: _to_page_link(found, file, titles), body)
+    below = parse_markdown(linked, first_line=first)
     board = "kanban-plugin" in fields
-    root.children.extend(_dated(draft, file, card_of="" if board else None) for draft in below)
-    return Document(path=file.path, root=root, bullets=len(BULLETS.findall(file.text))), problem
+    root.children.extend(_finish_draft(draft, file, card_of="" if board else None) for draft in below)
+    return DraftDocument(path=file.path, root=root, bullets=len(LIST_ITEM.findall(file.text))), problem
 
 
-def _dated(draft: Draft, file: SourceFile, *, card_of: str | None) -> Draft:
-    """The block and all below it with the file's time; on a board, tasks are cards of the heading they stand below."""
+def _finish_draft(draft: BlockDraft, file: SourceFile, *, card_of: str | None) -> BlockDraft:
+    """Return the block and its descendants with the file's time; tasks on a board become cards of their heading."""
     column = draft.text if card_of is not None and draft.type is BlockType.HEADING else card_of
-    below = [_dated(child, file, card_of=column) for child in draft.children]
+    below = [_finish_draft(child, file, card_of=column) for child in draft.children]
     found = replace(draft, modified=file.modified, children=below)
     if card_of is None or draft.type is not BlockType.TODO:
         return found
     return replace(found, type=BlockType.KANBAN_CARD, properties={**draft.properties, "status": card_of})
 
 
-def _properties(file: SourceFile, fields: dict[str, Json]) -> dict[str, Json]:
-    """The fields, with the page's other names, its folder and its tags as links have them."""
+def _page_properties(file: SourceFile, fields: dict[str, Json]) -> dict[str, Json]:
+    """Return the fields, with the page's aliases and folder, and its tags as links."""
     found = {name: value for name, value in fields.items() if name.lower() not in {"alias", "aliases", "tags", "tag"}}
-    aliases = _names(fields, "alias", "aliases")
+    aliases = _list_names(fields, "alias", "aliases")
     if file.folder:
         found["folder"] = file.folder
         aliases.append(file.path.rpartition(".")[0])
     if aliases:
         found["aliases"] = list[Json](aliases)
-    if tags := _names(fields, "tag", "tags"):
+    if tags := _list_names(fields, "tag", "tags"):
         found["tags"] = ", ".join(f"#{tag.lstrip('#')}" for tag in tags)
     return found
 
 
-def _names(fields: Mapping[str, Json], *names: str) -> list[str]:
+def _list_names(fields: Mapping[str, Json], *names: str) -> list[str]:
     found: list[str] = []
     for name in names:
         given = fields.get(name)
@@ -106,21 +110,62 @@ def _names(fields: Mapping[str, Json], *names: str) -> list[str]:
     return found
 
 
-def _taken_time(fields: dict[str, Json], names: Sequence[str]) -> datetime | None:
+def _find_time(fields: dict[str, Json], names: Sequence[str]) -> datetime | None:
     for name in names:
         if name in fields:
             try:
                 return parse_time(fields[name])
             except InvalidRequest:
-                continue  # it stays among the properties as it was written
+                continue  # it stays in the properties as written
     return None
 
 
-def _page_link(found: re.Match[str], file: SourceFile, titles: Mapping[str, str]) -> str:
-    """A link to another file of the source as a link to its page; any other as it stands."""
+def _to_page_link(found: re.Match[str], file: SourceFile, titles: Mapping[str, str]) -> str:
+    """Convert a link to another file of the source to a page link; other links are unchanged."""
     target, _, heading = unquote(found[3].strip("<>")).partition("#")
     path = posixpath.normpath(posixpath.join(file.folder, target)) if target else ""
     if path not in titles:
         return found[0]
     place = f"{titles[path]}#{heading}" if heading else titles[path]
     return f"{found[1]}[[{place}|{found[2]}]]" if found[2] else f"{found[1]}[[{place}]]"
+
+
+_DELIMITER = "---"
+_MAX_DEPTH = 20
+
+
+def split_frontmatter(text: str) -> tuple[dict[str, Json], str, int, str]:
+    """Split a text into the fields of its front matter, the body, the body's first line number, and an error message.
+
+    A text without front matter, or with one that is not YAML, is returned whole.
+    """
+    lines = text.split("\n")
+    end = next((at for at, line in enumerate(lines[1:], start=1) if line.strip() in {_DELIMITER, "..."}), None)
+    if lines[0].strip() != _DELIMITER or end is None:
+        return {}, text, 1, ""
+    try:
+        found: object = yaml.safe_load("\n".join(lines[1:end]))
+    except (yaml.YAMLError, ValueError, RecursionError) as failure:
+        return {}, text, 1, f"the properties at the top are not YAML: {str(failure).split(chr(10), 1)[0]}"
+    if found is not None and not isinstance(found, dict):
+        return {}, text, 1, ""
+    fields = {str(name): to_json_value(value) for name, value in cast("dict[object, object]", found or {}).items()}
+    return fields, "\n".join(lines[end + 1 :]), end + 2, ""
+
+
+def to_json_value(value: object, depth: int = 0) -> Json:
+    """Convert a value to JSON: dates as ISO strings, other types as their text."""
+    if depth > _MAX_DEPTH:
+        return None
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime() | date():
+            return value.isoformat()
+        case list():
+            return [to_json_value(each, depth + 1) for each in cast("list[object]", value)]
+        case dict():
+            inside = cast("dict[Any, object]", value)
+            return {str(name): to_json_value(each, depth + 1) for name, each in inside.items()}
+        case _:
+            return str(value)

@@ -1,4 +1,4 @@
-"""Reads CSV tables as databases: a file is a database, a line a row, a column a property."""
+"""Reads CSV tables as databases: a file is a database, a line a row, a column a property with an inferred type."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from datetime import datetime
 from typing import TypeAlias
 
 from contexture.errors import InvalidRequest
-from contexture.ingestion.blocks.days import iso_of
-from contexture.ingestion.blocks.draft import Document, Draft
+from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument
 from contexture.ingestion.blocks.sources import SourceFile
-from contexture.ingestion.rows import parse_time
+from contexture.ingestion.records import parse_time
 from contexture.types import Json
 from contexture.workspace import BlockType
 
-Row: TypeAlias = dict[str, str]
+TableRow: TypeAlias = dict[str, str]
 
-_TITLES = ("name", "title", "subject", "task", "название", "имя", "тема")
-_IDS = ("id",)
+_TITLE_COLUMNS = ("name", "title", "subject", "task", "название", "имя", "тема")
+_ID_COLUMNS = ("id",)
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")
-_FLAGS = {"true": True, "yes": True, "да": True, "false": False, "no": False, "нет": False}
+_BOOLEANS = {"true": True, "yes": True, "да": True, "false": False, "no": False, "нет": False}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?)?")
-_LARGEST = 10**15
+_MAX_NUMBER = 10**15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Columns:
-    """Which columns of a table say what; empty ones are found by their names.
+class TableColumns:
+    """Which columns of a table have a role; roles left empty are inferred from the column names.
 
-    Columns(title="task_name", id="task_id", due="due_date", done=("list_name", ("Completed",)))
+    TableColumns(title="task_name", id="task_id", due="due_date", done=("list_name", ("Completed",)))
     """
 
     title: str = ""
@@ -48,16 +47,16 @@ class Columns:
 def read_table(
     file: SourceFile,
     *,
-    columns: Columns | None = None,
+    columns: TableColumns | None = None,
     title: str = "",
     known: str = "",
     readers: tuple[str, ...] | None = None,
-) -> Document:
-    """The database that a CSV file holds; a row's id is made from its id column, so that it is known again."""
-    rows = rows_of(file.text)
-    told = chosen(list(rows[0]) if rows else [], columns or Columns())
-    schema = schema_of(rows, told)
-    root = Draft(
+) -> DraftDocument:
+    """Read a CSV file as a database; row ids are derived from the id column, so that they are stable."""
+    rows = parse_rows(file.text)
+    told = infer_columns(list(rows[0]) if rows else [], columns or TableColumns())
+    schema = infer_schema(rows, told)
+    root = BlockDraft(
         type=BlockType.DB,
         text=title or file.stem,
         properties={"schema": {told.names.get(name, name): kind for name, kind in schema.items()}},
@@ -65,26 +64,30 @@ def read_table(
         readers=readers,
         modified=file.modified,
     )
-    root.children.extend(row_draft(row, told, schema, file, line) for line, row in enumerate(rows, start=2))
-    return Document(path=file.path, root=root)
+    root.children.extend(row_to_draft(row, told, schema, file, line) for line, row in enumerate(rows, start=2))
+    return DraftDocument(path=file.path, root=root)
 
 
-def rows_of(text: str) -> list[Row]:
-    """The lines by column; `InvalidRequest` for what is no table."""
+def parse_rows(text: str) -> list[TableRow]:
+    """Return the rows by column name; raises `InvalidRequest` for text that is not CSV."""
     try:
         lines = [line for line in csv.reader(io.StringIO(text), strict=True) if line]
     except csv.Error as failure:
         raise InvalidRequest(f"not a CSV table: {failure}") from failure
-    names = _distinct([name.strip() for name in lines[0]]) if lines else []
+    names = _unique_names([name.strip() for name in lines[0]]) if lines else []
     return [dict(zip(names, [*line, *([""] * len(names))], strict=False)) for line in lines[1:]]
 
 
-def chosen(names: Sequence[str], columns: Columns) -> Columns:
-    """The columns with those filled in that their names give away."""
-    title = columns.title or _named(names, _TITLES) or next((name for name in names if not _is_id(name)), "")
-    return Columns(
+def infer_columns(names: Sequence[str], columns: TableColumns) -> TableColumns:
+    """Return the columns, with empty roles filled in from the column names."""
+    title = (
+        columns.title
+        or _find_column(names, _TITLE_COLUMNS)
+        or next((name for name in names if not _is_id_column(name)), "")
+    )
+    return TableColumns(
         title=title,
-        id=columns.id or next((name for name in names if _is_id(name)), ""),
+        id=columns.id or next((name for name in names if _is_id_column(name)), ""),
         due=columns.due,
         modified=columns.modified,
         author=columns.author,
@@ -94,90 +97,118 @@ def chosen(names: Sequence[str], columns: Columns) -> Columns:
     )
 
 
-def schema_of(rows: Sequence[Row], columns: Columns) -> dict[str, Json]:
-    """What each column holds: relations as said, else what all its cells can be read as."""
+def infer_schema(rows: Sequence[TableRow], columns: TableColumns) -> dict[str, Json]:
+    """Return the type of each column: relation if declared, otherwise the type that all its cells parse as."""
     names = list(rows[0]) if rows else []
     return {
-        name: "title" if name == columns.title else "relation" if name in columns.relations else _kind(rows, name)
+        name: "title" if name == columns.title else "relation" if name in columns.relations else _infer_type(rows, name)
         for name in names
     }
 
 
-def row_draft(row: Row, columns: Columns, schema: Mapping[str, Json], file: SourceFile, line: int) -> Draft:
-    """One row; its cells are values of the column's type, and empty ones are left out."""
+def row_to_draft(
+    row: TableRow, columns: TableColumns, schema: Mapping[str, Json], file: SourceFile, line: int
+) -> BlockDraft:
+    """Convert one row; cells become values of the column's type, and empty cells are left out."""
     cells = {
-        columns.names.get(name, name): cell_value(text, schema.get(name))
+        columns.names.get(name, name): parse_cell(text, schema.get(name))
         for name, text in row.items()
         if text.strip() and name != columns.title
     }
     if columns.due and row.get(columns.due):
-        cells["due"] = cell_value(row[columns.due], "date")
+        cells["due"] = parse_cell(row[columns.due], "date")
     if columns.done is not None:
         cells["done"] = row.get(columns.done[0], "").strip() in columns.done[1]
     own = row.get(columns.id, "").strip() if columns.id else ""
-    return Draft(
+    return BlockDraft(
         type=BlockType.DB_ROW,
         text=row.get(columns.title, "").strip() or own,
         properties=cells,
         key=own,
         author=row.get(columns.author, "") if columns.author else "",
-        modified=_time(row.get(columns.modified, "")) or file.modified,
+        modified=_parse_time(row.get(columns.modified, "")) or file.modified,
         line=line,
     )
 
 
-def cell_value(text: str, kind: Json) -> Json:
-    r"""The value of a cell in a column of this kind; a `\n` that is spelled out is a line break."""
+def parse_cell(text: str, kind: Json) -> Json:
+    r"""Parse a cell of a column of this kind; a literal `\n` in the text is a line break."""
     said = text.strip()
     match kind:
         case "number":
             return float(said) if "." in said else int(said)
         case "checkbox":
-            return _FLAGS[said.casefold()]
+            return _BOOLEANS[said.casefold()]
         case "relation":
             return [part.strip() for part in said.split(",") if part.strip()]
         case "date":
-            return iso_of(said) or said
+            return to_iso_date(said) or said
         case _:
             return said.replace("\\n", "\n")
 
 
-def _kind(rows: Sequence[Row], name: str) -> str:
+def _infer_type(rows: Sequence[TableRow], name: str) -> str:
     cells = [text for row in rows if (text := row[name].strip())]
     if not cells:
         return "text"
     if all(_is_date(text) for text in cells):
         return "date"
-    if all(_NUMBER.fullmatch(text) and abs(float(text)) < _LARGEST for text in cells):
+    if all(_NUMBER.fullmatch(text) and abs(float(text)) < _MAX_NUMBER for text in cells):
         return "number"
-    return "checkbox" if all(text.casefold() in _FLAGS for text in cells) else "text"
+    return "checkbox" if all(text.casefold() in _BOOLEANS for text in cells) else "text"
 
 
 def _is_date(text: str) -> bool:
-    return bool(_DATE.fullmatch(text) and _time(text)) or iso_of(text) is not None
+    return bool(_DATE.fullmatch(text) and _parse_time(text)) or to_iso_date(text) is not None
 
 
-def _time(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
         return parse_time(text.strip()) if text.strip() else None
     except InvalidRequest:
         return None
 
 
-def _named(names: Sequence[str], wanted: Sequence[str]) -> str:
+def _find_column(names: Sequence[str], wanted: Sequence[str]) -> str:
     plain = {re.sub(r"[\W_]+", " ", name).casefold().strip(): name for name in reversed(names)}
     exact = next((plain[each] for each in wanted if each in plain), "")
     return exact or next((name for said, name in plain.items() for each in wanted if said.endswith(f" {each}")), "")
 
 
-def _is_id(name: str) -> bool:
-    return re.sub(r"[\W_]+", " ", name).casefold().split()[-1:] == list(_IDS)
+def _is_id_column(name: str) -> bool:
+    return re.sub(r"[\W_]+", " ", name).casefold().split()[-1:] == list(_ID_COLUMNS)
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names of columns, each once; one without a name is called by its place."""
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """Return unique column names; a column without a name is named by its position."""
     found: list[str] = []
     for at, name in enumerate(names, start=1):
         called = name or f"column {at}"
         found.append(f"{called} {at}" if called in found else called)
     return found
+
+
+_RANGE_SEPARATOR = " → "
+_ZONE = re.compile(r"\s*\([A-Z]{3,4}\)$")
+_DATE_FORMATS = ("%B %d, %Y", "%B %d, %Y %I:%M %p", "%B %d, %Y %H:%M", "%Y/%m/%d", "%Y/%m/%d %H:%M")
+
+
+def to_iso_date(text: str) -> str | None:
+    """The ISO form of `November 3, 2026`, with a time or without; of a range both ends. None for anything else.
+
+    to_iso_date("November 3, 2026 → November 5, 2026")   # "2026-11-03/2026-11-05"
+    """
+    ends = [_parse_moment(part) for part in text.strip().split(_RANGE_SEPARATOR)]
+    found = [end for end in ends if end is not None]
+    return "/".join(found) if len(found) == len(ends) <= 2 else None  # noqa: PLR2004 - a range has two ends
+
+
+def _parse_moment(text: str) -> str | None:
+    said = _ZONE.sub("", text.strip())
+    for form in _DATE_FORMATS:
+        try:
+            found = datetime.strptime(said, form)  # noqa: DTZ007 - a table says no zone
+        except ValueError:
+            continue
+        return found.isoformat(timespec="minutes") if ":" in said else found.date().isoformat()
+    return None

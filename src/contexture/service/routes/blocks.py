@@ -6,75 +6,75 @@ import msgspec
 from fastapi import APIRouter, Response
 
 from contexture.errors import NotFound
-from contexture.service.depends import Caller, Engine, Moment, answer, permit
-from contexture.service.wire.answers import (
-    BlockShape,
-    MovedShape,
-    RemovedShape,
-    RestoredShape,
-    ViewedShape,
-    WrittenShape,
+from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.wire.ingest import BlocksBody, MoveBlockBody, RemoveBlocksBody, block_object
+from contexture.service.wire.schemas import (
+    BlockMovedResponse,
+    BlockResponse,
+    BlocksRestoredResponse,
+    BlocksWrittenResponse,
+    BlockViewedResponse,
+    DeletedResponse,
 )
-from contexture.service.wire.blocks import BlocksBody, MoveBody, RemoveBody, block_row
 
-PLACE = "blocks"
+BLOCKS_COLLECTION = "blocks"
 
 
 def router() -> APIRouter:
-    """The routes of blocks."""
+    """Return the routes of blocks."""
     routes = APIRouter(prefix="/v1", tags=["blocks"])
-    routes.post("/ingest/blocks", response_model=WrittenShape)(write)
-    routes.delete("/ingest/blocks", response_model=RemovedShape)(remove)
-    routes.get("/blocks/{block_id:path}", response_model=BlockShape)(show)
-    routes.post("/blocks/{block_id:path}/move", response_model=MovedShape)(move)
-    routes.post("/blocks/{block_id:path}/restore", response_model=RestoredShape)(restore)
-    routes.post("/blocks/{block_id:path}/view", response_model=ViewedShape)(view)
+    routes.post("/ingest/blocks", response_model=BlocksWrittenResponse)(write_blocks)
+    routes.delete("/ingest/blocks", response_model=DeletedResponse)(remove_blocks)
+    routes.get("/blocks/{block_id:path}", response_model=BlockResponse)(read_block)
+    routes.post("/blocks/{block_id:path}/move", response_model=BlockMovedResponse)(move_block)
+    routes.post("/blocks/{block_id:path}/restore", response_model=BlocksRestoredResponse)(restore_block)
+    routes.post("/blocks/{block_id:path}/view", response_model=BlockViewedResponse)(record_view)
     return routes
 
 
-async def write(body: BlocksBody, engine: Engine, caller: Caller, moment: Moment) -> Response:
+async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """How many blocks were new, altered, and known as they are."""
-    await permit(engine, caller, "ingest", {"collection": PLACE, "records": len(body.blocks)})
+    await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": len(body.blocks)})
     now = moment or engine.clock.now()
-    done = await engine.workspace.put(caller, [each.block() for each in body.blocks], now=now)
-    return answer(msgspec.to_builtins(done))
+    done = await engine.workspace.put(caller, [each.to_block() for each in body.blocks], now=now)
+    return json_response(msgspec.to_builtins(done))
 
 
-async def remove(body: RemoveBody, engine: Engine, caller: Caller, moment: Moment) -> Response:
+async def remove_blocks(body: RemoveBlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """How many blocks went, of those that the caller may read; they can be restored."""
-    await permit(engine, caller, "delete", {"collection": PLACE, "records": len(body.ids)})
-    return answer({"deleted": await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())})
+    await require_permission(engine, caller, "delete", {"collection": BLOCKS_COLLECTION, "records": len(body.ids)})
+    return json_response({"deleted": await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())})
 
 
-async def show(block_id: str, engine: Engine, caller: Caller) -> Response:
+async def read_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """The block as it was written, and the titles above it, the topmost first."""
-    await permit(engine, caller, "blocks.read", {"id": block_id})
+    await require_permission(engine, caller, "blocks.read", {"id": block_id})
     (found,) = await engine.blocks.get(caller, [block_id]) or (None,)
     if found is None:
         raise NotFound(f"there is no block {block_id!r}")
     above = (await engine.blocks.ancestors(caller, [block_id])).get(block_id, ())
     path = [{"id": each.id, "type": str(each.type), "text": each.text} for each in reversed(above)]
-    return answer({"block": block_row(found), "path": path})
+    return json_response({"block": block_object(found), "path": path})
 
 
-async def move(block_id: str, body: MoveBody, engine: Engine, caller: Caller) -> Response:
+async def move_block(block_id: str, body: MoveBlockBody, engine: EngineDep, caller: CallerDep) -> Response:
     """Says that the block stands where it was asked to."""
-    await permit(engine, caller, "ingest", {"collection": PLACE, "records": 1})
+    await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": 1})
     await engine.workspace.move(caller, block_id, parent=body.parent, order=body.order)
-    return answer({"moved": True})
+    return json_response({"moved": True})
 
 
-async def restore(block_id: str, engine: Engine, caller: Caller) -> Response:
+async def restore_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """How many blocks came back, of those that the caller may read."""
-    await permit(engine, caller, "ingest", {"collection": PLACE, "records": 1})
+    await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": 1})
     back = await engine.workspace.restore(caller, [block_id])
     if not back:
         raise NotFound(f"there is no block {block_id!r} that was deleted")
-    return answer({"restored": back})
+    return json_response({"restored": back})
 
 
-async def view(block_id: str, engine: Engine, caller: Caller, moment: Moment) -> Response:
+async def record_view(block_id: str, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """Says that the view was noted."""
-    await permit(engine, caller, "blocks.read", {"id": block_id})
+    await require_permission(engine, caller, "blocks.read", {"id": block_id})
     await engine.workspace.view(caller, block_id, now=moment or engine.clock.now())
-    return answer({"viewed": True})
+    return json_response({"viewed": True})

@@ -1,76 +1,202 @@
-"""`POST /v1/chat`: a message and its answer, whole or as it comes; and the sessions that messages belong to."""
+"""Chat routes.
+
+`POST /v1/chat`, sessions, replies to queued messages, and OpenAI's `/v1/chat/completions` and `/v1/models`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, cast
+from datetime import datetime
+from typing import Annotated, Any, cast
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from contexture.answer.exchange import Step
+from contexture.answer.chat_types import ChatRequest, ChatStep
+from contexture.answer.completions import Completion, Completions, CompletionStarted, CompletionStep
+from contexture.conversation import ReplyState
+from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
-from contexture.service.callers import own
-from contexture.service.depends import Caller, Engine, Moment, answer, permit
-from contexture.service.routes.replies import HANDED_OVER, handed_over
+from contexture.service.auth import check_same_identity
+from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.gateway import Gateway
 from contexture.service.sse import EventStream, ServerEvent
-from contexture.service.wire.answers import EVENTS, ChatShape, EventsShape, SessionsShape
-from contexture.service.wire.chat import ChatBody, events_object, result_object, step_object
+from contexture.service.wire.chat import (
+    DEFAULT_MODEL,
+    ChatBody,
+    CompletionBody,
+    chat_result_object,
+    chat_step_event,
+    chunk_object,
+    completion_object,
+    enqueued_object,
+    events_object,
+    models_object,
+    reply_object,
+    usage_object,
+)
+from contexture.service.wire.schemas import (
+    EVENT_STREAM_RESPONSE,
+    ChatResponse,
+    CompletionResponse,
+    EnqueuedResponse,
+    ModelsResponse,
+    ReplyResponse,
+    SessionEventsResponse,
+    SessionsResponse,
+)
+from contexture.types import Scope
 
 EVENT_STREAM = "text/event-stream"
 
-Limit = Annotated[int, Query(ge=1, le=1_000)]
+LimitParam = Annotated[int, Query(ge=1, le=1_000)]
 
 
-def router() -> APIRouter:
-    """The routes of chat."""
+def chat_routes() -> APIRouter:
+    """Return the routes of chat."""
     routes = APIRouter(prefix="/v1", tags=["chat"])
-    routes.post("/chat", response_model=ChatShape, responses={**EVENTS, **HANDED_OVER})(chat)
-    routes.get("/sessions", response_model=SessionsShape)(sessions)
-    routes.get("/sessions/{session_id:path}/events", response_model=EventsShape)(events)
+    routes.post("/chat", response_model=ChatResponse, responses={**EVENT_STREAM_RESPONSE, **ENQUEUED_RESPONSE})(chat)
+    routes.get("/sessions", response_model=SessionsResponse)(list_sessions)
+    routes.get("/sessions/{session_id:path}/events", response_model=SessionEventsResponse)(list_events)
     return routes
 
 
-async def chat(request: Request, body: ChatBody, engine: Engine, caller: Caller, now: Moment) -> Response:
+async def chat(request: Request, body: ChatBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
     """The answer to a message, as JSON; as events with `stream`, or when the client accepts nothing else.
 
     With `background` it is handed over to the bus instead, and 202 says where to read the answer. With `message_id` it
     is answered once, however often it is sent. The policy is asked by the engine itself. What goes wrong before the
     first event has the status of its error.
     """
-    own(caller, tenant_id=body.tenant_id, user_id=body.user_id)
+    check_same_identity(caller, tenant_id=body.tenant_id, user_id=body.user_id)
     streamed = body.stream or EVENT_STREAM in request.headers.get("accept", "")
     if streamed and (body.background or body.message_id):
         raise InvalidRequest("a message with `background` or `message_id` is answered whole: leave out `stream`")
     if body.background:
-        return await handed_over(request, body.request(), engine=engine, caller=caller, now=now)
+        return await enqueue_message(request, body.to_request(), engine=engine, caller=caller, now=now)
     if not streamed:
         doing = engine.once if body.message_id else engine.chat
-        return answer(result_object(await doing.run(body.request(), scope=caller, now=now)))
-    steps = cast("AsyncGenerator[Step]", engine.chat.stream(body.request(), scope=caller, now=now))
-    return EventStream(_events(await anext(steps), steps))
+        return json_response(chat_result_object(await doing.run(body.to_request(), scope=caller, now=now)))
+    steps = cast("AsyncGenerator[ChatStep]", engine.chat.stream(body.to_request(), scope=caller, now=now))
+    return EventStream(_chat_events(await anext(steps), steps))
 
 
-async def sessions(engine: Engine, caller: Caller, limit: Limit = 50) -> Response:
+async def list_sessions(engine: EngineDep, caller: CallerDep, limit: LimitParam = 50) -> Response:
     """The caller's sessions, the one last written to first."""
-    await permit(engine, caller, "session.read", {})
-    return answer({"sessions": await engine.sessions.sessions(caller, limit=limit)})
+    await require_permission(engine, caller, "session.read", {})
+    return json_response({"sessions": await engine.sessions.sessions(caller, limit=limit)})
 
 
-async def events(session_id: str, engine: Engine, caller: Caller, limit: Limit = 20) -> Response:
+async def list_events(session_id: str, engine: EngineDep, caller: CallerDep, limit: LimitParam = 20) -> Response:
     """The newest events of a session of the caller's, oldest first; any other session is an empty one."""
-    await permit(engine, caller, "session.read", {"session_id": session_id})
+    await require_permission(engine, caller, "session.read", {"session_id": session_id})
     found = await engine.sessions.list_events(caller, session_id, limit=limit)
-    return answer(events_object(session_id, found))
+    return json_response(events_object(session_id, found))
 
 
-async def _events(first: Step, steps: AsyncGenerator[Step]) -> AsyncIterator[ServerEvent]:
+async def _chat_events(first: ChatStep, steps: AsyncGenerator[ChatStep]) -> AsyncIterator[ServerEvent]:
     async with aclosing(steps):
-        yield _event(first)
+        yield _chat_event(first)
         async for step in steps:
-            yield _event(step)
+            yield _chat_event(step)
 
 
-def _event(step: Step) -> ServerEvent:
-    name, data = step_object(step)
+def _chat_event(step: ChatStep) -> ServerEvent:
+    name, data = chat_step_event(step)
     return ServerEvent(event=name, data=data)
+
+
+ACCEPTED = 202
+REPLIES_PREFIX = "/v1/chat/replies"
+ENQUEUED_RESPONSE: dict[int | str, dict[str, Any]] = {
+    ACCEPTED: {"model": EnqueuedResponse, "description": "Handed over; `Location` says where to read the answer."}
+}
+"""The additional responses of `POST /v1/chat`."""
+
+_PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
+    ACCEPTED: {"model": ReplyResponse, "description": "There is no answer yet."}
+}
+
+
+def replies_routes() -> APIRouter:
+    """Return the route of replies."""
+    routes = APIRouter(prefix=REPLIES_PREFIX, tags=["chat"])
+    routes.get("/{message_id:path}", response_model=ReplyResponse, responses=_PENDING_RESPONSE)(read_reply)
+    return routes
+
+
+async def read_reply(message_id: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """What became of a message of the caller's: its answer, its error, or 202 while there is neither."""
+    await require_permission(engine, caller, "session.read", {"message_id": message_id})
+    found = await engine.once.find(message_id, scope=caller)
+    waiting = found.state is ReplyState.ACCEPTED
+    told = json_response(reply_object(found), status=ACCEPTED if waiting else 200)
+    if waiting:
+        told.headers["Retry-After"] = "1"
+    return told
+
+
+async def enqueue_message(
+    request: Request, message: ChatRequest, *, engine: Contexture, caller: Scope, now: datetime | None
+) -> Response:
+    """Return 202 with the location of the answer, once the bus has accepted the message."""
+    gateway: Gateway = request.app.state.gateway
+    taken = await gateway.enqueue(message, once=engine.once, scope=caller, now=now)
+    place = f"{REPLIES_PREFIX}/{quote(taken.message_id, safe='')}"
+    told = json_response(enqueued_object(taken, place), status=ACCEPTED)
+    told.headers["Location"] = place
+    return told
+
+
+class StreamEnd(ServerEvent):
+    """The end marker that clients of such streams expect; it is not JSON."""
+
+    def encode(self) -> bytes:
+        """Return the bytes of the event."""
+        return b"data: [DONE]\n\n"
+
+
+def completions_routes() -> APIRouter:
+    """Return the OpenAI-compatible routes."""
+    routes = APIRouter(prefix="/v1", tags=["chat"])
+    routes.post("/chat/completions", response_model=CompletionResponse, responses=EVENT_STREAM_RESPONSE)(
+        create_completion
+    )
+    routes.get("/models", response_model=ModelsResponse)(list_models)
+    return routes
+
+
+async def create_completion(body: CompletionBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+    """The answer to a caller's own messages, with what is remembered added to them; no session is written.
+
+    The policy is asked by the engine itself. What goes wrong before the first event has the status of its error.
+    """
+    check_same_identity(caller, user_id=body.user)
+    completions = Completions(engine.chat)
+    if not body.stream:
+        return json_response(completion_object(await completions.run(body.to_request(), scope=caller, now=now)))
+    steps = cast("AsyncGenerator[CompletionStep]", completions.stream(body.to_request(), scope=caller, now=now))
+    counted = body.stream_options is not None and body.stream_options.include_usage
+    return EventStream(_completion_events(cast("CompletionStarted", await anext(steps)), steps, counted=counted))
+
+
+async def list_models(engine: EngineDep, caller: CallerDep) -> Response:
+    """The models that may be named."""
+    del caller
+    return json_response(models_object((DEFAULT_MODEL, *engine.chat.route.names)))
+
+
+async def _completion_events(
+    begun: CompletionStarted, steps: AsyncGenerator[CompletionStep], *, counted: bool
+) -> AsyncIterator[ServerEvent]:
+    async with aclosing(steps):
+        yield ServerEvent(data=chunk_object(begun))
+        async for step in steps:
+            if isinstance(step, Completion):
+                yield ServerEvent(data=chunk_object(begun, done=step))
+                if counted:
+                    yield ServerEvent(data=usage_object(begun, step))
+            elif isinstance(step, str):
+                yield ServerEvent(data=chunk_object(begun, text=step))
+        yield StreamEnd(data=None)

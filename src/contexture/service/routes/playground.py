@@ -1,4 +1,4 @@
-"""`GET /`: the playground, a page that asks nothing of anyone but this service."""
+"""`GET /`: the playground page; and `/v1/demo/memory`, which only a demonstration serves."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict
 
 from contexture.errors import NotFound
-from contexture.service.callers import OPEN_FOLDER
+from contexture.service.auth import PUBLIC_PREFIX
+from contexture.service.dependencies import EngineDep, json_response
 
-FOLDER = Path(__file__).parent.parent / "static"
-PAGE = "index.html"
-KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+STATIC_FOLDER = Path(__file__).parent.parent / "static"
+INDEX_FILE = "index.html"
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-_HEADERS = {
-    "Content-Security-Policy": _POLICY,
+_SECURITY_HEADERS = {
+    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -31,53 +33,82 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_FOREVER = "public, max-age=31536000, immutable"
+_IMMUTABLE_CACHE = "public, max-age=31536000, immutable"
 
 
 class Playground:
-    """The page and its files, read once; their addresses hold a hash of them all, so that browsers may keep them.
+    """The page and its files, read once; their URLs contain a hash of all of them, so that browsers can cache them.
 
-    `members` are the users that the page offers, with their groups: none outside a demonstration.
+    `members` are the users that the page offers, with their groups; empty outside a demonstration.
     """
 
     def __init__(self, members: Mapping[str, tuple[str, ...]]) -> None:
-        found = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in sorted(FOLDER.rglob("*.*"))}
+        found = {
+            path.relative_to(STATIC_FOLDER).as_posix(): path.read_bytes() for path in sorted(STATIC_FOLDER.rglob("*.*"))
+        }
         told = b"".join(name.encode() + b"\0" + content for name, content in found.items())
         self.mark = hashlib.sha256(told).hexdigest()[:16]
-        self._files = {name: content for name, content in found.items() if name != PAGE}
-        self._page = self._filled(found[PAGE].decode(), members)
+        self._files = {name: content for name, content in found.items() if name != INDEX_FILE}
+        self._page = self._fill_template(found[INDEX_FILE].decode(), members)
         self._etag = f'"{hashlib.sha256(self._page).hexdigest()[:16]}"'
 
     def router(self) -> APIRouter:
-        """The routes of the page and its files."""
+        """Return the routes of the page and its files."""
         routes = APIRouter(include_in_schema=False)
         routes.add_api_route("/", self.page, methods=["GET", "HEAD"])
-        routes.add_api_route(f"{OPEN_FOLDER}{{mark}}/{{name:path}}", self.file, methods=["GET", "HEAD"])
+        routes.add_api_route(f"{PUBLIC_PREFIX}{{mark}}/{{name:path}}", self.file, methods=["GET", "HEAD"])
         return routes
 
     async def page(self, request: Request) -> Response:
         """The page; asked again it is only confirmed while it has not changed."""
-        headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": self._etag}
+        headers = {**_SECURITY_HEADERS, "Cache-Control": "no-cache", "ETag": self._etag}
         if self._etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(self._page, headers=headers, media_type=KINDS[".html"])
+        return Response(self._page, headers=headers, media_type=MEDIA_TYPES[".html"])
 
     async def file(self, mark: str, name: str) -> Response:
         """A file of the page as it is now; under an older hash there is none."""
         content = self._files.get(name) if mark == self.mark else None
         if content is None:
             raise NotFound(f"the playground has no file {name!r} at this address; load the page again")
-        kind = KINDS[Path(name).suffix]
-        return Response(content, headers={**_HEADERS, "Cache-Control": _FOREVER}, media_type=kind)
+        kind = MEDIA_TYPES[Path(name).suffix]
+        return Response(content, headers={**_SECURITY_HEADERS, "Cache-Control": _IMMUTABLE_CACHE}, media_type=kind)
 
-    def _filled(self, page: str, members: Mapping[str, tuple[str, ...]]) -> bytes:
+    def _fill_template(self, page: str, members: Mapping[str, tuple[str, ...]]) -> bytes:
         users = {user: list(groups) for user, groups in members.items()}
-        values = {"assets": f"{OPEN_FOLDER}{self.mark}", "users": json.dumps(users), "version": version("contexture")}
+        values = {"assets": f"{PUBLIC_PREFIX}{self.mark}", "users": json.dumps(users), "version": version("contexture")}
         for name, value in values.items():
             page = page.replace(f"{{{{{name}}}}}", html.escape(value))
         return page.encode()
 
 
-def router(members: Mapping[str, tuple[str, ...]]) -> APIRouter:
-    """The routes of the playground."""
+def playground_routes(members: Mapping[str, tuple[str, ...]]) -> APIRouter:
+    """Return the routes of the playground."""
     return Playground(members).router()
+
+
+class BreakMemoryBody(BaseModel):
+    """Whether the memory service shall fail."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    broken: bool
+
+
+def demo_routes() -> APIRouter:
+    """Return the routes of a demonstration."""
+    routes = APIRouter(prefix="/v1/demo", tags=["demo"])
+    routes.get("/memory")(read_memory_state)
+    routes.post("/memory")(break_memory)
+    return routes
+
+
+async def read_memory_state(engine: EngineDep) -> Response:
+    """Whether the memory service is broken, and what the health monitor makes of it."""
+    return json_response({"broken": engine.memory_broken, "state": engine.health.state()})
+
+
+async def break_memory(body: BreakMemoryBody, engine: EngineDep) -> Response:
+    """The same after the change; the monitor and the breaker take the time they take."""
+    engine.break_memory(broken=body.broken)
+    return await read_memory_state(engine)

@@ -1,20 +1,54 @@
-"""`GET /v1/records/{collection}/{id}`, `POST /v1/documents`, `GET /v1/documents/{doc_id}`: read what is stored."""
+"""Routes that read what is stored: `POST /v1/search`, records, documents, and the images and regions of pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from contexture.errors import NotFound
-from contexture.pages.values import Summary
-from contexture.service.depends import Caller, Engine, answer, permit
+from contexture.documents import Region
+from contexture.errors import NotFound, UnknownPage
+from contexture.filters import filter_from_json
+from contexture.pages.values import DocumentSummary
+from contexture.service.dependencies import CallerDep, EngineDep, json_response, require_permission
+from contexture.service.wire.builds import search_object
+from contexture.service.wire.schemas import SearchResponse
 from contexture.types import Candidate
 
+_DEFAULT_POOL = 60  # the engine's default pool size
 
-class ListBody(BaseModel):
+
+class SearchBody(BaseModel):
+    """What to look for."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query: str
+    collection: str | None = None
+    where: dict[str, Any] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 10
+
+
+def search_routes() -> APIRouter:
+    """Return the route of search."""
+    routes = APIRouter(prefix="/v1", tags=["search"])
+    routes.post("/search", response_model=SearchResponse)(search)
+    return routes
+
+
+async def search(body: SearchBody, engine: EngineDep, caller: CallerDep) -> Response:
+    """The passages that match, best first, redacted, of the records the caller may read."""
+    where = None if body.where is None else filter_from_json(body.where)
+    collection = body.collection or engine.settings.collection
+    await require_permission(engine, caller, "search", {"collection": collection})
+    pool = body.limit if body.limit > _DEFAULT_POOL else None
+    result = await engine.search(body.query, collection=collection, scope=caller, where=where, pool=pool)
+    return json_response(search_object(result, body.limit))
+
+
+class ListDocumentsBody(BaseModel):
     """Which documents to list: by id, starting behind `after`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -23,38 +57,38 @@ class ListBody(BaseModel):
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100
 
 
-def router() -> APIRouter:
-    """The routes of reading."""
+def record_routes() -> APIRouter:
+    """Return the routes that read records and documents."""
     routes = APIRouter(prefix="/v1", tags=["records"])
-    routes.get("/records/{collection}/{record_id:path}")(record)
-    routes.post("/documents")(documents)
-    routes.get("/documents/{doc_id}")(document)
+    routes.get("/records/{collection}/{record_id:path}")(read_record)
+    routes.post("/documents")(list_documents)
+    routes.get("/documents/{doc_id}")(read_document)
     return routes
 
 
-async def record(collection: str, record_id: str, engine: Engine, caller: Caller) -> Response:
+async def read_record(collection: str, record_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """A record from beginning to end, redacted; one that is not there and a hidden one are answered alike."""
-    await permit(engine, caller, "records.read", {"collection": collection, "record": record_id})
-    return answer(_record(await engine.read(record_id, collection=collection, scope=caller)))
+    await require_permission(engine, caller, "records.read", {"collection": collection, "record": record_id})
+    return json_response(_record_object(await engine.read(record_id, collection=collection, scope=caller)))
 
 
-async def documents(body: ListBody, engine: Engine, caller: Caller) -> Response:
+async def list_documents(body: ListDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
     """The documents the caller may read, without their pages."""
-    await permit(engine, caller, "records.list", {"collection": "pages"})
+    await require_permission(engine, caller, "records.list", {"collection": "pages"})
     found = await engine.pages.documents(caller, after=body.after, limit=body.limit)
-    return answer({"documents": [_document(each, engine.shown) for each in found]})
+    return json_response({"documents": [_document_object(each, engine.shown) for each in found]})
 
 
-async def document(doc_id: str, engine: Engine, caller: Caller) -> Response:
+async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """What a document is; each of its pages is a record of the collection `pages`, called `DOC_ID:NUMBER`."""
-    await permit(engine, caller, "records.read", {"collection": "pages", "record": doc_id})
+    await require_permission(engine, caller, "records.read", {"collection": "pages", "record": doc_id})
     found = await engine.pages.document(caller, doc_id)
     if found is None:
         raise NotFound(f"no document {doc_id!r} can be read here")
-    return answer(_document(found, engine.shown))
+    return json_response(_document_object(found, engine.shown))
 
 
-def _record(shown: Candidate) -> dict[str, Any]:
+def _record_object(shown: Candidate) -> dict[str, Any]:
     return {
         "id": shown.id,
         "title": shown.title,
@@ -67,7 +101,7 @@ def _record(shown: Candidate) -> dict[str, Any]:
     }
 
 
-def _document(found: Summary, shown: Callable[[str], str]) -> dict[str, Any]:
+def _document_object(found: DocumentSummary, shown: Callable[[str], str]) -> dict[str, Any]:
     return {
         "doc_id": found.doc_id,
         "title": shown(found.title),
@@ -76,3 +110,68 @@ def _document(found: Summary, shown: Callable[[str], str]) -> dict[str, Any]:
         "timestamp": found.timestamp,
         "pages": found.pages,
     }
+
+
+_JPEG = "image/jpeg"
+_CACHE_HEADERS = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Options": "nosniff"}
+
+
+def page_image_routes() -> APIRouter:
+    """Return the routes of page images."""
+    routes = APIRouter(prefix="/v1/pages", tags=["pages"])
+    routes.get("/{doc_id}/{page}/image", response_class=Response)(page_image)
+    routes.get("/{doc_id}/{page}/thumb", response_class=Response)(page_thumbnail)
+    return routes
+
+
+async def page_image(doc_id: str, page: int, engine: EngineDep, caller: CallerDep) -> Response:
+    """The page as a JPEG; one that is not there and one the caller may not see are answered alike."""
+    return await _image_response(doc_id, page, engine, caller, small=False)
+
+
+async def page_thumbnail(doc_id: str, page: int, engine: EngineDep, caller: CallerDep) -> Response:
+    """The page as a small JPEG; one that is not there and one the caller may not see are answered alike."""
+    return await _image_response(doc_id, page, engine, caller, small=True)
+
+
+async def _image_response(doc_id: str, page: int, engine: EngineDep, caller: CallerDep, *, small: bool) -> Response:
+    await require_permission(engine, caller, "pages.read", {"doc_id": doc_id, "page": page})
+    found = await engine.pages.picture(caller, doc_id, page, thumb=small)
+    if found is None:
+        raise UnknownPage(f"there is no picture of page {page} of document {doc_id!r}")
+    return Response(found, media_type=_JPEG, headers=_CACHE_HEADERS)
+
+
+OffsetParam = Annotated[int | None, Query(ge=0)]
+
+
+def page_region_routes() -> APIRouter:
+    """Return the route of page regions."""
+    routes = APIRouter(prefix="/v1/pages", tags=["pages"])
+    routes.get("/{doc_id}/{page}/regions")(page_regions)
+    return routes
+
+
+async def page_regions(
+    doc_id: str, page: int, engine: EngineDep, caller: CallerDep, start: OffsetParam = None, end: OffsetParam = None
+) -> Response:
+    """The boxes of a page, or of its characters from `start` to `end`, as shares of its width and height.
+
+    What the regions say is not told: it has not been redacted.
+    """
+    await require_permission(engine, caller, "pages.read", {"doc_id": doc_id, "page": page})
+    (found,) = await engine.pages.pages(caller, [(doc_id, page)]) or (None,)
+    if found is None:
+        raise UnknownPage(f"there is no page {page} of document {doc_id!r}")
+    shown = [_region_object(each) for each in found.regions if _overlaps(each, start, end)]
+    return json_response({"doc_id": doc_id, "page": page, "regions": shown})
+
+
+def _overlaps(region: Region, start: int | None, end: int | None) -> bool:
+    if start is None and end is None:
+        return True
+    return region.start < (region.end if end is None else end) and (start or 0) < region.end
+
+
+def _region_object(region: Region) -> dict[str, Any]:
+    return {"kind": region.kind, "box": region.box, "start": region.start, "end": region.end}

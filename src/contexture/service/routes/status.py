@@ -1,54 +1,59 @@
-"""`/health`, `/ready` and `/metrics`: for those who watch over a service."""
+"""`/health`, `/ready` and `/metrics`, and the warm-up that `/ready` reports."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
+import structlog
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import PlainTextResponse
 
-from contexture.adapters.index.room import NEEDED, has_room
+from contexture.adapters.index.disk_space import MIN_FREE_BYTES, has_free_space
 from contexture.conversation import HealthState
-from contexture.errors import SourceError
-from contexture.service.depends import Engine, answer
+from contexture.engine import Contexture
+from contexture.errors import ContextError, SourceError
+from contexture.service.dependencies import EngineDep, json_response
 from contexture.service.gateway import Gateway
-from contexture.service.readiness import Readiness
-from contexture.service.wire.answers import HealthShape, ReadyShape
+from contexture.service.wire.schemas import HealthResponse, ReadyResponse
 
 _UNAVAILABLE = 503
 
 
 def router() -> APIRouter:
-    """The routes that answer anyone."""
+    """Return the routes that need no key."""
     routes = APIRouter(tags=["status"])
-    routes.get("/health", response_model=HealthShape, responses={_UNAVAILABLE: {"model": HealthShape}})(health)
-    routes.get("/ready", response_model=ReadyShape, responses={_UNAVAILABLE: {"model": ReadyShape}})(ready)
+    routes.get("/health", response_model=HealthResponse, responses={_UNAVAILABLE: {"model": HealthResponse}})(health)
+    routes.get("/ready", response_model=ReadyResponse, responses={_UNAVAILABLE: {"model": ReadyResponse}})(ready)
     routes.get("/metrics", response_class=PlainTextResponse)(metrics)
     return routes
 
 
-async def health(request: Request, engine: Engine) -> Response:
+async def health(request: Request, engine: EngineDep) -> Response:
     """How each component is doing; 503 when the store is down, without which nothing works."""
     readiness: Readiness = request.app.state.readiness
     components: dict[str, dict[str, Any]] = {
-        "store": await _store(engine),
-        "embedders": {"state": readiness.embedders, "names": sorted(engine.vectors)},
-        "policy": await _policy(engine),
+        "store": await _store_state(engine),
+        "embedders": {"state": readiness.embedder_state, "names": sorted(engine.vectors)},
+        "policy": await _policy_state(engine),
         "memory": {"state": engine.health.state()},
-        "outbox": await _outbox(engine),
-        **await _bus(request.app.state.gateway),
+        "outbox": await _outbox_state(engine),
+        **await _bus_state(request.app.state.gateway),
     }
     worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
     status = _UNAVAILABLE if components["store"]["state"] is HealthState.DOWN else 200
-    return answer({"status": worst, "components": components}, status=status)
+    return json_response({"status": worst, "components": components}, status=status)
 
 
 async def ready(request: Request) -> Response:
     """200 once the warm-up is done, 503 before."""
     readiness: Readiness = request.app.state.readiness
-    return answer({"ready": readiness.done, "steps": readiness.steps}, status=200 if readiness.done else _UNAVAILABLE)
+    return json_response(
+        {"ready": readiness.is_ready, "steps": readiness.steps}, status=200 if readiness.is_ready else _UNAVAILABLE
+    )
 
 
 async def metrics(request: Request) -> Response:
@@ -57,26 +62,26 @@ async def metrics(request: Request) -> Response:
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _store(engine: Engine) -> dict[str, Any]:
+async def _store_state(engine: EngineDep) -> dict[str, Any]:
     try:
-        await engine.index.names()  # how many there are is not for everyone: it would tell who else has a name
+        await engine.index.names()  # names and counts are not returned: they would reveal other tenants
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
     found = {"state": HealthState.NORMAL}
-    ailing = engine.index.ailing  # what is stored can be read all the same
+    ailing = engine.index.last_error  # stored records can still be read
     trouble = {"state": HealthState.DEGRADED, "reason": ailing} if ailing else {}
-    return {**found, **trouble, **_room(engine.settings.home)}
+    return {**found, **trouble, **_disk_state(engine.settings.home)}
 
 
-def _room(home: Path) -> dict[str, Any]:
-    """What is to be said of the disk: without room everything can be read, and nothing written."""
-    if has_room(home):
+def _disk_state(home: Path) -> dict[str, Any]:
+    """Return the disk state: when it is full, everything can be read and nothing written."""
+    if has_free_space(home):
         return {}
-    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {NEEDED >> 20} MB left"}
+    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {MIN_FREE_BYTES >> 20} MB left"}
 
 
-async def _bus(gateway: Gateway) -> dict[str, dict[str, Any]]:
-    """The bus, where there is one: only messages that are handed over need it, so it degrades the whole at worst."""
+async def _bus_state(gateway: Gateway) -> dict[str, dict[str, Any]]:
+    """Return the bus state, if there is a bus; at worst it is degraded, since only queued messages need it."""
     state = await gateway.state()
     if state is None:
         return {}
@@ -85,8 +90,8 @@ async def _bus(gateway: Gateway) -> dict[str, dict[str, Any]]:
     return {"bus": {"state": HealthState.DEGRADED, "reason": "it does not answer; messages wait"}}
 
 
-async def _policy(engine: Engine) -> dict[str, Any]:
-    """A policy that cannot say how it does is taken to work: it answers for itself with every decision."""
+async def _policy_state(engine: EngineDep) -> dict[str, Any]:
+    """Return the policy state; a policy that cannot report one counts as normal, and fails when it decides."""
     ask = getattr(engine.policy, "state", None)
     state = HealthState.NORMAL if ask is None else await ask()
     reasons = {HealthState.DOWN: "its files allow nothing", HealthState.DEGRADED: "it does not answer in time"}
@@ -96,10 +101,46 @@ async def _policy(engine: Engine) -> dict[str, Any]:
     return {**found, "reason": getattr(engine.policy, "reason", reasons[state])}
 
 
-async def _outbox(engine: Engine) -> dict[str, Any]:
-    """Degraded while memories are parked: they wait for somebody to look."""
+async def _outbox_state(engine: EngineDep) -> dict[str, Any]:
+    """Return the outbox state: degraded while memories are parked, because they need manual attention."""
     try:
         status = await engine.outbox.status()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
     return {"state": HealthState.DEGRADED if status.parked else HealthState.NORMAL, "parked": status.parked}
+
+
+class Readiness:
+    """`is_ready` is True once the index is read and each embedder has run."""
+
+    def __init__(self, engine: Contexture) -> None:
+        self._parts: dict[str, Callable[[], Awaitable[object]]] = {
+            "index": engine.index.warm,
+            "embedders": engine.warm_embedders,
+        }
+        self.steps: dict[str, str] = dict.fromkeys(self._parts, "waiting")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything is loaded for the first request."""
+        return all(step == "done" for step in self.steps.values())
+
+    @property
+    def embedder_state(self) -> HealthState:
+        """Down if the embedders could not be loaded, degraded while that is unknown."""
+        said = self.steps["embedders"]
+        if said == "done":
+            return HealthState.NORMAL
+        return HealthState.DEGRADED if said == "waiting" else HealthState.DOWN
+
+    async def warm_up(self) -> None:
+        """Run every step; one that fails is logged, and the others continue."""
+        for name, step in self._parts.items():
+            try:
+                await step()
+            except ContextError as failure:
+                self.steps[name] = f"failed: {failure}"
+                structlog.get_logger().error("warm-up failed", part=name, reason=str(failure))
+            else:
+                self.steps[name] = "done"
+            await asyncio.sleep(0)

@@ -1,16 +1,23 @@
-"""A message as routes take it, and what comes of it as routes and the command line answer with it."""
+"""Chat messages in every protocol: HTTP bodies, OpenAI completions, messages on the bus, and their answers as JSON."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from contexture.answer.exchange import ChatRequest, ChatResult, Delta, Started, Step
-from contexture.conversation import Event
+from contexture.answer.chat_types import MAX_ID_LENGTH, ChatRequest, ChatResult, ChatStep, Delta, Started
+from contexture.answer.completions import Completion, CompletionRequest, CompletionStarted
+from contexture.answer.idempotency import assign_session, decode_failure, decode_result
+from contexture.conversation import Delivery, ReplyState, SessionEvent, StoredReply
+from contexture.errors import ContextError, InvalidRequest
+from contexture.service.envelope import error_object
+from contexture.types import Scope
 
-MOST = 1_000_000
+MAX_ANSWER_TOKENS = 1_000_000
 
 
 class ChatBody(BaseModel):
@@ -27,12 +34,14 @@ class ChatBody(BaseModel):
     model: Annotated[str | None, Field(description="One of the models that are configured.")] = None
     system_prompt: Annotated[str | None, Field(description="Instructions instead of the configured ones.")] = None
     max_prompt_tokens: Annotated[int | None, Field(ge=1, description="Token limit of the prompt.")] = None
-    max_tokens: Annotated[int | None, Field(ge=1, le=MOST, description="Length of the answer in tokens.")] = None
+    max_tokens: Annotated[
+        int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="Length of the answer in tokens.")
+    ] = None
     stream: Annotated[bool, Field(description="Answer with server-sent events.")] = False
     background: Annotated[bool, Field(description="Hand over to the bus, and answer at once where to read it.")] = False
 
-    def request(self) -> ChatRequest:
-        """The same, as the engine takes it."""
+    def to_request(self) -> ChatRequest:
+        """Convert to the engine's request."""
         return ChatRequest(
             message=self.message,
             session_id=self.session_id,
@@ -45,8 +54,8 @@ class ChatBody(BaseModel):
         )
 
 
-def step_object(step: Step) -> tuple[str, dict[str, Any]]:
-    """One step of an answer, with the name of its event."""
+def chat_step_event(step: ChatStep) -> tuple[str, dict[str, Any]]:
+    """Return one step of an answer, with the name of its event."""
     match step:
         case Started():
             told = {"session_id": step.session_id, "build_id": step.build_id, "degradations": step.degradations}
@@ -54,11 +63,11 @@ def step_object(step: Step) -> tuple[str, dict[str, Any]]:
         case Delta():
             return "delta", {"text": step.text}
         case ChatResult():
-            return "done", result_object(step)
+            return "done", chat_result_object(step)
 
 
-def result_object(result: ChatResult) -> dict[str, Any]:
-    """A processed message."""
+def chat_result_object(result: ChatResult) -> dict[str, Any]:
+    """Return a processed message."""
     return {
         "session_id": result.session_id,
         "reply": result.reply,
@@ -71,13 +80,13 @@ def result_object(result: ChatResult) -> dict[str, Any]:
     }
 
 
-def events_object(session_id: str, events: Sequence[Event]) -> dict[str, Any]:
-    """The newest events of a session, oldest first."""
+def events_object(session_id: str, events: Sequence[SessionEvent]) -> dict[str, Any]:
+    """Return the newest events of a session, oldest first."""
     return {"session_id": session_id, "events": [event_object(event) for event in events]}
 
 
-def event_object(event: Event) -> dict[str, Any]:
-    """One event of a session."""
+def event_object(event: SessionEvent) -> dict[str, Any]:
+    """Return one event of a session."""
     return {
         "id": event.id,
         "position": event.position,
@@ -85,3 +94,225 @@ def event_object(event: Event) -> dict[str, Any]:
         "message": event.message,
         "metadata": event.metadata,
     }
+
+
+DEFAULT_MODEL = "contexture"
+"""The model name that clients use to select the configured default model."""
+
+IgnoredField = Annotated[float | None, Field(description="Accepted, and left to the configuration of the model.")]
+
+
+class StreamOptions(BaseModel):
+    """What a stream has besides its pieces."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    include_usage: bool = False
+
+
+class CompletionBody(BaseModel):
+    """Messages to answer; what would change the answer and cannot be done is refused, not ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    messages: Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=10_000, description="The last one is the user's.")
+    ]
+    model: Annotated[str, Field(description="One of the models that are configured, or `contexture`.")] = DEFAULT_MODEL
+    stream: Annotated[bool | None, Field(description="Answer with server-sent events.")] = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Annotated[
+        int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="Length of the answer in tokens.")
+    ] = None
+    max_completion_tokens: Annotated[
+        int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="The same by its newer name.")
+    ] = None
+    max_prompt_tokens: Annotated[int | None, Field(ge=1, description="Token limit of the prompt.")] = None
+    n: Annotated[Literal[1] | None, Field(description="One answer is given.")] = None
+    user: Annotated[str | None, Field(description="Must be the caller's own.")] = None
+    temperature: IgnoredField = None
+    top_p: IgnoredField = None
+    presence_penalty: IgnoredField = None
+    frequency_penalty: IgnoredField = None
+    seed: Annotated[int | None, Field(description="Accepted, and left to the configuration of the model.")] = None
+
+    def to_request(self) -> CompletionRequest:
+        """Convert to the engine's request."""
+        return CompletionRequest(
+            messages=tuple(self.messages),
+            model=None if self.model == DEFAULT_MODEL else self.model,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            max_prompt_tokens=self.max_prompt_tokens,
+        )
+
+
+def completion_object(done: Completion) -> dict[str, Any]:
+    """Return a complete answer."""
+    message = {"role": "assistant", "content": done.text, "refusal": None}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    return {
+        "id": _completion_id(done.build_id),
+        "object": "chat.completion",
+        "created": int(done.created.timestamp()),
+        "model": done.model,
+        "choices": [choice],
+        "usage": done.usage,
+        "contexture": _added_object(done),
+    }
+
+
+def chunk_object(
+    begun: CompletionStarted, *, text: str | None = None, done: Completion | None = None
+) -> dict[str, Any]:
+    """Return a chunk of a stream: the first without text, the last with the context of the answer."""
+    delta = {"content": text} if text is not None else {} if done else {"role": "assistant", "content": ""}
+    told: dict[str, Any] = {
+        "id": _completion_id(begun.build_id),
+        "object": "chat.completion.chunk",
+        "created": int(begun.created.timestamp()),
+        "model": done.model if done else begun.model,
+        "choices": [{"index": 0, "delta": delta, "finish_reason": "stop" if done else None, "logprobs": None}],
+    }
+    return {**told, "contexture": _added_object(done)} if done else told
+
+
+def usage_object(begun: CompletionStarted, done: Completion) -> dict[str, Any]:
+    """Return the chunk after the last one, for clients that requested the token usage."""
+    return {**chunk_object(begun, done=done), "choices": [], "usage": done.usage}
+
+
+def models_object(names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the models that may be requested."""
+    rows = [{"id": name, "object": "model", "created": 0, "owned_by": DEFAULT_MODEL} for name in names]
+    return {"object": "list", "data": rows}
+
+
+def _completion_id(build_id: str) -> str:
+    return f"chatcmpl-{build_id.removeprefix('ctx-')}"
+
+
+def _added_object(done: Completion) -> dict[str, Any]:
+    return {"build_id": done.build_id, "citations": done.citations, "degradations": done.degradations}
+
+
+MAX_REASON_CHARS = 1_000
+IdField = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)]
+
+
+class InboundMessage(BaseModel):
+    """A message on the bus, and on whose behalf it is answered; whoever may write to its topic is believed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: IdField
+    tenant_id: IdField
+    user_id: IdField
+    message: str
+    groups: list[str] = []
+    session_id: str = ""
+    persona_id: str = ""
+    model: str | None = None
+    system_prompt: str | None = None
+    max_prompt_tokens: Annotated[int | None, Field(ge=1)] = None
+    max_tokens: Annotated[int | None, Field(ge=1, le=MAX_ANSWER_TOKENS)] = None
+
+    @property
+    def scope(self) -> Scope:
+        """The scope on whose behalf it is answered."""
+        return Scope(tenant=self.tenant_id, user=self.user_id, groups=tuple(self.groups))
+
+    def to_request(self) -> ChatRequest:
+        """Convert to the engine's request, always with a session."""
+        return assign_session(
+            ChatRequest(
+                message=self.message,
+                session_id=self.session_id,
+                message_id=self.id,
+                persona_id=self.persona_id,
+                model=self.model,
+                system_prompt=self.system_prompt,
+                max_prompt_tokens=self.max_prompt_tokens,
+                max_tokens=self.max_tokens,
+            )
+        )
+
+
+def parse_inbound(body: bytes) -> InboundMessage:
+    """Parse a message; raises `InvalidRequest`, which names the invalid fields and repeats no value."""
+    try:
+        return InboundMessage.model_validate_json(body)
+    except ValidationError as failure:
+        found = failure.errors(include_input=False)[:5]
+        wrong = [f"{_truncate('.'.join(map(str, each['loc'])), 60) or 'the message'}: {each['msg']}" for each in found]
+        raise InvalidRequest(f"not a message to answer: {'; '.join(wrong)}") from failure
+
+
+def inbound_object(request: ChatRequest, scope: Scope) -> dict[str, Any]:
+    """Return a message of a session in its form on the bus."""
+    return {
+        "id": request.message_id,
+        "tenant_id": scope.tenant,
+        "user_id": scope.user,
+        "groups": scope.groups,
+        "message": request.message,
+        "session_id": request.session_id,
+        "persona_id": request.persona_id,
+        "model": request.model,
+        "system_prompt": request.system_prompt,
+        "max_prompt_tokens": request.max_prompt_tokens,
+        "max_tokens": request.max_tokens,
+    }
+
+
+def outbound_object(inbound: InboundMessage, ended: bytes | ContextError) -> dict[str, Any]:
+    """Return the outcome of a message: the JSON of its answer, or its error."""
+    failed = isinstance(ended, ContextError)
+    return {
+        "id": inbound.id,
+        "tenant_id": inbound.tenant_id,
+        "user_id": inbound.user_id,
+        "session_id": inbound.to_request().session_id,
+        "status": (ReplyState.FAILED if failed else ReplyState.COMPLETE).value,
+        "reply": None if failed else msgspec.Raw(ended),
+        "error": _error_summary(ended) if failed else None,
+    }
+
+
+def dead_letter_object(delivery: Delivery, reason: Exception, tries: int) -> dict[str, Any]:
+    """Return a message without an answer: the reason, the number of attempts, its location, and its body."""
+    error: dict[str, Any] = error_object(reason, "")["error"]
+    short = {name: _truncate(said) if isinstance(said, str) else said for name, said in error.items()}
+    return {"reason": short, "tries": tries, "place": delivery.place, **_body_fields(delivery.body)}
+
+
+def enqueued_object(reply: StoredReply, place: str) -> dict[str, Any]:
+    """Return an accepted message, and where to read its answer."""
+    return {"id": reply.message_id, "session_id": reply.session_id, "status": reply.state.value, "reply_url": place}
+
+
+def reply_object(reply: StoredReply) -> dict[str, Any]:
+    """Return the stored outcome of a queued message."""
+    complete, failed = reply.state is ReplyState.COMPLETE, reply.state is ReplyState.FAILED
+    return {
+        "id": reply.message_id,
+        "session_id": reply.session_id,
+        "status": reply.state.value,
+        "reply": chat_result_object(decode_result(reply)) if complete else None,
+        "error": decode_failure(reply) if failed else None,
+    }
+
+
+def _error_summary(failure: ContextError) -> dict[str, Any]:
+    return {"code": failure.code, "message": _truncate(str(failure)), "retryable": failure.retryable}
+
+
+def _truncate(text: str, most: int = MAX_REASON_CHARS) -> str:
+    """Truncate a text for the bus: an error may repeat what a sender wrote, of any length."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _body_fields(body: bytes) -> dict[str, Any]:
+    try:
+        return {"body": body.decode(), "body_base64": None}
+    except UnicodeDecodeError:
+        return {"body": None, "body_base64": b64encode(body).decode()}

@@ -1,4 +1,4 @@
-"""What the memory routes take; fields they do not know are kept as metadata, because other clients send them."""
+"""Request bodies of the memory routes; unknown fields are kept as metadata, because other clients send them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from contexture.adapters.memory.payloads import memory_from, recall_from, time_in
+from contexture.adapters.memory.payloads import memory_from_json, read_time, recall_from_json
 from contexture.config import Settings
 from contexture.conversation import Feedback, Memory, Recall
 from contexture.errors import InvalidRequest
 
-MOST = 1_000
-"""Memories that one request may bring."""
+MAX_MEMORIES = 1_000
+"""Maximum number of memories in one request."""
 
-Stamp = Annotated[Any, Field(description="An ISO time; one that cannot be read counts as missing.")]
+TimestampField = Annotated[Any, Field(description="An ISO time; one that cannot be read counts as missing.")]
 
 
-class Payload(BaseModel):
+class MemoryPayload(BaseModel):
     """What every payload may say about who asks: it must be the caller."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -27,7 +27,7 @@ class Payload(BaseModel):
     user_id: str | None = None
 
 
-class MemoryItem(Payload):
+class MemoryItem(MemoryPayload):
     """One memory to store."""
 
     text: str
@@ -41,35 +41,35 @@ class MemoryItem(Payload):
     tags: list[str] | None = None
     importance: float | None = None
     ttl_seconds: float | None = None
-    timestamp: Stamp = None
-    created_at: Stamp = None
+    timestamp: TimestampField = None
+    created_at: TimestampField = None
     idempotency_key: str | None = None
     readers: list[str] | None = None
     injected: list[str] | None = None
     metadata: dict[str, Any] | None = None
 
-    def memory(self, settings: Settings) -> Memory:
-        """The memory, in the namespace and universe of the service unless it names its own."""
-        return memory_from(
+    def to_memory(self, settings: Settings) -> Memory:
+        """Convert to a memory, in the namespace and universe of the service unless it names its own."""
+        return memory_from_json(
             self.model_dump(exclude_none=True), namespace=settings.memory_namespace, universe=settings.memory_universe
         )
 
 
-class BatchBody(Payload):
+class RememberBatchBody(MemoryPayload):
     """Memories to store, all of them or none."""
 
-    memories: Annotated[list[MemoryItem], Field(max_length=MOST)]
+    memories: Annotated[list[MemoryItem], Field(max_length=MAX_MEMORIES)]
 
 
-class ForgetBody(Payload):
+class ForgetMemoriesBody(MemoryPayload):
     """Memories to forget."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    ids: Annotated[list[str], Field(max_length=MOST)]
+    ids: Annotated[list[str], Field(max_length=MAX_MEMORIES)]
 
 
-class RecallBody(Payload):
+class RecallBody(MemoryPayload):
     """A question to the memories."""
 
     query: str
@@ -84,10 +84,10 @@ class RecallBody(Payload):
     tags: list[str] | None = None
     kinds: list[str] | None = None
 
-    def recall(self, settings: Settings, now: datetime) -> Recall:
-        """The question, with the settings where it says nothing."""
+    def to_recall(self, settings: Settings, now: datetime) -> Recall:
+        """Convert to a recall, with defaults from the settings."""
         asked = {"top_k": settings.memory_top_k, **self.model_dump(exclude_none=True)}
-        return recall_from(
+        return recall_from_json(
             asked,
             now=now,
             namespace=settings.memory_namespace,
@@ -96,26 +96,26 @@ class RecallBody(Payload):
         )
 
 
-class FeedbackBody(Payload):
+class FeedbackBody(MemoryPayload):
     """How useful one recalled memory was."""
 
     memory_id: str | None = None
     id: str | None = None
     score: Annotated[float, Field(ge=-1, le=1)]
-    timestamp: Stamp = None
-    created_at: Stamp = None
+    timestamp: TimestampField = None
+    created_at: TimestampField = None
     session_id: str | None = None
     query: str | None = None
 
-    def feedback(self, now: datetime) -> Feedback:
-        """The feedback, dated now when it has no time of its own."""
+    def to_feedback(self, now: datetime) -> Feedback:
+        """Convert to feedback, dated `now` if it has no time of its own."""
         named = self.memory_id or self.id
         if not named:
             raise InvalidRequest("`memory_id` is missing")
         return Feedback(
             memory_id=named,
             score=self.score,
-            time=time_in({"timestamp": self.timestamp, "created_at": self.created_at}) or now,
+            time=read_time({"timestamp": self.timestamp, "created_at": self.created_at}) or now,
             session_id=self.session_id or "",
             query=self.query or "",
         )

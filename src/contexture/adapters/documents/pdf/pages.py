@@ -1,52 +1,62 @@
-"""Sheets as pages: reading order, furniture out, Markdown, regions, and the section each page belongs to."""
+"""Builds `Page` values from raw pages.
+
+Removes page furniture (running heads, feet, page numbers), orders the content, and writes Markdown with regions and
+section paths.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contexture.adapters.documents.pdf.columns import reading_order
-from contexture.adapters.documents.pdf.furniture import furniture, is_page_number
-from contexture.adapters.documents.pdf.headings import Sizes, numbered_level, sizes_of
-from contexture.adapters.documents.pdf.lines import lines_of
-from contexture.adapters.documents.pdf.paragraphs import Piece, pieces_of, table_piece
-from contexture.adapters.documents.pdf.tables import Table, ruled
-from contexture.adapters.documents.pdf.words import Area, Line, Sheet, Word
-from contexture.adapters.documents.sections import Outline
-from contexture.documents import Box, Page, Region, RegionKind
+from contexture.adapters.documents.pdf.elements import (
+    FontSizes,
+    PageElement,
+    PdfTable,
+    build_elements,
+    find_ruled_tables,
+    measure_font_sizes,
+    numbering_depth,
+    table_element,
+)
+from contexture.adapters.documents.pdf.layout import RawPage, Rectangle, TextLine, Word, group_lines, reading_order
+from contexture.adapters.documents.text import HeadingOutline
+from contexture.documents import BoundingBox, Page, Region, RegionKind
 
-_DEPTHS = 10
-_LONG = 8  # pages: a document with fewer has no title page
-_TEXT = 500  # letters of a page that holds text
+_LEVELS_PER_SIZE = 10
+_MIN_LONG_DOCUMENT_PAGES = 8  # a document with fewer pages has no title pages
+_MIN_TEXT_PAGE_LETTERS = 500  # a page with fewer letters at the start may be a title page
 
 
 @dataclass(slots=True)
-class _Laid:
-    """A sheet with its lines in place of words; tables are taken out of them."""
+class _PageLayout:
+    """A raw page with its lines outside of tables, and its ruled tables."""
 
-    sheet: Sheet
-    lines: list[Line]
-    tables: list[Table]
+    raw: RawPage
+    lines: list[TextLine]
+    tables: list[PdfTable]
 
 
-def pages_of(sheets: Sequence[Sheet]) -> list[Page]:
-    """The pages of a document."""
-    laid = [_laid(sheet) for sheet in sheets]
-    marked = _framing(laid, furniture([(each.sheet.height, each.lines) for each in laid]))
-    sizes = sizes_of(line for each in laid for line in each.lines)
-    outline = Outline()
-    front = _front(laid)
+def build_pages(sheets: Sequence[RawPage]) -> list[Page]:
+    """Pages of a document from its raw pages."""
+    laid = [_analyse_layout(sheet) for sheet in sheets]
+    marked = _drop_false_furniture(laid, find_furniture([(each.raw.height, each.lines) for each in laid]))
+    sizes = measure_font_sizes(line for each in laid for line in each.lines)
+    outline = HeadingOutline()
+    front = _count_title_pages(laid)
     return [
-        _page(each, taken, sizes, Outline() if at < front else outline)
+        _build_page(each, taken, sizes, HeadingOutline() if at < front else outline)
         for at, (each, taken) in enumerate(zip(laid, marked, strict=True))
     ]
 
 
-def _framing(laid: Sequence[_Laid], marked: Sequence[set[int]]) -> Sequence[set[int]]:
-    """The furniture of pages that have something in it.
+def _drop_false_furniture(laid: Sequence[_PageLayout], marked: Sequence[set[int]]) -> Sequence[set[int]]:
+    """Furniture of each page; if removing it would empty most pages, the emptied ones lose only page numbers.
 
-    Where most pages would be left empty, as those of tickets and cards, what repeats is what they say; a few empty
-    pages among others have a running head and no text.
+    On tickets and cards, the repeated text is the content. A few emptied pages among others are pages with a running
+    head and no text.
     """
     bare = [not each.tables and 0 < len(each.lines) == len(taken) for each, taken in zip(laid, marked, strict=True)]
     if 2 * sum(bare) <= sum(bool(each.lines or each.tables) for each in laid):
@@ -57,28 +67,28 @@ def _framing(laid: Sequence[_Laid], marked: Sequence[set[int]]) -> Sequence[set[
     ]
 
 
-def _front(laid: Sequence[_Laid]) -> int:
-    """How many pages a long document has before its text: title pages open no sections."""
-    if len(laid) < _LONG:
+def _count_title_pages(laid: Sequence[_PageLayout]) -> int:
+    """Number of title pages of a long document, before the first page of text; their headings open no sections."""
+    if len(laid) < _MIN_LONG_DOCUMENT_PAGES:
         return 0
     letters = (sum(len(line.text) for line in each.lines) for each in laid)
-    return next((at for at, count in enumerate(letters) if count >= _TEXT), 0)
+    return next((at for at, count in enumerate(letters) if count >= _MIN_TEXT_PAGE_LETTERS), 0)
 
 
-def _laid(sheet: Sheet) -> _Laid:
-    tables = ruled(sheet.rules, sheet.words)
-    free = [word for word in sheet.words if not any(table.area.holds(word) for table in tables)]
-    return _Laid(sheet, lines_of(free) if free else [], tables)
+def _analyse_layout(sheet: RawPage) -> _PageLayout:
+    tables = find_ruled_tables(sheet.rules, sheet.words)
+    free = [word for word in sheet.words if not any(table.area.contains_center(word) for table in tables)]
+    return _PageLayout(sheet, group_lines(free) if free else [], tables)
 
 
-def _page(laid: _Laid, taken: set[int], sizes: Sizes, outline: Outline) -> Page:
-    sheet = laid.sheet
+def _build_page(laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: HeadingOutline) -> Page:
+    sheet = laid.raw
     body = [line for at, line in enumerate(laid.lines) if at not in taken]
     aside = [laid.lines[at].text for at in sorted(taken)]
-    pieces = _pieces(body, laid.tables, sizes, sheet.width)
-    text, regions = _written(pieces, sheet)
-    pictures = [Region(kind=RegionKind.PICTURE, box=_box(area, sheet), text="") for area in sheet.pictures]
-    section = outline.page([(_level(piece, sizes), piece.plain or piece.text) for piece in pieces])
+    pieces = _order_elements(body, laid.tables, sizes, sheet.width)
+    text, regions = _join_elements(pieces, sheet)
+    pictures = [Region(kind=RegionKind.PICTURE, box=_relative_box(area, sheet), text="") for area in sheet.pictures]
+    section = outline.add_page([(_outline_level(piece, sizes), piece.plain or piece.text) for piece in pieces])
     return Page(
         number=sheet.number,
         text=text,
@@ -92,58 +102,60 @@ def _page(laid: _Laid, taken: set[int], sizes: Sizes, outline: Outline) -> Page:
     )
 
 
-def _pieces(lines: Sequence[Line], tables: Sequence[Table], sizes: Sizes, width: float) -> list[Piece]:
-    """Pieces in reading order; a framed table stands in for the lines it took."""
-    placed = [(_stand_in(table), table) for table in tables]
+def _order_elements(
+    lines: Sequence[TextLine], tables: Sequence[PdfTable], sizes: FontSizes, width: float
+) -> list[PageElement]:
+    """Elements in reading order; a ruled table replaces the lines inside it."""
+    placed = [(_placeholder_line(table), table) for table in tables]
     every = [*lines, *(line for line, _ in placed)]
     known = {id(line): table for line, table in placed}
-    found: list[Piece] = []
+    found: list[PageElement] = []
     for block in reading_order(every, width):
-        rows: list[list[Line]] = []
+        rows: list[list[TextLine]] = []
         for row in block:
             table = next((known[id(line)] for line in row if id(line) in known), None)
             if table is None:
                 rows.append(row)
                 continue
-            found += pieces_of(rows, sizes)
-            found.append(table_piece(table))
+            found += build_elements(rows, sizes)
+            found.append(table_element(table))
             rows = [[line for line in row if id(line) not in known]] if len(row) > 1 else []
-        found += pieces_of(rows, sizes)
+        found += build_elements(rows, sizes)
     return found
 
 
-def _stand_in(table: Table) -> Line:
+def _placeholder_line(table: PdfTable) -> TextLine:
     area = table.area
-    return Line([], area.left, area.top, area.right, area.bottom, 1.0)
+    return TextLine([], area.left, area.top, area.right, area.bottom, 1.0)
 
 
-def _level(piece: Piece, sizes: Sizes) -> int:
-    """The level of a piece in the outline, 0 for one that opens no section.
+def _outline_level(piece: PageElement, sizes: FontSizes) -> int:
+    """Outline level of an element; 0 if it opens no section.
 
-    Size comes first, then the depth of a heading's number. Where larger headings exist, a bold line of the body's size
-    opens a section only if it is numbered: otherwise it is a note's title.
+    Ordered by font size, then by the depth of the heading's number. If larger headings exist, a bold line of body size
+    opens a section only if it is numbered; otherwise it is the title of a note.
     """
     if piece.kind is not RegionKind.HEADING:
         return 0
-    depth = numbered_level(piece.plain)
-    if sizes.heads and piece.level > len(sizes.heads) and not depth:
+    depth = numbering_depth(piece.plain)
+    if sizes.headings and piece.level > len(sizes.headings) and not depth:
         return 0
-    return piece.level * _DEPTHS + min(max(depth, 1), _DEPTHS - 1)
+    return piece.level * _LEVELS_PER_SIZE + min(max(depth, 1), _LEVELS_PER_SIZE - 1)
 
 
-def _written(pieces: Sequence[Piece], sheet: Sheet) -> tuple[str, list[Region]]:
-    """The Markdown of a page, and which characters of it each region holds."""
+def _join_elements(pieces: Sequence[PageElement], sheet: RawPage) -> tuple[str, list[Region]]:
+    """Markdown of a page, and the character range of each region."""
     text, regions = "", list[Region]()
     for piece in pieces:
         start = len(text) + (2 if text else 0)
         text = f"{text}\n\n{piece.text}" if text else piece.text
         regions.append(
-            Region(kind=piece.kind, box=_box(piece.area, sheet), text=piece.text, start=start, end=len(text))
+            Region(kind=piece.kind, box=_relative_box(piece.area, sheet), text=piece.text, start=start, end=len(text))
         )
     return text, regions
 
 
-def _box(area: Area, sheet: Sheet) -> Box:
+def _relative_box(area: Rectangle, sheet: RawPage) -> BoundingBox:
     edges = (
         area.left / sheet.width, area.top / sheet.height, area.right / sheet.width, area.bottom / sheet.height,
     )  # fmt: skip
@@ -152,5 +164,108 @@ def _box(area: Area, sheet: Sheet) -> Box:
 
 
 def has_text(words: Sequence[Word]) -> bool:
-    """Whether a page has a text layer worth the name."""
+    """Whether a page has a usable text layer: more than a page number."""
     return sum(len(word.text) for word in words) >= 8  # noqa: PLR2004 - a page number and a little more
+
+
+_EDGE_SHARE = 0.13  # of the page height: the zones at top and bottom searched for furniture
+_MIN_REPEATS = 3  # pages that must share a text for it to be a running head
+_BAND_POINTS = 3.0  # lines whose heights differ by less are in the same band
+_MIN_REPEATING_SHARE = 0.5  # of the outermost lines of a band: if more repeat, the whole band is furniture
+_NUMBER = re.compile(r"\d+|\b[ivxlcdm]+\b", re.IGNORECASE)
+_PAGE_NUMBER = re.compile(r"[-–—|\s]*(?:page|стр\.?|страница)?\s*#(?:\s*(?:/|of|из)\s*#)?[-–—|\s]*", re.IGNORECASE)
+_MAX_FURNITURE_CHARACTERS = 160
+
+EdgePosition = tuple[bool, int]
+EdgeCounts = Counter[tuple[EdgePosition, str]]
+
+
+def find_furniture(pages: Sequence[tuple[float, Sequence[TextLine]]]) -> list[set[int]]:
+    """For each page (height, lines), the indexes of its running heads, feet and page numbers.
+
+    In a document of two pages, text that both have at the same place is furniture; on a single page, only its number.
+    """
+    edges = [_edge_rows(lines, height) for height, lines in pages]
+    times: EdgeCounts = Counter()
+    outermost: EdgeCounts = Counter()
+    for page in edges:
+        for rows in page:
+            times.update({(mark, text) for row in rows for _, mark, text in row})
+            outermost.update({(mark, text) for row in rows[:1] for _, mark, text in row})
+    bands = _repeating_bands(outermost)
+    enough = max(2, min(_MIN_REPEATS, len(pages)))
+    return [{at for rows in page for at in _match_furniture(rows, times, bands, enough)} for page in edges]
+
+
+def is_page_number(line: TextLine) -> bool:
+    """Whether a line is only a page number."""
+    return _PAGE_NUMBER.fullmatch(_mask_numbers(line.text)) is not None
+
+
+EdgeRow = list[tuple[int, EdgePosition, str]]
+"""Lines of one row: index, edge position, and text with numbers masked."""
+
+
+def _edge_rows(lines: Sequence[TextLine], height: float) -> tuple[list[EdgeRow], list[EdgeRow]]:
+    """Rows at the top and at the bottom of a page, outermost first."""
+    marked = [
+        (at, mark, _mask_numbers(line.text)) for at, line in enumerate(lines) if (mark := _edge_position(line, height))
+    ]
+    ends: tuple[list[EdgeRow], list[EdgeRow]] = ([], [])
+    for end, top in zip(ends, (True, False), strict=True):
+        for each in sorted((each for each in marked if each[1][0] is top), key=lambda each: each[1][1]):
+            inner = lines[each[0]].bottom
+            if end and abs(lines[end[-1][0][0]].bottom - inner) <= _BAND_POINTS:
+                end[-1].append(each)
+            else:
+                end.append([each])
+    return ends
+
+
+def _match_furniture(
+    rows: Sequence[EdgeRow], times: EdgeCounts, bands: frozenset[EdgePosition], enough: int
+) -> list[int]:
+    """Indexes of the furniture lines at one edge, from the outermost row to the first row that is not furniture."""
+    found: list[int] = []
+    for place, row in enumerate(rows):
+        again = [_is_repeated(mark, text, times, enough) for _, mark, text in row]
+        known = any(again) or any(mark in bands for _, mark, _ in row) if place == 0 else all(again)
+        if not known:
+            break
+        found += [at for at, _, _ in row]
+    return found
+
+
+def _is_repeated(mark: EdgePosition, text: str, times: EdgeCounts, enough: int) -> bool:
+    if _PAGE_NUMBER.fullmatch(text):
+        return True
+    return sum(times[(mark[0], mark[1] + shift), text] for shift in (-1, 0, 1)) >= enough
+
+
+def _repeating_bands(times: EdgeCounts) -> frozenset[EdgePosition]:
+    """Edge positions where so many lines repeat that any other line there is furniture too."""
+    all_there: dict[EdgePosition, int] = defaultdict(int)
+    again: dict[EdgePosition, int] = defaultdict(int)
+    for (mark, _), count in times.items():
+        all_there[mark] += count
+        again[mark] += count if count >= _MIN_REPEATS else 0
+    return frozenset(
+        mark
+        for mark, count in all_there.items()
+        if count > _MIN_REPEATS and again[mark] >= _MIN_REPEATING_SHARE * count
+    )
+
+
+def _edge_position(line: TextLine, height: float) -> EdgePosition | None:
+    """Whether a line is at the top or bottom edge, and its distance in bands; None for a line in between."""
+    if len(line.text) > _MAX_FURNITURE_CHARACTERS:
+        return None
+    if line.bottom <= _EDGE_SHARE * height:
+        return True, round(line.bottom / _BAND_POINTS)
+    if line.top >= (1 - _EDGE_SHARE) * height:
+        return False, round((height - line.bottom) / _BAND_POINTS)
+    return None
+
+
+def _mask_numbers(text: str) -> str:
+    return " ".join(_NUMBER.sub("#", text).casefold().split())

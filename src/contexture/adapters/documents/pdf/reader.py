@@ -1,4 +1,4 @@
-"""Reads PDF files: words with their places, then pages; what has no text layer is read by its picture."""
+"""Reads PDF files: words with their positions, then pages; pages without a text layer are read by OCR."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from contexture.adapters.documents.images import MAX_IMAGE_SIDE, encode_jpegs
 from contexture.adapters.documents.ocr import read_words
-from contexture.adapters.documents.pdf.characters import sheet
-from contexture.adapters.documents.pdf.pages import has_text, pages_of
-from contexture.adapters.documents.pdf.pdfium import OpenDocument, OpenPage, PageError, opened
-from contexture.adapters.documents.pdf.words import Sheet
-from contexture.adapters.documents.pictures import LARGEST, jpegs
+from contexture.adapters.documents.pdf.layout import RawPage
+from contexture.adapters.documents.pdf.pages import build_pages, has_text
+from contexture.adapters.documents.pdf.pdfium import PdfiumDocument, PdfiumError, PdfiumPage, extract_page, open_pdf
 from contexture.documents import BadPage, Page, ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
 
-_SCALE = 1.4  # pixels a point: about 100 dots an inch
-_OCR_PIXELS = 1_900  # of the longer side: about 160 dots an inch of an A4 page
+_IMAGE_SCALE = 1.4  # pixels per point: about 100 dpi
+_OCR_PIXELS = 1_900  # of the longer side: about 160 dpi for an A4 page
 
 
 @dataclass(slots=True)
-class _Seen:
-    """A page on the way: its words, its pictures, and what was lost."""
+class _PageInProgress:
+    """A page being read: its raw content, images, and notes about missing text."""
 
-    sheet: Sheet
+    raw: RawPage
     image: bytes = b""
     thumb: bytes = b""
     scanned: bool = False
@@ -36,50 +35,53 @@ class PdfReader:
     extensions = ("pdf",)
 
     def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
-        """Pages in reading order; a page that cannot be read is reported and the others are there."""
-        with opened(path) as document:
+        """Read all pages; unreadable ones are reported in `bad`.
+
+        Raises `InvalidRequest` for no pages, too many pages, or no readable page.
+        """
+        with open_pdf(path) as document:
             count = len(document)
             if not count:
                 raise InvalidRequest("the PDF has no pages")
             if count > limits.pages:
                 raise InvalidRequest(f"the PDF has {count} pages: more than {limits.pages}")
-            seen: list[_Seen] = []
+            seen: list[_PageInProgress] = []
             bad: list[BadPage] = []
             for number in range(1, count + 1):
                 try:
-                    seen.append(_look(document, number, draw=limits.draw))
-                except (PageError, MemoryError, ValueError) as failure:
+                    seen.append(_read_page(document, number, draw=limits.draw))
+                except (PdfiumError, MemoryError, ValueError) as failure:
                     bad.append(BadPage(number=number, reason=f"the page cannot be read: {failure}"))
                 progress(number, count)
             title = document.title
         if not seen:
             raise InvalidRequest(f"none of its {count} pages can be read: {bad[0].reason}")
-        return ReadDocument(pages=_pages(seen), bad=tuple(bad), title=title)
+        return ReadDocument(pages=_finish_pages(seen), bad=tuple(bad), title=title)
 
 
-def _look(document: OpenDocument, number: int, *, draw: bool) -> _Seen:
-    with document.page(number) as page:
-        found = _Seen(sheet(page, number))
-        if not has_text(found.sheet.words) and found.sheet.pictures:
-            _read_picture(page, found)
+def _read_page(document: PdfiumDocument, number: int, *, draw: bool) -> _PageInProgress:
+    with document.open_page(number) as page:
+        found = _PageInProgress(extract_page(page, number))
+        if not has_text(found.raw.words) and found.raw.pictures:
+            _read_by_ocr(page, found)
         if draw:
-            found.image, found.thumb = jpegs(page.draw(min(_SCALE, LARGEST / max(page.size))))
+            found.image, found.thumb = encode_jpegs(page.render(min(_IMAGE_SCALE, MAX_IMAGE_SIDE / max(page.size))))
         return found
 
 
-def _read_picture(page: OpenPage, found: _Seen) -> None:
+def _read_by_ocr(page: PdfiumPage, found: _PageInProgress) -> None:
     found.scanned = True
     try:
-        found.sheet.words = read_words(page.draw(_OCR_PIXELS / max(page.size)), found.sheet.width)
+        found.raw.words = read_words(page.render(_OCR_PIXELS / max(page.size)), found.raw.width)
     except SourceUnavailable as missing:
         found.notes = (f"there is no text layer, and {missing}",)
         return
-    if not has_text(found.sheet.words):
+    if not has_text(found.raw.words):
         found.notes = ("there is no text layer, and no words were found in the picture",)
 
 
-def _pages(seen: list[_Seen]) -> tuple[Page, ...]:
-    pages = pages_of([each.sheet for each in seen])
+def _finish_pages(seen: list[_PageInProgress]) -> tuple[Page, ...]:
+    pages = build_pages([each.raw for each in seen])
     return tuple(
         replace(page, image=each.image, thumb=each.thumb, scanned=each.scanned, notes=each.notes)
         for page, each in zip(pages, seen, strict=True)

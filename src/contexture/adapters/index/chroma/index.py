@@ -1,4 +1,4 @@
-"""The index in ChromaDB: in a folder of this process, or behind the address of a server."""
+"""Index in ChromaDB, in a local folder or on a server."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TypeVar
 
 import numpy as np
 
-from contexture.adapters.index.checks import check_query, check_records, valid_id
-from contexture.adapters.index.chroma.client import Client, check_place
-from contexture.adapters.index.chroma.items import DATA, Kept, unpacked
+from contexture.adapters.index.checks import check_query, check_records, is_valid_id
+from contexture.adapters.index.chroma.client import ChromaClient, check_address
+from contexture.adapters.index.chroma.items import DATA, ChromaRecord, decode_base64
 from contexture.adapters.index.chroma.search import search
-from contexture.adapters.index.chroma.store import Store
-from contexture.adapters.index.filters import check, field_types
-from contexture.adapters.index.gate import Gate
+from contexture.adapters.index.chroma.store import ChromaStore
+from contexture.adapters.index.filters import check_filter, field_types
 from contexture.adapters.index.matrices import unpack_matrix
+from contexture.adapters.index.reader_latch import ReaderLatch
 from contexture.errors import InvalidRequest
-from contexture.types import Collection, Filter, Hit, Matrix, Prepared, Query, Record, Scope
+from contexture.types import Collection, Filter, Hit, Matrix, PreparedRecord, Query, Record, Scope
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChromaOptions:
-    """How Chroma is used.
+    """Options of a `ChromaIndex`.
 
-    Where at most `exact_limit` vectors pass permissions and filter they are fetched and compared here, exactly; where
-    more do, Chroma's graph is walked. A request to a server may take `timeout` seconds.
+    If at most `exact_limit` vectors pass permissions and filter, they are fetched and compared exactly in this process;
+    otherwise Chroma's HNSW graph is searched. A request to a server may take `timeout` seconds.
     """
 
     vectors: Mapping[str, int]
@@ -47,131 +47,135 @@ class ChromaIndex:
     """
 
     def __init__(self, place: str, options: ChromaOptions) -> None:
-        check_place(place)
+        check_address(place)
         self._place = place
         self._options = options
-        self._opening = threading.Lock()
-        self._store: Store | None = None
-        self._gate = Gate(f"the index in {place!r} is closed")
+        self._open_lock = threading.Lock()
+        self._store: ChromaStore | None = None
+        self._latch = ReaderLatch(f"the index in {place!r} is closed")
 
     @classmethod
     async def open(cls, place: str, options: ChromaOptions) -> ChromaIndex:
-        """The index with its connection made; without this the first call makes it, and each one until it succeeds."""
+        """Open the index and connect; without `open` the first call connects, and later calls retry if it fails."""
         index = cls(place, options)
-        await asyncio.to_thread(index._opened)
+        await asyncio.to_thread(index._open_store)
         return index
 
     async def create(self, scope: Scope, collection: Collection) -> None:
-        """Make the collection for the tenant, or add fields to it."""
-        await self._run(lambda store: store.create(scope, collection))
+        """Create the collection for the tenant, or add fields to it."""
+        await self._run_in_thread(lambda store: store.create(scope, collection))
 
     async def collections(self, scope: Scope) -> Sequence[Collection]:
         """Every collection of the tenant, by name."""
-        return await self._run(lambda store: store.collections(scope))
+        return await self._run_in_thread(lambda store: store.collections(scope))
 
     async def upsert(
-        self, scope: Scope, collection: str, records: Sequence[Prepared], *, unchanged: Sequence[Record] = ()
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], *, unchanged: Sequence[Record] = ()
     ) -> int:
-        """Write all of them or none."""
+        """Write all records or none; returns the sequence number of the write.
 
-        def write(store: Store) -> int:
+        Raises `Outdated` if a record of `unchanged` differs from what is stored, and `NotPermitted` if the scope may
+        not read a record it would replace.
+        """
+
+        def write(store: ChromaStore) -> int:
             store.known(scope, collection)
             check_records(records, store.vectors)
             return store.upsert(scope, collection, records, unchanged)
 
-        return await self._run(write)
+        return await self._run_in_thread(write)
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
-        """Remove those the scope may see."""
+        """Remove the records that the scope may read; returns how many were removed."""
 
-        def write(store: Store) -> int:
+        def write(store: ChromaStore) -> int:
             store.known(scope, collection)
-            return store.delete(scope, collection, [id_ for id_ in ids if valid_id(id_)])
+            return store.delete(scope, collection, [id_ for id_ in ids if is_valid_id(id_)])
 
-        return await self._run(write)
+        return await self._run_in_thread(write)
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
-        """Those that exist and that the scope may see, in the order asked for."""
+        """Records that exist and that the scope may read, in the order of `ids`."""
 
-        def find(store: Store) -> list[Record]:
+        def find(store: ChromaStore) -> list[Record]:
             store.known(scope, collection)
-            return store.whole(scope, collection, _seen(store, scope, collection, ids))
+            return store.load_records(scope, collection, _find_readable(store, scope, collection, ids))
 
-        return await self._run(find)
+        return await self._run_in_thread(find)
 
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
     ) -> Sequence[Record]:
-        """Records in id order, starting behind `after`."""
+        """Up to `limit` records that pass the filter, in id order, with ids greater than `after`."""
 
-        def walk(store: Store) -> list[Record]:
+        def walk(store: ChromaStore) -> list[Record]:
             fields = field_types(store.known(scope, collection))
-            if limit < 1 or not valid_id(after):
+            if limit < 1 or not is_valid_id(after):
                 raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
             if where is not None:
-                check(where, fields)
-            board = store.mirror(scope, collection).board
-            passing = np.flatnonzero(board.visible(scope) & board.passing(where, fields)).tolist()
+                check_filter(where, fields)
+            board = store.load_mirror(scope, collection).snapshot
+            passing = np.flatnonzero(board.visible_mask(scope) & board.filter_mask(where, fields)).tolist()
             behind = (board.records[at] for at in passing if board.records[at].record.id > after)
-            return store.whole(scope, collection, list(islice(behind, limit)))
+            return store.load_records(scope, collection, list(islice(behind, limit)))
 
-        return await self._run(walk)
+        return await self._run_in_thread(walk)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """The union of every channel's best passages, each with all its scores."""
+        """Union of the best passages of every channel, each with its score on all channels."""
 
-        def find(store: Store) -> list[Hit]:
+        def find(store: ChromaStore) -> list[Hit]:
             check_query(query, field_types(store.known(scope, query.collection)), store.vectors)
             return search(store, scope, query)
 
-        return await self._run(find)
+        return await self._run_in_thread(find)
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
-        """By id, the rows written under `name` with those records that the scope may see."""
+        """By record id, the matrix stored under `name`, for records that the scope may read."""
 
-        def find(store: Store) -> dict[str, Matrix]:
+        def find(store: ChromaStore) -> dict[str, Matrix]:
             store.known(scope, collection)
-            seen = _seen(store, scope, collection, ids)
-            items = {kept.matrix(name): kept.record.id for kept in seen if name in kept.matrices}
-            found = store.rows(scope, collection).metadata(list(items)) if items else {}
-            return {items[item]: unpack_matrix(unpacked(said[DATA])) for item, said in found.items()}
+            seen = _find_readable(store, scope, collection, ids)
+            items = {kept.matrix_id(name): kept.record.id for kept in seen if name in kept.matrices}
+            found = store.matrix_collection(scope, collection).metadata(list(items)) if items else {}
+            return {items[item]: unpack_matrix(decode_base64(said[DATA])) for item, said in found.items()}
 
-        return await self._run(find)
+        return await self._run_in_thread(find)
 
     async def version(self, scope: Scope, collection: str) -> int:
-        """The sequence number of the tenant's last write to the collection."""
+        """Sequence number of the tenant's last write to the collection; 0 before the first."""
 
-        def find(store: Store) -> int:
+        def find(store: ChromaStore) -> int:
             store.known(scope, collection)
             return store.version(scope, collection)
 
-        return await self._run(find)
+        return await self._run_in_thread(find)
 
     async def close(self) -> None:
-        """Let go of Chroma behind the last call; what was written is there."""
+        """Wait for running calls, then close Chroma; acknowledged writes are already stored."""
         await asyncio.to_thread(self._close)
 
-    async def _run(self, work: Callable[[Store], _T]) -> _T:
+    async def _run_in_thread(self, work: Callable[[ChromaStore], _T]) -> _T:
         def guarded() -> _T:
-            with self._gate.inside():
-                return work(self._opened())
+            with self._latch.reader():
+                return work(self._open_store())
 
         return await asyncio.to_thread(guarded)
 
     def _close(self) -> None:
-        if self._gate.shut() and self._store is not None:
+        if self._latch.close() and self._store is not None:
             self._store.close()
             self._store = None
 
-    def _opened(self) -> Store:
-        with self._opening:
+    def _open_store(self) -> ChromaStore:
+        with self._open_lock:
             if self._store is None:
-                client = Client(self._place, timeout=self._options.timeout)
-                self._store = Store(client, self._options.vectors, exact_limit=self._options.exact_limit)
+                client = ChromaClient(self._place, timeout=self._options.timeout)
+                self._store = ChromaStore(client, self._options.vectors, exact_limit=self._options.exact_limit)
             return self._store
 
 
-def _seen(store: Store, scope: Scope, collection: str, ids: Sequence[str]) -> list[Kept]:
-    """Those of these records that exist and that the scope may see, in the order asked for."""
-    mirror = store.mirror(scope, collection)
-    return [kept for id_ in ids if valid_id(id_) and (kept := mirror.find(id_, scope)) is not None]
+def _find_readable(store: ChromaStore, scope: Scope, collection: str, ids: Sequence[str]) -> list[ChromaRecord]:
+    """Records that exist and that the scope may read, in the order of `ids`."""
+    mirror = store.load_mirror(scope, collection)
+    return [kept for id_ in ids if is_valid_id(id_) and (kept := mirror.find_readable(id_, scope)) is not None]

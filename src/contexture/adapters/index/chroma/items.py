@@ -1,7 +1,7 @@
-"""Records as items of Chroma, and back.
+"""Conversion between records and Chroma items.
 
-An item is never changed: a newer version of a record is a new item, and a removed record is one that says so. Of the
-items with one key the newest holds, so that a write is whole when its last call has returned, and not before.
+Items are immutable: a new version of a record is a new item, and a removed record is a tombstone item. Of the items
+with one key the newest is valid, so that a write becomes visible as a whole with its last call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.filters import stored_value
-from contexture.types import FieldType, Prepared, Record
+from contexture.types import FieldType, PreparedRecord, Record
 
 ACCESS = "cx.access"
 SEQ = "cx.seq"
@@ -25,12 +25,12 @@ DATA = "cx.data"
 KEY = "cx.key"
 GONE = "cx.gone"
 
-_PLAIN = 4_096  # characters of a payload's text that are shown to people who look into Chroma
-_INTEGERS = 1 << 63
+_MAX_PLAIN_CHARS = 4_096  # longest payload text that is stored as plain metadata, for people who inspect Chroma
+_INT64_LIMIT = 1 << 63
 
 
-class _Head(msgspec.Struct, array_like=True):
-    """Everything about a record but its text and vectors."""
+class _RecordHead(msgspec.Struct, array_like=True):
+    """Everything about a record except its text and vectors."""
 
     header: bytes
     id: str
@@ -41,8 +41,8 @@ class _Head(msgspec.Struct, array_like=True):
     matrices: list[str]
 
 
-class Kept(NamedTuple):
-    """A record as a mirror keeps it."""
+class ChromaRecord(NamedTuple):
+    """A record as the mirror holds it: everything except its text and vectors."""
 
     key: str
     seq: int
@@ -50,111 +50,111 @@ class Kept(NamedTuple):
     header: bytes
     hash: str
     rules: str
-    facts: tuple[codec.Facts, ...]
+    facts: tuple[codec.PassageFacts, ...]
     vectors: tuple[tuple[str, ...], ...]
     matrices: tuple[str, ...]
 
     @property
-    def item(self) -> str:
-        """The id of its item."""
-        return item_id(self.key, self.seq)
+    def item_id(self) -> str:
+        """The id of the record's item."""
+        return format_item_id(self.key, self.seq)
 
-    def passage(self, ordinal: int) -> str:
-        """The id of a passage's vector."""
+    def passage_id(self, ordinal: int) -> str:
+        """The id of the items of a passage's vectors."""
         return f"{self.key}.{self.seq}.{ordinal}"
 
-    def matrix(self, name: str) -> str:
+    def matrix_id(self, name: str) -> str:
         """The id of the item of a matrix."""
-        return f"{self.key}.{self.seq}.{digest(name)}"
+        return f"{self.key}.{self.seq}.{short_digest(name)}"
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Head).decode
+_decode = msgspec.msgpack.Decoder(_RecordHead).decode
 
 
-def digest(*parts: str) -> str:
-    """A short safe name for these texts."""
+def short_digest(*parts: str) -> str:
+    """Short hexadecimal digest of these texts, safe in ids and names."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-def item_id(key: str, seq: int) -> str:
-    """The id of one version of a record."""
+def format_item_id(key: str, seq: int) -> str:
+    """The id of the item of one version of a record."""
     return f"{key}.{seq}"
 
 
-def access_of(acl: tuple[str, ...]) -> str:
-    """The name of the class of all records that these principals may read."""
-    return digest(*sorted(set(acl)))
+def access_key(acl: tuple[str, ...]) -> str:
+    """The key of the access class of records with exactly these readers."""
+    return short_digest(*sorted(set(acl)))
 
 
-def kept_of(prepared: Prepared, seq: int, known: Mapping[str, int]) -> tuple[Kept, bytes]:
-    """A record to be written, and its head as bytes; of its vectors only known ones are kept."""
-    head = _Head(
+def pack_record(prepared: PreparedRecord, seq: int, known: Mapping[str, int]) -> tuple[ChromaRecord, bytes]:
+    """A record to be written, and its packed `_RecordHead`; vectors not in `known` are dropped."""
+    head = _RecordHead(
         header=codec.pack_header(prepared),
         id=prepared.record.id,
         hash=prepared.record.hash,
         rules=prepared.rules,
-        facts=[codec.pack_facts(codec.facts_of(passage)) for passage in prepared.passages],
+        facts=[codec.pack_facts(codec.extract_facts(passage)) for passage in prepared.passages],
         vectors=[[name for name in passage.vectors if name in known] for passage in prepared.passages],
         matrices=sorted(prepared.matrices),
     )
     data = _encode(head)
-    return _kept(digest(prepared.record.id), seq, data), data
+    return _unpack_record(short_digest(prepared.record.id), seq, data), data
 
 
-def metadata_of(kept: Kept, data: bytes) -> dict[str, Any]:
-    """The item of a record: its head, and the plain values of its payload for people who look into Chroma."""
+def record_metadata(kept: ChromaRecord, data: bytes) -> dict[str, Any]:
+    """Metadata of a record's item: its packed head, and plain payload values for people who inspect Chroma."""
     plain = {name: value for name, value in kept.record.payload.items() if _is_plain(name, value)}
-    return {**plain, KEY: kept.key, SEQ: kept.seq, DATA: packed(data)}
+    return {**plain, KEY: kept.key, SEQ: kept.seq, DATA: encode_base64(data)}
 
 
-def gone(key: str, seq: int) -> dict[str, Any]:
-    """The item that says that a record was removed."""
+def tombstone_metadata(key: str, seq: int) -> dict[str, Any]:
+    """Metadata of the tombstone item of a removed record."""
     return {KEY: key, SEQ: seq, GONE: True}
 
 
-def passage_metadata(kept: Kept, fields: Mapping[str, FieldType]) -> dict[str, Any]:
-    """What a vector is filtered by: who may see it, and every field that has a value."""
+def passage_metadata(kept: ChromaRecord, fields: Mapping[str, FieldType]) -> dict[str, Any]:
+    """Metadata that vectors are filtered by: the access class, and every field that has a value."""
     values = {name: stored_value(kept.record, name, kind) for name, kind in fields.items()}
     found = {f"cx.f.{name}": [value] if isinstance(value, str) else value for name, value in values.items()}
     return {
-        ACCESS: access_of(kept.record.acl),
+        ACCESS: access_key(kept.record.acl),
         SEQ: kept.seq,
         **{name: value for name, value in found.items() if value is not None and value != []},
     }
 
 
-def read(metadata: Mapping[str, Any]) -> tuple[str, int, Kept | None]:
-    """Key and sequence number of an item, and the record that it holds unless that was removed."""
+def parse_item(metadata: Mapping[str, Any]) -> tuple[str, int, ChromaRecord | None]:
+    """Key, sequence number and record of an item; the record is None for a tombstone."""
     key, seq = str(metadata[KEY]), int(metadata[SEQ])
-    return key, seq, None if metadata.get(GONE) else _kept(key, seq, unpacked(metadata[DATA]))
+    return key, seq, None if metadata.get(GONE) else _unpack_record(key, seq, decode_base64(metadata[DATA]))
 
 
-def packed(data: bytes) -> str:
-    """Bytes as a text that Chroma keeps."""
+def encode_base64(data: bytes) -> str:
+    """Bytes as base64 text, which Chroma can store."""
     return base64.b64encode(data).decode()
 
 
-def unpacked(text: str) -> bytes:
-    """What `packed` packed."""
+def decode_base64(text: str) -> bytes:
+    """The bytes that `encode_base64` encoded."""
     return base64.b64decode(text)
 
 
-def _kept(key: str, seq: int, data: bytes) -> Kept:
+def _unpack_record(key: str, seq: int, data: bytes) -> ChromaRecord:
     head = _decode(data)
     record, _ = codec.unpack_header(head.header, head.id, "")
     facts = tuple(codec.unpack_facts(each) for each in head.facts)
     names = tuple(tuple(each) for each in head.vectors)
-    return Kept(key, seq, record, head.header, head.hash, head.rules, facts, names, tuple(head.matrices))
+    return ChromaRecord(key, seq, record, head.header, head.hash, head.rules, facts, names, tuple(head.matrices))
 
 
 def _is_plain(name: str, value: Any) -> bool:
     if not name or name.startswith(("cx.", "chroma:")):
         return False
     if isinstance(value, str):
-        return len(value) <= _PLAIN and "\x00" not in value
+        return len(value) <= _MAX_PLAIN_CHARS and "\x00" not in value
     if isinstance(value, bool):
         return True
     if isinstance(value, int):
-        return -_INTEGERS <= value < _INTEGERS
+        return -_INT64_LIMIT <= value < _INT64_LIMIT
     return isinstance(value, float) and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""Searching one tenant's part of a collection: words in process, vectors by Chroma, both over what may be seen."""
+"""Search of one tenant's records in a collection: BM25 in process, vectors by Chroma, within one scope."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from contexture.adapters.index.chroma.client import Box
-from contexture.adapters.index.chroma.items import access_of
-from contexture.adapters.index.chroma.mirror import Board
-from contexture.adapters.index.chroma.store import Store
-from contexture.adapters.index.chroma.where import Where, chroma_where
-from contexture.adapters.index.columns import Mask
+from contexture.adapters.index.chroma.client import ChromaCollection
+from contexture.adapters.index.chroma.filters import ChromaWhere, compile_where
+from contexture.adapters.index.chroma.items import access_key
+from contexture.adapters.index.chroma.mirror import MirrorSnapshot
+from contexture.adapters.index.chroma.store import ChromaStore
+from contexture.adapters.index.filter_columns import Mask
 from contexture.adapters.index.filters import field_types
-from contexture.adapters.index.hits import Place, hits_of, pooled
-from contexture.adapters.index.scoring import Weights, bm25_scores, idf_weights
-from contexture.adapters.index.truth import Row
+from contexture.adapters.index.hits import PassageKey, build_hits, fuse_channels
+from contexture.adapters.index.record_store import PassageRow
+from contexture.adapters.index.scoring import TermWeights, bm25_scores, idf_weights
 from contexture.types import Hit, Query, Scope, Vector
 
 BM25 = "bm25"
 
-_DECIMALS = 6  # Chroma's distances and our products differ beyond
+_DECIMALS = 6  # scores are rounded, because Chroma's distances and our dot products differ in later digits
 
 
-def search(store: Store, scope: Scope, query: Query) -> list[Hit]:
-    """The best passages of every channel; blocking."""
-    board = store.mirror(scope, query.collection).board
-    return Look(store, scope, query, board).hits() if board.records else []
+def search(store: ChromaStore, scope: Scope, query: Query) -> list[Hit]:
+    """Union of the best passages of every channel, each with its score on all channels; blocks."""
+    board = store.load_mirror(scope, query.collection).snapshot
+    return ScopedChromaSearch(store, scope, query, board).find_hits() if board.records else []
 
 
-class Look:
-    """A collection as one scope may see it through one query."""
+class ScopedChromaSearch:
+    """One query on one tenant's records in a collection, restricted to what the scope may read."""
 
-    def __init__(self, store: Store, scope: Scope, query: Query, board: Board) -> None:
+    def __init__(self, store: ChromaStore, scope: Scope, query: Query, board: MirrorSnapshot) -> None:
         self._store = store
         self._scope = scope
         self._query = query
-        self._board = board
-        visible = board.visible(scope)
-        passing = visible & board.passing(query.where, field_types(store.known(scope, query.collection)))
-        self._seen: Mask = visible[board.owner]
-        self._mask: Mask = passing[board.owner]
+        self._snapshot = board
+        visible = board.visible_mask(scope)
+        passing = visible & board.filter_mask(query.where, field_types(store.known(scope, query.collection)))
+        self._visible: Mask = visible[board.record_numbers]
+        self._mask: Mask = passing[board.record_numbers]
 
-    def hits(self) -> list[Hit]:
-        """What the channels propose, pooled, each with all its scores."""
-        weights = self._weights()
+    def find_hits(self) -> list[Hit]:
+        """The candidates of all channels, fused, each with its score on all channels."""
+        weights = self._term_weights()
         proposed: dict[str, Mapping[int, float]] = {}
         if weights.terms:
-            proposed[BM25] = self._board.lexical(weights, self._mask, self._query.k)
+            proposed[BM25] = self._snapshot.search_lexical(weights, self._mask, self._query.k)
         for name, vector in self._query.vectors.items():
-            proposed[name] = self._dense(name, vector)
-        ranks = pooled(proposed, self._query.k, self._query.pool, _places)
-        rows = self._rows(sorted(ranks))
+            proposed[name] = self._search_dense(name, vector)
+        ranks = fuse_channels(proposed, self._query.k, self._query.pool, _passage_keys)
+        rows = self._load_passages(sorted(ranks))
         columns: dict[str, Mapping[int, float]] = {}
         matched: Mapping[int, int] = {}
         if weights.terms:
@@ -59,62 +59,62 @@ class Look:
             columns[BM25], matched = lexical.scores, lexical.matched
         for name, vector in self._query.vectors.items():
             missing = [pid for pid in ranks if pid not in proposed[name]]
-            columns[name] = {**proposed[name], **self._compared(name, vector, missing)}
-        return hits_of(rows, columns, ranks, matched)
+            columns[name] = {**proposed[name], **self._dot_products(name, vector, missing)}
+        return build_hits(rows, columns, ranks, matched)
 
-    def _weights(self) -> Weights:
-        """Statistics of exactly the passages that the scope may read."""
+    def _term_weights(self) -> TermWeights:
+        """IDF weights of the query terms, from exactly the passages that the scope may read."""
         terms = list(dict.fromkeys(self._query.terms))
-        return idf_weights(terms, self._board.frequencies(terms, self._seen), int(self._seen.sum()))
+        return idf_weights(terms, self._snapshot.document_frequencies(terms, self._visible), int(self._visible.sum()))
 
-    def _dense(self, name: str, vector: Vector) -> Mapping[int, float]:
-        """The best `k` passages; whatever Chroma leaves out of a short answer is compared here."""
-        among = np.flatnonzero(self._mask & self._board.having(name))
+    def _search_dense(self, name: str, vector: Vector) -> Mapping[int, float]:
+        """The best `k` passages, at least; if Chroma returns too few, the others are compared in this process."""
+        among = np.flatnonzero(self._mask & self._snapshot.vector_mask(name))
         if not len(among):
             return {}
-        found = self._nearest(name, vector, len(among)) if len(among) > self._store.exact_limit else {}
+        found = self._query_chroma(name, vector, len(among)) if len(among) > self._store.exact_limit else {}
         if len(found) < min(self._query.k, len(among)):
             missing = [pid for pid in among.tolist() if pid not in found]
-            found = {**found, **self._compared(name, vector, missing)}
+            found = {**found, **self._dot_products(name, vector, missing)}
         return found
 
-    def _nearest(self, name: str, vector: Vector, among: int) -> dict[int, float]:
-        """Chroma's nearest passages, more of them as long as some tie with the last or may not be seen."""
-        box, where, k = self._box(name), self._where(), self._query.k
+    def _query_chroma(self, name: str, vector: Vector, among: int) -> dict[int, float]:
+        """Chroma's nearest readable passages; asks for more while passages may tie with the last, or too few pass."""
+        box, where, k = self._vector_collection(name), self._compile_where(), self._query.k
         total, n = box.count(), min(k + 1, among)
         while True:
-            answer = box.nearest(vector, min(n, total), where)
-            numbers = ((self._board.numbers.get(item), score) for item, score in answer)
+            answer = box.query_nearest(vector, min(n, total), where)
+            numbers = ((self._snapshot.passage_numbers.get(item), score) for item, score in answer)
             found = {pid: round(score, _DECIMALS) for pid, score in numbers if pid is not None and self._mask[pid]}
             edge = sorted(found.values(), reverse=True)[k - 1] if len(found) >= k else -np.inf
             if len(answer) < n or n >= total or (len(found) >= k and round(answer[-1][1], _DECIMALS) < edge):
                 return found
             n *= 4
 
-    def _compared(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
-        """Dot products with these passages; one without such a vector is left out."""
-        places = (self._board.passages[pid] for pid in pids)
-        items = [kept.passage(ordinal) for kept, ordinal in places if name in kept.vectors[ordinal]]
+    def _dot_products(self, name: str, vector: Vector, pids: Sequence[int]) -> dict[int, float]:
+        """Dot products with these passages; passages without this vector are left out."""
+        places = (self._snapshot.passages[pid] for pid in pids)
+        items = [kept.passage_id(ordinal) for kept, ordinal in places if name in kept.vectors[ordinal]]
         if not items:
             return {}
-        ids, rows = self._box(name).vectors(items, len(vector))
+        ids, rows = self._vector_collection(name).vectors(items, len(vector))
         scores = np.round((rows @ vector).astype(np.float64), _DECIMALS).tolist()
-        return {self._board.numbers[item]: score for item, score in zip(ids, scores, strict=True)}
+        return {self._snapshot.passage_numbers[item]: score for item, score in zip(ids, scores, strict=True)}
 
-    def _where(self) -> Where | None:
-        readable = self._board.readable(self._scope)
-        everything = len(readable) == len(self._board.readers)
-        classes = None if everything else sorted({access_of(acl) for acl in readable})
-        fields = self._store.filterable(self._scope, self._query.collection, self._board.oldest)
-        return chroma_where(classes, self._query.where, fields)
+    def _compile_where(self) -> ChromaWhere | None:
+        readable = self._snapshot.readable_acls(self._scope)
+        everything = len(readable) == len(self._snapshot.acl_numbers)
+        classes = None if everything else sorted({access_key(acl) for acl in readable})
+        fields = self._store.filterable_fields(self._scope, self._query.collection, self._snapshot.oldest_seq)
+        return compile_where(classes, self._query.where, fields)
 
-    def _rows(self, pids: Sequence[int]) -> list[Row]:
-        """Passages with their texts; one whose record was replaced meanwhile is left out."""
-        places = {pid: self._board.passages[pid] for pid in pids}
-        worded = sorted({kept.item for kept, ordinal in places.values() if kept.facts[ordinal].end})
-        texts = self._store.records(self._scope, self._query.collection).documents(worded) if worded else {}
+    def _load_passages(self, pids: Sequence[int]) -> list[PassageRow]:
+        """Passages with their texts; passages of records replaced since the snapshot are left out."""
+        places = {pid: self._snapshot.passages[pid] for pid in pids}
+        worded = sorted({kept.item_id for kept, ordinal in places.values() if kept.facts[ordinal].end})
+        texts = self._store.record_collection(self._scope, self._query.collection).documents(worded) if worded else {}
         return [
-            Row(
+            PassageRow(
                 pid,
                 0,
                 kept.record.id,
@@ -127,13 +127,13 @@ class Look:
             )
             for pid, (kept, ordinal) in places.items()
             for facts in (kept.facts[ordinal],)
-            if (text := texts.get(kept.item) if facts.end else "") is not None
+            if (text := texts.get(kept.item_id) if facts.end else "") is not None
         ]
 
-    def _box(self, name: str) -> Box:
-        return self._store.dense(self._scope, self._query.collection, name)
+    def _vector_collection(self, name: str) -> ChromaCollection:
+        return self._store.vector_collection(self._scope, self._query.collection, name)
 
 
-def _places(pids: Sequence[int]) -> dict[int, Place]:
-    """Numbers of passages are in the order in which ties are broken."""
+def _passage_keys(pids: Sequence[int]) -> dict[int, PassageKey]:
+    """Keys that break ties: passage numbers are already in that order."""
     return {pid: ("", pid) for pid in pids}

@@ -1,4 +1,4 @@
-"""An index for several processes: PostgreSQL is the truth, and each process finds in parts of its own."""
+"""Index for several processes: records in PostgreSQL, and a replica of the search indexes in each process."""
 
 from __future__ import annotations
 
@@ -9,121 +9,126 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from contexture.adapters.index.checks import check_unchanged, merged
-from contexture.adapters.index.declared import Declared, columns_of
-from contexture.adapters.index.engine import Draft
+from contexture.adapters.index.checks import check_unchanged, merge_collection
+from contexture.adapters.index.collection_indexes import CollectionIndexes, EmbeddedOptions
+from contexture.adapters.index.collection_registry import CollectionRegistry, collection_columns
+from contexture.adapters.index.edge_shard import PreparedPoints
+from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.index.journal import WriteJournal
-from contexture.adapters.index.over_truth import IndexOverTruth
-from contexture.adapters.index.parts import Parts
 from contexture.adapters.index.postgres import write
-from contexture.adapters.index.postgres.listening import Listener
-from contexture.adapters.index.postgres.packing import pack
-from contexture.adapters.index.postgres.replica import Replica
+from contexture.adapters.index.postgres.listener import WriteListener
+from contexture.adapters.index.postgres.packing import pack_records
+from contexture.adapters.index.postgres.record_store import PostgresRecordStore, WriteLogEntry
+from contexture.adapters.index.postgres.replica import ReplicaFolder
 from contexture.adapters.index.postgres.schema import MIGRATIONS
-from contexture.adapters.index.postgres.truth import PostgresTruth, Write
-from contexture.adapters.index.shelf import EmbeddedOptions, Shelf
-from contexture.adapters.index.truth import Change, State
-from contexture.adapters.postgres.migrating import migrate
-from contexture.adapters.postgres.pool import Pool
+from contexture.adapters.index.record_store import StoreChange, StoreState
+from contexture.adapters.index.search_ports import SearchBackend
+from contexture.adapters.postgres.migrations import migrate
+from contexture.adapters.postgres.pool import PostgresPool
 from contexture.errors import SourceUnavailable
-from contexture.types import Collection, Prepared, Record, Scope
+from contexture.types import Collection, PreparedRecord, Record, Scope
 
-_AT_ONCE = 4_000  # passages held in memory while following
-# It holds nobody up, and may be idle for long while parts are built.
-SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
-_REMEMBERED = 100_000  # writes that those who follow may be behind
-_MANY = 50  # passages from which on another thread is worth waking
-
-
-class Mine(NamedTuple):
-    """A write of this process, and what was made of it while the database was at work."""
-
-    change: Change
-    draft: Future[Draft] | None
+_MAX_PASSAGES_IN_MEMORY = 4_000  # passages held in memory while catching up
+# It blocks no other transaction, and may be idle for long while search indexes are rebuilt.
+SNAPSHOT_TRANSACTION = "ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
+_WRITE_LOG_LENGTH = 100_000  # writes that a replica may be behind before it must be rebuilt
+_MIN_PASSAGES_FOR_THREAD = 50  # from this many passages on, points are built in another thread
 
 
-class PostgresIndex(IndexOverTruth):
+class LocalWrite(NamedTuple):
+    """A write of this process, and the points being built for it, if any."""
+
+    change: StoreChange
+    points: Future[PreparedPoints] | None
+
+
+class PostgresIndex(IndexedStore):
     """Implements the `Index` port over a database that several processes share.
 
     index = await PostgresIndex.open("postgres://db/app", Path(".contexture"), EmbeddedOptions(vectors={...}))
 
-    Before it answers, a process asks for the number of the last write and follows those it has not seen, so that what
-    was acknowledged anywhere is found everywhere. `folder` holds what can be built again.
+    Before each call a process reads the state of the store and applies the writes it has not seen, so that a write
+    acknowledged by one process is visible to all. `folder` holds search indexes, which can be rebuilt.
     """
 
-    def __init__(self, pool: Pool, folder: Path, options: EmbeddedOptions) -> None:
+    def __init__(self, pool: PostgresPool, folder: Path, options: EmbeddedOptions) -> None:
         self.pool = pool
-        self._torn = False
-        self._shift = 0  # what is added to numbers, so that they rise even where those of the database fall
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="contexture-draft")
+        self._partly_applied = False
+        self._seq_offset = 0  # added to sequence numbers, so that they rise even if those of the database fall
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="contexture-draft")
         with ExitStack() as undo:
             undo.callback(pool.close)
             migrate(pool, pool.schema, MIGRATIONS)
-            self._replica = Replica(folder)
+            self._replica = ReplicaFolder(folder)
             undo.callback(self._replica.release)
-            self._database = PostgresTruth(pool, self._replica.notes)
-            with pool.transaction(SNAPSHOT):
-                self._database.at = self._database.state()
-                self._replica.belongs(self._database)
-                shelf = self._shelve(options)
+            self._postgres_store = PostgresRecordStore(pool, self._replica.state_file)
+            with pool.transaction(SNAPSHOT_TRANSACTION):
+                self._postgres_store.applied_state = self._postgres_store.state()
+                self._replica.discard_if_stale(self._postgres_store)
+                shelf = self._open_search_backend(options)
                 undo.callback(shelf.release)
-                super().__init__(pool.name, self._database, shelf, options)
-                shelf.heal()
-            self._listener = Listener(pool, self._hear)
+                super().__init__(pool.name, self._postgres_store, shelf, options)
+                shelf.recover()
+            self._listener = WriteListener(pool, self._on_write_notice)
             self._listener.start()
             undo.pop_all()
 
     @classmethod
     async def open(cls, url: str, folder: Path, options: EmbeddedOptions) -> PostgresIndex:
-        """Open the store, made where it is missing; what this process has not seen yet is read."""
-        return await asyncio.to_thread(lambda: cls(Pool(url), folder, options))
+        """Open or create the store; writes that the local search indexes have not seen are replayed."""
+        return await asyncio.to_thread(lambda: cls(PostgresPool(url), folder, options))
 
-    def _shelve(self, options: EmbeddedOptions) -> Parts:
-        """What finds: parts of this process."""
-        return Shelf(self._replica.folder, self._database, options)
+    def _open_search_backend(self, options: EmbeddedOptions) -> SearchBackend:
+        """The search backend: indexes in the replica folder of this process."""
+        return CollectionIndexes(self._replica.folder, self._postgres_store, options)
 
     @contextmanager
-    def _reading(self) -> Generator[None]:
-        with self.pool.lent():
+    def _read_session(self) -> Generator[None]:
+        with self.pool.connection():
             self._catch_up()
             yield
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
-        """As far as is known without asking the database again: who searches has just asked for the version."""
-        known = self._declared.find(scope.tenant, collection) is not None
-        access = self._at_hand(scope, collection) if known else None
-        return None if access is None else self._shelf.spaces(collection, access)
+        """Names of the vector spaces of the passages the scope may read; None when they are not cached.
+
+        The database is not read: a search has just called `version`, which caught up.
+        """
+        known = self._registry.find(scope.tenant, collection) is not None
+        access = self._cached_access(scope, collection) if known else None
+        return None if access is None else self._search_backend.spaces(collection, access)
 
     @contextmanager
-    def _still(self) -> Generator[None]:
-        with self._writing, self._snapshot():
+    def _with_writes_paused(self) -> Generator[None]:
+        with self._write_lock, self._caught_up_snapshot():
             yield
 
-    def _save(self, tenant: str, collection: Collection) -> None:
+    def _save_collection(self, tenant: str, collection: Collection) -> None:
         with self.pool.transaction() as db:
-            db.execute("SELECT FROM counter FOR UPDATE")  # another process may be giving it other fields
-            wanted = merged(self._database.declared_by(tenant, collection.name), collection)
+            db.execute("SELECT FROM counter FOR UPDATE")  # another process may be adding other fields
+            wanted = merge_collection(self._postgres_store.find_declaration(tenant, collection.name), collection)
             write.declare(db, tenant, wanted)
         self._catch_up()
 
     def _upsert(
-        self, scope: Scope, collection: str, records: Sequence[Prepared], unchanged: Sequence[Record] = ()
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], unchanged: Sequence[Record] = ()
     ) -> int:
-        packed = pack(records)
-        drafts: list[Future[Draft]] = []
+        packed = pack_records(records)
+        drafts: list[Future[PreparedPoints]] = []
 
-        def meanwhile(change: Change) -> None:
-            if len(change.added) >= _MANY:
-                drafts.append(self._aside.submit(self._shelf.draft, collection, change.added))
+        def meanwhile(change: StoreChange) -> None:
+            if len(change.added) >= _MIN_PASSAGES_FOR_THREAD:
+                drafts.append(self._executor.submit(self._search_backend.prepare_points, collection, change.added))
 
         with self.pool.transaction() as db:
             if unchanged:
-                db.execute("SELECT FROM counter FOR UPDATE")  # nobody else writes from now on
-                stored = self._database.records(collection, scope.tenant, [record.id for record in unchanged])
+                db.execute("SELECT FROM counter FOR UPDATE")  # blocks all other writers
+                stored = self._postgres_store.load_records(
+                    collection, scope.tenant, [record.id for record in unchanged]
+                )
                 check_unchanged(unchanged, (record for _, record in stored.values()))
             change = write.upsert(db, scope, collection, packed, meanwhile)
-        self._catch_up(Mine(change, drafts[0] if drafts else None))
-        return change.seq + self._shift
+        self._catch_up(LocalWrite(change, drafts[0] if drafts else None))
+        return change.seq + self._seq_offset
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         with self.pool.transaction() as db:
@@ -132,122 +137,129 @@ class PostgresIndex(IndexOverTruth):
         return removed
 
     def _optimize(self) -> None:
-        with self._writing, self._snapshot():
-            self._shelf.optimize()
+        with self._write_lock, self._caught_up_snapshot():
+            self._search_backend.optimize()
         with self.pool.transaction() as db:
-            db.execute("UPDATE counter SET forgotten = greatest(forgotten, seq - %s)", (_REMEMBERED,))
+            db.execute("UPDATE counter SET forgotten = greatest(forgotten, seq - %s)", (_WRITE_LOG_LENGTH,))
             db.execute("DELETE FROM writes WHERE seq < (SELECT forgotten FROM counter)")
 
     def _release(self) -> None:
         self._listener.stop()
         try:
-            self._shelf.flush()
+            self._search_backend.flush()
         finally:
-            self._shelf.release()
-            self._aside.shutdown()
+            self._search_backend.release()
+            self._executor.shutdown()
             self._replica.release()
             self.pool.close()
 
-    # --- following ---
+    # --- catching up ---
 
-    def _hear(self) -> None:
-        """Somebody wrote: follow now, so that the next question need not."""
-        with self._gate.inside(), self._reading():
+    def _on_write_notice(self) -> None:
+        """Catch up with a write of another process now, so that the next call does not have to."""
+        with self._latch.reader(), self._read_session():
             pass
 
-    def _catch_up(self, mine: Mine | None = None) -> None:
-        """Let the parts follow every write there is; `mine` need not be read again."""
-        if self._database.state() == self._database.at and not self._torn:
+    def _catch_up(self, mine: LocalWrite | None = None) -> None:
+        """Apply every new write to the search indexes; `mine` is applied from memory."""
+        if self._postgres_store.state() == self._postgres_store.applied_state and not self._partly_applied:
             return
-        with self._writing, self._snapshot(mine):
+        with self._write_lock, self._caught_up_snapshot(mine):
             pass
 
     @contextmanager
-    def _snapshot(self, mine: Mine | None = None) -> Generator[None]:
-        """The database as it is now, the parts brought up to it; for one thread at a time."""
-        with self.pool.transaction(SNAPSHOT):
-            self._follow(self._database.state(), mine)
+    def _caught_up_snapshot(self, mine: LocalWrite | None = None) -> Generator[None]:
+        """A database snapshot with the search indexes brought up to it; one thread at a time."""
+        with self.pool.transaction(SNAPSHOT_TRANSACTION):
+            self._advance_to(self._postgres_store.state(), mine)
             yield
 
-    def _follow(self, now: State, mine: Mine | None) -> None:
-        seen = self._database.at
-        if now == seen and not self._torn:
+    def _advance_to(self, now: StoreState, mine: LocalWrite | None) -> None:
+        seen = self._postgres_store.applied_state
+        if now == seen and not self._partly_applied:
             return
-        missed = self._torn or not self._database.tells_since(seen)  # or an earlier state was put back
-        self._torn = True  # until all of them have followed: some parts of a process may have, and others not
+        # Without that history the write log is too short, or an earlier state was restored.
+        missed = self._partly_applied or not self._postgres_store.has_history_since(seen)
+        self._partly_applied = True  # until all is applied: after a failure some search indexes may be ahead of others
         if missed:
-            self._begin_anew(now.seq)
+            self._rebuild_everything(now.seq)
         else:
-            self._go_on(now.seq, mine)
-        self._torn = False
-        self._database.at = now  # after all else: who sees this number takes everything up to it for followed
+            self._apply_new_writes(now.seq, mine)
+        self._partly_applied = False
+        # Last: readers of this state assume that everything up to it is applied.
+        self._postgres_store.applied_state = now
 
-    def _begin_anew(self, last: int) -> None:
-        """Build every part from what there is now; nothing that caches hold from before counts."""
-        self._declared = Declared(self._database.declared())
-        self._added(-1)
-        for gone in self._shelf.columns.keys() - self._database.columns().keys():
-            self._shelf.forget(gone)
-        self._shelf.rebuild()
-        self._classes.clear()
+    def _rebuild_everything(self, last: int) -> None:
+        """Rebuild every search index and drop all cached state; versions rise, so that callers' caches expire."""
+        self._registry = CollectionRegistry(self._postgres_store.list_declarations())
+        self._add_collections(-1)
+        for gone in self._search_backend.columns.keys() - self._postgres_store.declared_columns().keys():
+            self._search_backend.drop_collection(gone)
+        self._search_backend.rebuild_all()
+        self._access_classes.clear()
         self._versions.clear()
         self._journal = WriteJournal()
-        self._shift += max(0, self._database.seq - last) + 1
-        self._opened = last + self._shift
+        self._seq_offset += max(0, self._postgres_store.seq - last) + 1
+        self._opened_at_seq = last + self._seq_offset
 
-    def _go_on(self, last: int, mine: Mine | None) -> None:
-        """Let the parts follow what was written since, and note it for caches."""
-        seen = self._database.seq
-        writes = self._database.writes(seen, last)
-        self._learn(writes)  # before the parts follow: they must not find what nobody knows the readers of
-        full = self._added(seen)
-        self._apply([each for each in writes if each.collection not in full], seen, mine)
-        self._note(writes)
+    def _apply_new_writes(self, last: int, mine: LocalWrite | None) -> None:
+        """Apply the new writes to the search indexes, and record them in the journal."""
+        seen = self._postgres_store.seq
+        writes = self._postgres_store.load_writes(seen, last)
+        # Before the search indexes: they must not return passages of unknown access classes.
+        self._refresh_access_classes(writes)
+        full = self._add_collections(seen)
+        self._apply_writes([each for each in writes if each.collection not in full], seen, mine)
+        self._record_writes(writes)
 
-    def _added(self, seen: int) -> set[str]:
-        """Take collections that are new or have new fields; those that nobody had have seen everything."""
-        known = set(self._shelf.columns)
-        for tenant, collection in self._database.declared_since(seen):
-            self._shelf.add(collection.name, columns_of(collection))
-            self._declared.add(tenant, collection)
-        return self._shelf.columns.keys() - known
+    def _add_collections(self, seen: int) -> set[str]:
+        """Add new collections and fields; returns the collections that are new, whose indexes have every write."""
+        known = set(self._search_backend.columns)
+        for tenant, collection in self._postgres_store.declarations_since(seen):
+            self._search_backend.ensure_collection(collection.name, collection_columns(collection))
+            self._registry.add(tenant, collection)
+        return self._search_backend.columns.keys() - known
 
-    def _apply(self, writes: Sequence[Write], seen: int, mine: Mine | None) -> None:
+    def _apply_writes(self, writes: Sequence[WriteLogEntry], seen: int, mine: LocalWrite | None) -> None:
         whole: set[str] = set()
-        for until in write.chunks(((each.seq, each.added + len(each.removed)) for each in writes), _AT_ONCE):
+        for until in write.batch_ends(
+            ((each.seq, each.added + len(each.removed)) for each in writes), _MAX_PASSAGES_IN_MEMORY
+        ):
             some = [each for each in writes if seen < each.seq <= until]
             for name in sorted({each.collection for each in some} - whole):
                 if mine and (seen, until) == (mine.change.seq - 1, mine.change.seq):
-                    anew = self._shelf.follow(name, mine.change, _drafted(mine))
+                    anew = self._search_backend.apply_change(name, mine.change, _wait_for_points(mine))
                 else:
-                    anew = self._shelf.follow(name, self._between(seen, until, name, some))
+                    anew = self._search_backend.apply_change(name, self._load_change(seen, until, name, some))
                 if anew:
-                    whole.add(name)  # it has seen what is still to come, and must not take it twice
+                    whole.add(name)  # a rebuilt index has the later writes too; they must not be applied twice
             seen = until
 
-    def _between(self, seen: int, until: int, name: str, writes: Sequence[Write]) -> Change:
-        """What these writes did to one collection."""
+    def _load_change(self, seen: int, until: int, name: str, writes: Sequence[WriteLogEntry]) -> StoreChange:
+        """The change that these writes made to one collection."""
         removed = tuple(pid for each in writes if each.collection == name for pid in each.removed)
-        return Change(seq=until, added=tuple(self._database.between(seen, until, name)), removed=removed)
+        return StoreChange(
+            seq=until, added=tuple(self._postgres_store.passages_between(seen, until, name)), removed=removed
+        )
 
-    def _learn(self, writes: Sequence[Write]) -> None:
-        """Take the access classes that writes have touched."""
-        for name, known in self._classes.items():
+    def _refresh_access_classes(self, writes: Sequence[WriteLogEntry]) -> None:
+        """Reload the cached access classes that these writes touched."""
+        for name, known in self._access_classes.items():
             touched = {number for each in writes if each.collection == name for number in each.classes}
             if touched:
-                known.update(self._database.classes_at(touched))
+                known.update(self._postgres_store.load_access_classes_at(touched))
 
-    def _note(self, writes: Sequence[Write]) -> None:
-        """Remember what was touched."""
+    def _record_writes(self, writes: Sequence[WriteLogEntry]) -> None:
+        """Record the touched records in the journal, and the new versions."""
         for each in writes:
-            known, seq = self._known_classes(each.collection), each.seq + self._shift
+            known, seq = self._load_access_classes(each.collection), each.seq + self._seq_offset
             touched = [(id_, known.readers(number)) for id_, number in zip(each.ids, each.classes, strict=True)]
-            self._journal.note(each.tenant, each.collection, seq, touched)
+            self._journal.record_write(each.tenant, each.collection, seq, touched)
             self._versions[each.tenant, each.collection] = seq
 
 
-def _drafted(mine: Mine) -> Draft | None:
-    """What was made of a write; nothing where its part was being built anew."""
+def _wait_for_points(mine: LocalWrite) -> PreparedPoints | None:
+    """The points built for a write; None if there are none, or the index was being rebuilt."""
     with suppress(SourceUnavailable):
-        return mine.draft.result() if mine.draft else None
+        return mine.points.result() if mine.points else None
     return None

@@ -1,4 +1,4 @@
-"""Records as they are kept in PostgreSQL, packed before a write begins."""
+"""Records packed for PostgreSQL before a write begins."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.matrices import pack_matrix
-from contexture.adapters.index.postgres.truth import packed
+from contexture.adapters.index.postgres.record_store import encode_text
 from contexture.errors import InvalidRequest
-from contexture.types import Passage, Prepared
+from contexture.types import Passage, PreparedRecord
 
 
 class PackedPassage(NamedTuple):
-    """A passage as it is kept."""
+    """A passage in its stored form."""
 
     text: str
-    known: codec.Facts
+    unpacked_facts: codec.PassageFacts
     facts: bytes
     vectors: bytes
 
 
 class PackedRecord(NamedTuple):
-    """A record as it is kept, packed before the transaction begins, for others wait while that lasts."""
+    """A record in its stored form, packed before the transaction, because other writers wait during it."""
 
     id: bytes
     acl: bytes
@@ -37,24 +37,27 @@ class PackedRecord(NamedTuple):
     matrices: Sequence[tuple[str, bytes]]
 
 
-def pack(prepared: Sequence[Prepared]) -> list[PackedRecord]:
-    """Records as they are kept, of two with one id the last; one that cannot be kept is refused by name."""
+def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRecord]:
+    """Records in their stored form; of two with the same id, the last.
+
+    Raises `InvalidRequest`, which names the record, for one that cannot be stored.
+    """
     newest = {item.record.id: item for item in prepared}
-    return [_packed(item) for item in newest.values()]
+    return [_pack_record(item) for item in newest.values()]
 
 
-def _packed(item: Prepared) -> PackedRecord:
+def _pack_record(item: PreparedRecord) -> PackedRecord:
     record = item.record
     try:
         return PackedRecord(
-            id=packed(record.id),
-            acl=_readers(record.acl),
+            id=encode_text(record.id),
+            acl=_pack_acl(record.acl),
             hash=record.hash,
             header=codec.pack_header(item),
             text=record.text.encode(),
             rules=item.rules,
             redactions=codec.pack_spans(item.redactions),
-            passages=[_packed_passage(record.text, passage) for passage in item.passages],
+            passages=[_pack_passage(record.text, passage) for passage in item.passages],
             matrices=[(name, pack_matrix(matrix)) for name, matrix in item.matrices.items()],
         )
     except (TypeError, ValueError, OverflowError, RecursionError) as failure:
@@ -62,11 +65,11 @@ def _packed(item: Prepared) -> PackedRecord:
 
 
 @lru_cache(maxsize=1_024)
-def _readers(acl: tuple[str, ...]) -> bytes:
+def _pack_acl(acl: tuple[str, ...]) -> bytes:
     return json.dumps(sorted(set(acl))).encode()
 
 
-def _packed_passage(text: str, passage: Passage) -> PackedPassage:
-    known = codec.facts_of(passage)
+def _pack_passage(text: str, passage: Passage) -> PackedPassage:
+    known = codec.extract_facts(passage)
     piece = text[passage.start : passage.end]
     return PackedPassage(piece, known, codec.pack_facts(known), codec.pack_vectors(passage))

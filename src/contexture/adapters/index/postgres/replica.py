@@ -1,4 +1,4 @@
-"""A folder in which one process keeps its own parts of a shared index; another process takes the next folder."""
+"""Replica folder: local search indexes of one process of a shared index; each process locks its own folder."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ import shutil
 from pathlib import Path
 
 from contexture.adapters.index.lock import StoreLock
-from contexture.adapters.index.postgres.notes import Notes
-from contexture.adapters.index.postgres.truth import FLUSHED, MARK, PostgresTruth
-from contexture.adapters.index.truth import State
+from contexture.adapters.index.postgres.key_value_file import KeyValueFile
+from contexture.adapters.index.postgres.record_store import FLUSHED_KEY, MARK_KEY, PostgresRecordStore
+from contexture.adapters.index.record_store import StoreState
 from contexture.errors import StoreLocked, StoreUnwritable
 
-_MOST = 256
-_STORE = "store"
+_MAX_REPLICAS = 256
+_STORE_KEY = "store"
 
 
-class Replica:
-    """The first free folder below `folder`; whatever an earlier process left in it saves reading it again."""
+class ReplicaFolder:
+    """The first unlocked folder below `folder`, with the search indexes that an earlier process left in it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._lock = _free(folder)
-        self.notes = Notes(self.folder / "notes.json")
+        self.folder, self._lock = _lock_free_folder(folder)
+        self.state_file = KeyValueFile(self.folder / "notes.json")
 
-    def belongs(self, truth: PostgresTruth) -> None:
-        """Throw away what was built from another store, or from a state that this one is not, or no longer, behind."""
-        identity, seen = truth.identity(), State(int(self.notes.get(FLUSHED) or 0), self.notes.get(MARK) or "")
-        if self.notes.get(_STORE) != identity or not truth.tells_since(seen):
+    def discard_if_stale(self, truth: PostgresRecordStore) -> None:
+        """Delete search indexes built from another store, or from a state that this store cannot replay from."""
+        identity, seen = (
+            truth.store_id(),
+            StoreState(int(self.state_file.get(FLUSHED_KEY) or 0), self.state_file.get(MARK_KEY) or ""),
+        )
+        if self.state_file.get(_STORE_KEY) != identity or not truth.has_history_since(seen):
             shutil.rmtree(self.folder / "index", ignore_errors=True)
-            self.notes.clear()
-            self.notes.set({_STORE: identity})
+            self.state_file.clear()
+            self.state_file.set({_STORE_KEY: identity})
 
     def release(self) -> None:
-        """Let another process have the folder."""
+        """Release the lock on the folder."""
         self._lock.release()
 
 
-def _free(folder: Path) -> tuple[Path, StoreLock]:
-    for number in range(_MOST):
+def _lock_free_folder(folder: Path) -> tuple[Path, StoreLock]:
+    for number in range(_MAX_REPLICAS):
         place = folder / str(number)
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,4 +48,6 @@ def _free(folder: Path) -> tuple[Path, StoreLock]:
             raise StoreUnwritable(f"cannot create {str(place)!r}: {failure.strerror}") from failure
         except StoreLocked:
             continue
-    raise StoreLocked(f"{_MOST} processes hold an index in {str(folder)!r}; point --home (CONTEXTURE_HOME) elsewhere")
+    raise StoreLocked(
+        f"{_MAX_REPLICAS} processes hold an index in {str(folder)!r}; point --home (CONTEXTURE_HOME) elsewhere"
+    )

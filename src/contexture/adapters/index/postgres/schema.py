@@ -1,6 +1,6 @@
-"""The tables of an index in PostgreSQL, as a list of migrations that only ever grows.
+"""Schema of an index in PostgreSQL, as an append-only list of migrations.
 
-Ids, tenants and texts are bytes: any Unicode text can be kept, and bytes sort the way ids do.
+Ids, tenants and texts are bytes, so that any Unicode text can be stored and the sort order is that of Python strings.
 """
 
 from __future__ import annotations

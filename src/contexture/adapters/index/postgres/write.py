@@ -1,4 +1,4 @@
-"""One write to an index in PostgreSQL: all of it in one transaction, large ones by COPY."""
+"""Writes to an index in PostgreSQL: each in one transaction, rows by COPY."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.declared import pack_fields
+from contexture.adapters.index.collection_registry import pack_fields
 from contexture.adapters.index.postgres.packing import PackedRecord
-from contexture.adapters.index.postgres.truth import packed
-from contexture.adapters.index.truth import Change, Row
+from contexture.adapters.index.postgres.record_store import encode_text
+from contexture.adapters.index.record_store import PassageRow, StoreChange
 from contexture.adapters.postgres.pool import Connection
 from contexture.errors import NotPermitted
 from contexture.types import Collection, Scope
 
-_RECORD = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
-_PASSAGE = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
-_TERM = 4  # bytes of a term in a passage's facts
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a term and a class in one number
-_COUNT = (
+_RECORD_TYPES = ("int8", "text", "bytea", "bytea", "int4", "text", "bytea", "bytea", "text", "bytea")
+_PASSAGE_TYPES = ("int8", "int8", "text", "int4", "int8", "bytea", "bytea")
+_TERM_BYTES = 4  # bytes per term in `PassageFacts.terms`
+_TERM_SHIFT, _CLASS_MASK = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a term and an access class packed in one number
+_ALLOCATE = (
     "UPDATE counter SET seq = seq + 1, mark = gen_random_uuid(), pid = pid + %s, record = record + %s "
     "RETURNING seq, mark, pid - %s, record - %s"
 )
 
 
-class Numbers(NamedTuple):
-    """The number of a write and what tells it from all others, and the last numbers of passages and records."""
+class WriteNumbers(NamedTuple):
+    """Sequence number and unique mark of a write; its passage and record numbers start after `pid` and `record`."""
 
     seq: int
     mark: UUID
@@ -40,7 +40,7 @@ class Numbers(NamedTuple):
     record: int
 
 
-class Gone(NamedTuple):
+class ReplacedRecord(NamedTuple):
     """A record that is replaced or removed."""
 
     record: int
@@ -49,14 +49,14 @@ class Gone(NamedTuple):
 
 
 def declare(db: Connection, tenant: str, collection: Collection) -> None:
-    """Let a tenant have a collection, or replace the fields it has declared there, inside a transaction."""
-    numbers = _numbers(db, 0, 0)
+    """Declare a collection for a tenant, or replace the fields declared there; call it inside a transaction."""
+    numbers = _allocate_numbers(db, 0, 0)
     db.execute(
         "INSERT INTO declared VALUES (%s, %s, %s, %s) "
         "ON CONFLICT (tenant, name) DO UPDATE SET fields = excluded.fields, seq = excluded.seq",
-        (packed(tenant), collection.name, pack_fields(collection.fields), numbers.seq),
+        (encode_text(tenant), collection.name, pack_fields(collection.fields), numbers.seq),
     )
-    _tell(db, numbers, b"", collection.name, (), (), 0)
+    _log_write(db, numbers, b"", collection.name, (), (), 0)
 
 
 def upsert(
@@ -64,75 +64,88 @@ def upsert(
     scope: Scope,
     collection: str,
     records: Sequence[PackedRecord],
-    meanwhile: Callable[[Change], None] = lambda _: None,
+    meanwhile: Callable[[StoreChange], None] = lambda _: None,
     *,
     anyone: bool = False,
-) -> Change:
-    """Write records inside a transaction; returns what it did to the passages.
+) -> StoreChange:
+    """Write records; returns the passages added and removed. Call it inside a transaction.
 
-    What the scope may not read it cannot replace, unless `anyone` may. `meanwhile` is told that before it is done.
+    Raises `NotPermitted` if the scope may not read a record it would replace, unless `anyone` is set. `meanwhile` is
+    called with the change before the rows are written.
     """
-    tenant, passages = packed(scope.tenant), sum(len(each.passages) for each in records)
-    numbers = _numbers(db, passages, len(records))
-    gone = _found(db, scope, collection, [each.id for each in records], must_see=not anyone, sees_all=anyone)
-    removed = _remove(db, gone)
-    classes = _classes(db, collection, tenant, {each.acl for each in records})
-    done = Change(seq=numbers.seq, added=tuple(_rows(numbers.pid, records, classes)), removed=tuple(removed))
+    tenant, passages = encode_text(scope.tenant), sum(len(each.passages) for each in records)
+    numbers = _allocate_numbers(db, passages, len(records))
+    gone = _find_replaced(db, scope, collection, [each.id for each in records], must_see=not anyone, sees_all=anyone)
+    removed = _remove_records(db, gone)
+    classes = _ensure_access_classes(db, collection, tenant, {each.acl for each in records})
+    done = StoreChange(
+        seq=numbers.seq, added=tuple(_passage_rows(numbers.pid, records, classes)), removed=tuple(removed)
+    )
     meanwhile(done)
     numbered = list(enumerate(records, start=numbers.record + 1))
     _copy_records(db, collection, tenant, [(number, classes[each.acl], each) for number, each in numbered])
     _copy_passages(db, collection, numbers, numbered)
-    _count(db, [(classes[each.acl], passage.known) for each in records for passage in each.passages], +1)
+    _update_statistics(
+        db, [(classes[each.acl], passage.unpacked_facts) for each in records for passage in each.passages], +1
+    )
     touched = [(each.id, each.access) for each in gone] + [(each.id, classes[each.acl]) for each in records]
-    _tell(db, numbers, tenant, collection, touched, removed, passages)
+    _log_write(db, numbers, tenant, collection, touched, removed, passages)
     return done
 
 
 def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) -> int:
-    """Remove those of the records that the scope may see inside a transaction; returns how many there were."""
-    numbers = _numbers(db, 0, 0)
-    gone = _found(db, scope, collection, [packed(id_) for id_ in dict.fromkeys(ids)], must_see=False, sees_all=False)
-    removed = _remove(db, gone)
-    _tell(db, numbers, packed(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0)
+    """Remove the records that the scope may read; returns how many. Call it inside a transaction."""
+    numbers = _allocate_numbers(db, 0, 0)
+    gone = _find_replaced(
+        db, scope, collection, [encode_text(id_) for id_ in dict.fromkeys(ids)], must_see=False, sees_all=False
+    )
+    removed = _remove_records(db, gone)
+    _log_write(
+        db, numbers, encode_text(scope.tenant), collection, [(each.id, each.access) for each in gone], removed, 0
+    )
     return len(gone)
 
 
-def _rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, int]) -> Iterator[Row]:
-    """The passages as they would be read again."""
+def _passage_rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, int]) -> Iterator[PassageRow]:
+    """The new passages, as reading them from the database would return them."""
     pids = count(last + 1)
     for each in records:
         access, id_ = classes[each.acl], each.id.decode()
         for at, (text, known, _, vectors) in enumerate(each.passages):
-            yield Row(next(pids), access, id_, each.header, each.hash, each.rules, at, text, known, vectors)
+            yield PassageRow(next(pids), access, id_, each.header, each.hash, each.rules, at, text, known, vectors)
 
 
-def _numbers(db: Connection, passages: int, records: int) -> Numbers:
-    """The numbers of a write of so many passages and records; nobody else writes now."""
-    found = db.execute(_COUNT, (passages, records, passages, records), binary=True).fetchone()
+def _allocate_numbers(db: Connection, passages: int, records: int) -> WriteNumbers:
+    """Allocate the numbers of a write; locks the counter row, so that other writers wait for the commit."""
+    found = db.execute(_ALLOCATE, (passages, records, passages, records), binary=True).fetchone()
     if found is None:
         raise AssertionError("the counter has exactly one row")
-    return Numbers(*found)
+    return WriteNumbers(*found)
 
 
-def _found(
+def _find_replaced(
     db: Connection, scope: Scope, collection: str, ids: Sequence[bytes], *, must_see: bool, sees_all: bool
-) -> list[Gone]:
-    """The records of these ids that are there; one that the scope may not see is refused, or passed over."""
+) -> list[ReplacedRecord]:
+    """Existing records with these ids.
+
+    A record that the scope may not read is skipped, or raises `NotPermitted` with `must_see`; with `sees_all` it is
+    included.
+    """
     rows = db.execute(
         "SELECT r.record, r.id, r.class, c.acl FROM records r JOIN classes c USING (class) "
         "WHERE r.collection = %s AND r.tenant = %s AND r.id = ANY(%b) ORDER BY r.record",
-        (collection, packed(scope.tenant), list(ids)),
+        (collection, encode_text(scope.tenant), list(ids)),
         binary=True,
     ).fetchall()
     principals = set(scope.principals)
     hidden = [id_ for _, id_, _, acl in rows if not sees_all and principals.isdisjoint(json.loads(acl))]
     if hidden and must_see:
         raise NotPermitted(f"record {hidden[0].decode()!r} cannot be written by user {scope.user!r}")
-    return [Gone(record, id_, access) for record, id_, access, _ in rows if id_ not in hidden]
+    return [ReplacedRecord(record, id_, access) for record, id_, access, _ in rows if id_ not in hidden]
 
 
-def _remove(db: Connection, gone: Sequence[Gone]) -> list[int]:
-    """Remove records with all that belongs to them; the passages there were."""
+def _remove_records(db: Connection, gone: Sequence[ReplacedRecord]) -> list[int]:
+    """Remove records with their passages, vectors and matrices; returns the ids of the passages."""
     if not gone:
         return []
     records = [each.record for each in gone]
@@ -141,7 +154,7 @@ def _remove(db: Connection, gone: Sequence[Gone]) -> list[int]:
         (records,),
         binary=True,
     ).fetchall()
-    _count(db, [(access, codec.unpack_facts(facts)) for _, access, facts in rows], -1)
+    _update_statistics(db, [(access, codec.unpack_facts(facts)) for _, access, facts in rows], -1)
     pids: list[int] = sorted(row[0] for row in rows)
     db.execute("DELETE FROM vectors WHERE pid = ANY(%s)", (pids,))
     for table in (b"passages", b"matrices", b"records"):
@@ -149,8 +162,10 @@ def _remove(db: Connection, gone: Sequence[Gone]) -> list[int]:
     return pids
 
 
-def _classes(db: Connection, collection: str, tenant: bytes, acls: Iterable[bytes]) -> Mapping[bytes, int]:
-    """The access class of each list of readers, made where it is missing."""
+def _ensure_access_classes(
+    db: Connection, collection: str, tenant: bytes, acls: Iterable[bytes]
+) -> Mapping[bytes, int]:
+    """The access class of each list of readers, created if missing."""
     digests = {acl: sha256(acl).digest() for acl in sorted(acls)}
     query = "SELECT acl, class FROM classes WHERE collection = %s AND tenant = %s AND digest = ANY(%s)"
     rows = db.execute(query, (collection, tenant, list(digests.values())), binary=True).fetchall()
@@ -172,14 +187,14 @@ def _copy_records(
         (number, collection, tenant, each.id, access, each.hash, each.header, each.text, each.rules, each.redactions)
         for number, access, each in records
     )
-    _copy(db, "records", _RECORD, rows)
+    _copy(db, "records", _RECORD_TYPES, rows)
     matrices = [(number, *named) for number, _, each in records for named in each.matrices]
     if matrices:
         _copy(db, "matrices", ("int8", "text", "bytea"), matrices)
 
 
 def _copy_passages(
-    db: Connection, collection: str, numbers: Numbers, records: Sequence[tuple[int, PackedRecord]]
+    db: Connection, collection: str, numbers: WriteNumbers, records: Sequence[tuple[int, PackedRecord]]
 ) -> None:
     all_ = [(number, at, passage) for number, each in records for at, passage in enumerate(each.passages)]
     numbered = list(enumerate(all_, start=numbers.pid + 1))
@@ -187,7 +202,7 @@ def _copy_passages(
         (pid, number, collection, at, numbers.seq, passage.text.encode(), passage.facts)
         for pid, (number, at, passage) in numbered
     )
-    _copy(db, "passages", _PASSAGE, rows)
+    _copy(db, "passages", _PASSAGE_TYPES, rows)
     _copy(db, "vectors", ("int8", "bytea"), ((pid, passage.vectors) for pid, (*_, passage) in numbered))
 
 
@@ -198,42 +213,42 @@ def _copy(db: Connection, table: str, types: Sequence[str], rows: Iterable[Seque
             copy.write_row(row)
 
 
-def _count(db: Connection, passages: Sequence[tuple[int, codec.Facts]], sign: int) -> None:
-    """Let the statistics know passages that came or went, each by its class and terms."""
+def _update_statistics(db: Connection, passages: Sequence[tuple[int, codec.PassageFacts]], sign: int) -> None:
+    """Add passages, each an access class and its facts, to the term statistics, or subtract them for `sign` -1."""
     if not passages:
         return
     access = np.fromiter((each for each, _ in passages), np.uint64, len(passages))
-    lengths = [len(facts.terms) // _TERM for _, facts in passages]
+    lengths = [len(facts.terms) // _TERM_BYTES for _, facts in passages]
     terms = np.frombuffer(b"".join(facts.terms for _, facts in passages), np.uint32).astype(np.uint64)
-    keys, counts = np.unique(terms << _HALF | np.repeat(access, lengths), return_counts=True)
+    keys, counts = np.unique(terms << _TERM_SHIFT | np.repeat(access, lengths), return_counts=True)
     db.execute(
         "INSERT INTO frequencies AS f SELECT * FROM unnest(%s::bigint[], %s::int[], %s::bigint[]) "
         "ON CONFLICT (term, class) DO UPDATE SET passages = f.passages + excluded.passages",
-        (_array(keys >> _HALF), _array(keys & _LOW), _array(sign * counts)),
+        (_sql_array(keys >> _TERM_SHIFT), _sql_array(keys & _CLASS_MASK), _sql_array(sign * counts)),
     )
     held = np.unique(access, return_counts=True)
     db.execute(
         "UPDATE classes c SET passages = c.passages + n.passages "
         "FROM unnest(%s::int[], %s::bigint[]) AS n (class, passages) WHERE c.class = n.class",
-        (_array(held[0]), _array(sign * held[1])),
+        (_sql_array(held[0]), _sql_array(sign * held[1])),
     )
 
 
-def _array(numbers: npt.NDArray[Any]) -> str:
-    """Numbers as an array in SQL; the driver would look at each of them four times."""
+def _sql_array(numbers: npt.NDArray[Any]) -> str:
+    """Numbers as a PostgreSQL array literal; much faster than the driver, which inspects each number four times."""
     return f"{{{','.join(map(str, numbers.tolist()))}}}"
 
 
-def _tell(
+def _log_write(
     db: Connection,
-    numbers: Numbers,
+    numbers: WriteNumbers,
     tenant: bytes,
     collection: str,
     touched: Sequence[tuple[bytes, int]],
     removed: Sequence[int],
     added: int,
 ) -> None:
-    """Note what was done for those who follow, and wake them when it is committed."""
+    """Append to the write log, and notify the other processes at commit."""
     ids, classes = [id_ for id_, _ in touched], [access for _, access in touched]
     db.execute(
         "INSERT INTO writes VALUES (%s, %s, %s, %b::bytea[], %b::int[], %b::bigint[], %s, %s)",
@@ -242,8 +257,8 @@ def _tell(
     db.execute("SELECT pg_notify(current_schema() || '_writes', '')")
 
 
-def chunks(writes: Iterable[tuple[int, int]], most: int) -> Iterator[int]:
-    """Where to stop while following writes, given by number and size, so that about `most` are held at once."""
+def batch_ends(writes: Iterable[tuple[int, int]], most: int) -> Iterator[int]:
+    """Sequence numbers at which to stop while replaying writes, so that about `most` passages are held at once."""
     total, last = 0, None
     for seq, size in writes:
         total, last = total + size, seq

@@ -1,4 +1,4 @@
-"""The one place that talks to qdrant-client: opening it, its failures as ours, and the few calls that are made."""
+"""Client of a Qdrant server: the only module that calls qdrant-client; its errors become `SourceError`s."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ TENANT = "tenant"
 _PAGE = 10_000
 _KEYWORD = models.PayloadSchemaType.KEYWORD
 _FLOAT = models.PayloadSchemaType.FLOAT
-_LATE = (408, 504)  # what Qdrant and gateways before it answer when something takes too long
-# What Qdrant refuses, a connection that broke, an answer that is none, and what its local mode raises.
+_TIMEOUT_STATUSES = (408, 504)  # of Qdrant, and of gateways in front of it, for a request that takes too long
+# Refused requests, broken connections, malformed responses, and errors of the local mode.
 _FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, ValueError, AssertionError, RecursionError)
-_PASSAGES = 1 << 63  # above any number that a truth gives
-_READ, _SHOWN = 2_000, 300  # of an answer that is none
+_MAX_PASSAGE_ID = 1 << 63  # above any passage id of a record store
+_MAX_BODY_BYTES, _MAX_MESSAGE_CHARS = 2_000, 300  # of an error response
 
 
-class Server:
-    """One Qdrant server or cluster; nothing is asked of it before the first call.
+class QdrantServer:
+    """One Qdrant server or cluster; not contacted before the first call.
 
-    It is `late` from a request that took too long until one that was answered.
+    `timed_out` is set by a request that timed out and cleared by the next one that succeeds.
     """
 
     def __init__(self, options: QdrantOptions, client: QdrantClient | None = None) -> None:
         self.options = options
         self.name = f"Qdrant at {options.place!r}"
-        self._local = client is not None  # in this process: no payload indexes, no shards, one caller at a time
-        self.late = False
-        self._trial = threading.Lock()
-        self._turn: AbstractContextManager[Any] = threading.RLock() if self._local else nullcontext()
+        self._local = client is not None  # runs in this process: no payload indexes, no shards, one caller at a time
+        self.timed_out = False
+        self._probe_lock = threading.Lock()
+        self._call_lock: AbstractContextManager[Any] = threading.RLock() if self._local else nullcontext()
         self._client = client or QdrantClient(
             url=options.url,
             api_key=options.api_key or None,
@@ -58,16 +58,16 @@ class Server:
     # --- collections ---
 
     def metadata(self, name: str) -> Mapping[str, Any] | None:
-        """What was noted about a collection; None when it is not there."""
-        with self._asking():
+        """Metadata of a collection; None when the collection does not exist."""
+        with self._request():
             if not self._client.collection_exists(name):
                 return None
             return self._client.get_collection(name).config.metadata or {}
 
     def create(self, name: str, vectors: Mapping[str, int], metadata: Mapping[str, Any]) -> None:
-        """Make a collection for words and these vectors."""
+        """Create a collection with a sparse vector for BM25 and these dense vectors."""
         chosen = self.options
-        with self._asking():
+        with self._request():
             self._client.create_collection(
                 name,
                 vectors_config={
@@ -84,31 +84,31 @@ class Server:
                 metadata=dict(metadata),
             )
 
-    def note(self, name: str, metadata: Mapping[str, Any]) -> None:
-        """Note something about a collection."""
-        with self._asking():
+    def set_metadata(self, name: str, metadata: Mapping[str, Any]) -> None:
+        """Update the metadata of a collection."""
+        with self._request():
             self._client.update_collection(name, metadata=dict(metadata))
 
     def index_permissions(self, name: str) -> None:
-        """Let every query find what a tenant's readers may read without looking at the rest."""
+        """Create payload indexes on access class and tenant, so that queries do not scan the points of others."""
         integer = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=False)
         keyword = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-        self._index(name, ACCESS, integer)
-        self._index(name, TENANT, keyword)
+        self._create_payload_index(name, ACCESS, integer)
+        self._create_payload_index(name, TENANT, keyword)
 
     def index_field(self, name: str, key: str, kind: FieldType) -> None:
-        """Let filters on a payload field be fast."""
-        self._index(name, key, _KEYWORD if kind is FieldType.KEYWORD else _FLOAT)
+        """Create a payload index on a field, for fast filters."""
+        self._create_payload_index(name, key, _KEYWORD if kind is FieldType.KEYWORD else _FLOAT)
 
     def shard_keys(self, name: str) -> set[str]:
         """The shard keys of a collection."""
-        with self._asking():
+        with self._request():
             return {str(each.key) for each in self._client.list_shard_keys(name).shard_keys or ()}
 
     def add_shard_key(self, name: str, key: str) -> None:
-        """Give a collection a further shard key."""
+        """Add a shard key to a collection."""
         chosen = self.options
-        with self._asking():
+        with self._request():
             self._client.create_shard_key(
                 name, key, shards_number=chosen.shards or None, replication_factor=chosen.replicas
             )
@@ -116,32 +116,32 @@ class Server:
     # --- points ---
 
     def update(self, name: str, operations: Sequence[models.UpdateOperation]) -> None:
-        """Do these in order; what is asked next sees them."""
-        with self._asking():
+        """Run these operations in order; later requests see them."""
+        with self._request():
             self._client.batch_update_points(name, operations, wait=True)
 
-    def ask(self, name: str, requests: Sequence[models.QueryRequest]) -> list[dict[int, float]]:
-        """What each request finds, best first."""
-        with self._asking():
+    def search(self, name: str, requests: Sequence[models.QueryRequest]) -> list[dict[int, float]]:
+        """Scores by passage id for each request, best first."""
+        with self._request():
             answers = self._client.query_batch_points(name, requests)
-            return [{_passage(point.id): point.score for point in answer.points} for answer in answers]
+            return [{_to_passage_id(point.id): point.score for point in answer.points} for answer in answers]
 
-    def payload(self, name: str, pid: int, shard: str | None) -> Mapping[str, Any]:
-        """The payload of one point; empty when it is not there."""
-        with self._asking():
+    def get_payload(self, name: str, pid: int, shard: str | None) -> Mapping[str, Any]:
+        """The payload of one point; empty when the point does not exist."""
+        with self._request():
             found = self._client.retrieve(name, [pid], shard_key_selector=shard)
         return (found[0].payload if found else None) or {}
 
     def count(self, name: str) -> int:
-        """How many points a collection has."""
-        with self._asking():
+        """Number of points in a collection."""
+        with self._request():
             return self._client.count(name, exact=True).count
 
-    def ids(self, name: str) -> Iterator[list[models.ExtendedPointId]]:
-        """Every point of a collection, passage or not, a page at a time."""
+    def iter_point_ids(self, name: str) -> Iterator[list[models.ExtendedPointId]]:
+        """Ids of all points of a collection, page by page; not all need be passages."""
         offset: Any = None
         while True:
-            with self._asking():
+            with self._request():
                 page, offset = self._client.scroll(
                     name, limit=_PAGE, offset=offset, with_payload=False, with_vectors=False
                 )
@@ -151,77 +151,79 @@ class Server:
 
     # --- the server itself ---
 
-    def params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
-        """How a dense search is made."""
+    def search_params(self, *, exact: bool, effort: int) -> models.SearchParams | None:
+        """Parameters of a dense search; None in local mode, which has none."""
         return None if self._local else models.SearchParams(exact=exact, hnsw_ef=None if exact else effort)
 
     def version(self) -> str:
-        """The version that answers."""
-        with self._asking():
+        """Version of the server."""
+        with self._request():
             return str(self._client.info().version)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        with self._asking():
+        """Close the connections."""
+        with self._request():
             self._client.close()
 
-    def _index(self, name: str, key: str, schema: models.PayloadSchemaType | models.PayloadSchemaParams) -> None:
+    def _create_payload_index(
+        self, name: str, key: str, schema: models.PayloadSchemaType | models.PayloadSchemaParams
+    ) -> None:
         if not self._local:
-            with self._asking():
+            with self._request():
                 self._client.create_payload_index(name, key, field_schema=schema, wait=True)
 
     @contextmanager
-    def trying(self) -> Generator[None]:
-        """While it is late, one caller at a time finds out whether it still is, and others are told at once.
+    def probe(self) -> Generator[None]:
+        """Context of a request: while the server is `timed_out`, only one caller at a time may try it.
 
-        Threads that all waited for it would be missing where the truth could answer.
+        The others fail at once with `SourceTimeout`.
         """
-        late = self.late
-        if late and not self._trial.acquire(blocking=False):
+        late = self.timed_out
+        if late and not self._probe_lock.acquire(blocking=False):
             raise SourceTimeout(f"{self.name} did not answer in time a moment ago")
         try:
             yield
         finally:
             if late:
-                self._trial.release()
+                self._probe_lock.release()
 
     @contextmanager
-    def _asking(self) -> Generator[None]:
+    def _request(self) -> Generator[None]:
         try:
-            with self._turn, qdrant_errors(self.name, self.options.api_key):
+            with self._call_lock, qdrant_errors(self.name, self.options.api_key):
                 yield
         except SourceTimeout:
-            self.late = True
+            self.timed_out = True
             raise
-        self.late = False
+        self.timed_out = False
 
 
-def is_passage(point: models.ExtendedPointId) -> TypeGuard[int]:
-    """Whether a point has the number of a passage; others are somebody else's."""
-    return isinstance(point, int) and point < _PASSAGES
+def is_passage_id(point: models.ExtendedPointId) -> TypeGuard[int]:
+    """Whether a point id is a passage id; other points were not written by this store."""
+    return isinstance(point, int) and point < _MAX_PASSAGE_ID
 
 
-def _passage(point: models.ExtendedPointId) -> int:
-    if not is_passage(point):
+def _to_passage_id(point: models.ExtendedPointId) -> int:
+    if not is_passage_id(point):
         raise ValueError(f"it answered with {point!r}, which is no passage")
     return point
 
 
 @contextmanager
 def qdrant_errors(name: str, key: str = "") -> Generator[None]:
-    """Qdrant's failures as ours, in one line that does not repeat the key."""
+    """Translate Qdrant errors to `SourceTimeout` or `SourceUnavailable`; the message does not contain the API key."""
     try:
         yield
     except _FAILURES as failure:
         cause = failure.source if isinstance(failure, ResponseHandlingException) else failure
-        if isinstance(cause, httpx.TimeoutException) or getattr(cause, "status_code", None) in _LATE:
+        if isinstance(cause, httpx.TimeoutException) or getattr(cause, "status_code", None) in _TIMEOUT_STATUSES:
             raise SourceTimeout(f"{name} did not answer in time") from failure
-        told = " ".join(_told(cause).split())
+        told = " ".join(_describe_error(cause).split())
         shown = told.replace(key, "…") if key else told
-        raise SourceUnavailable(f"{name} failed: {shown[:_SHOWN]}") from failure
+        raise SourceUnavailable(f"{name} failed: {shown[:_MAX_MESSAGE_CHARS]}") from failure
 
 
-def _told(cause: Exception) -> str:
+def _describe_error(cause: Exception) -> str:
     if isinstance(cause, UnexpectedResponse):
-        return f"it answered {cause.status_code}: {cause.content[:_READ].decode('utf-8', 'replace')}"
+        return f"it answered {cause.status_code}: {cause.content[:_MAX_BODY_BYTES].decode('utf-8', 'replace')}"
     return f"{type(cause).__name__}: {cause}"

@@ -1,4 +1,4 @@
-"""How a Qdrant server or cluster is reached and laid out."""
+"""Address and collection layout of a Qdrant server or cluster."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 from contexture.errors import InvalidRequest, UnknownAdapter
 
-_PLACE = re.compile(r"qdrant(?:\+(https?))?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?/?")
-_KEY = re.compile(r"[!-~]*")  # what fits into a header
-_PORT, _LAST_PORT = 6_333, 65_535
+_ADDRESS_PATTERN = re.compile(r"qdrant(?:\+(https?))?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?/?")
+_API_KEY_PATTERN = re.compile(r"[!-~]*")  # characters allowed in an HTTP header
+_DEFAULT_PORT, _MAX_PORT = 6_333, 65_535
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QdrantOptions:
-    """Where Qdrant is, and how collections are made there.
+    """Address of Qdrant, and how collections are created there.
 
     QdrantOptions(place="qdrant://localhost:6333")
     QdrantOptions(place="qdrant+https://cluster.example.org", api_key=key, by_tenant=True, replicas=2)
 
-    `shards` of 0 leaves their number to the server. `confirmations` is how many replicas must have a write before it
-    counts; with 0, all of them, so that whichever is asked next has it. After a failure writes leave Qdrant alone for
-    `pause` seconds, so that one that hangs does not hold them up; a search asks it at once.
+    With `shards` 0 the server chooses their number. `confirmations` is the number of replicas that must confirm a
+    write; 0 means all, so that a read from any replica sees it. After a failure, writes do not contact Qdrant for
+    `pause` seconds, so that a hanging server does not delay them; a search contacts it at once.
     """
 
     place: str
@@ -34,17 +34,17 @@ class QdrantOptions:
     pause: float = 30.0
 
     def __post_init__(self) -> None:
-        """Refuse a key that cannot be sent, without repeating it."""
-        if not _KEY.fullmatch(self.api_key):
+        """Raise `InvalidRequest` for a key that cannot be sent; the message does not contain it."""
+        if not _API_KEY_PATTERN.fullmatch(self.api_key):
             raise InvalidRequest("the key of Qdrant has a space, a line end or another letter that no key can have")
 
     @property
     def url(self) -> str:
-        """The address as HTTP has it."""
-        found = _PLACE.fullmatch(self.place)
-        if found is None or int(found[3] or _PORT) > _LAST_PORT:
+        """The address as an HTTP URL; raises `UnknownAdapter` for an invalid one."""
+        found = _ADDRESS_PATTERN.fullmatch(self.place)
+        if found is None or int(found[3] or _DEFAULT_PORT) > _MAX_PORT:
             raise UnknownAdapter(
                 "the address of the store names no Qdrant; write `qdrant://HOST:PORT` or `qdrant+https://HOST:PORT`, "
                 "and the key as CONTEXTURE_QDRANT_API_KEY"
             )
-        return f"{found[1] or 'http'}://{found[2]}:{found[3] or _PORT}"
+        return f"{found[1] or 'http'}://{found[2]}:{found[3] or _DEFAULT_PORT}"

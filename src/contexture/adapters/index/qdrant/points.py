@@ -1,4 +1,4 @@
-"""Passages as Qdrant keeps them: the numbers that are compared, and what filters may ask."""
+"""Passages as Qdrant points: vectors, and the payload for filters."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import numpy.typing as npt
 from qdrant_client import models
 
 from contexture.adapters.index import codec
-from contexture.adapters.index.codes import quantised
-from contexture.adapters.index.filters import payload_of
+from contexture.adapters.index.filters import build_payload
 from contexture.adapters.index.qdrant.client import ACCESS, LEXICAL, TENANT
-from contexture.adapters.index.scoring import impacts
-from contexture.adapters.index.truth import Row
+from contexture.adapters.index.quantized_vectors import quantize
+from contexture.adapters.index.record_store import PassageRow
+from contexture.adapters.index.scoring import to_impacts
 from contexture.types import FieldType, Vector
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
-_DECIMALS = 6  # of a number that is sent; the byte in which Qdrant keeps it has fewer
+_PLAIN_TENANT = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+_DECIMALS = 6  # of a number that is sent; Qdrant stores it in one byte, with fewer
 
 
 def tenant_key(tenant: str) -> str:
-    """How a tenant is called in Qdrant: by its name, or by a hash of one that is not plain."""
-    if _PLAIN.fullmatch(tenant):
+    """Key of a tenant in Qdrant: its name, or a hash of a name with other characters than plain ones."""
+    if _PLAIN_TENANT.fullmatch(tenant):
         return f"tenant.{tenant}"
     return f"hashed.{hashlib.sha256(tenant.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def sent(vector: Vector) -> list[float]:
-    """A vector as Qdrant gets it: what its bytes stand for, so that both sides rank by the same numbers."""
-    codes, scales = quantised(vector[None, :])
+def to_wire_vector(vector: Vector) -> list[float]:
+    """A vector as sent to Qdrant: quantized to int8 and back, so that both sides rank by the same numbers."""
+    codes, scales = quantize(vector[None, :])
     numbers: npt.NDArray[np.float64] = codes[0].astype(np.float64) * float(scales[0])
     return numbers.round(_DECIMALS).tolist()
 
 
-def point_of(row: Row, tenant: str, fields: Mapping[str, FieldType], vectors: Mapping[str, int]) -> models.PointStruct:
-    """A passage as a point of its own."""
+def build_point(
+    row: PassageRow, tenant: str, fields: Mapping[str, FieldType], vectors: Mapping[str, int]
+) -> models.PointStruct:
+    """The Qdrant point of a passage."""
     record, _ = codec.unpack_header(row.header, row.record_id, "")
     named: dict[str, models.Vector] = {
-        name: sent(vector) for name, vector in codec.unpack_vectors(row.vectors).items() if name in vectors
+        name: to_wire_vector(vector) for name, vector in codec.unpack_vectors(row.vectors).items() if name in vectors
     }
     terms, weights = codec.term_arrays(row.facts)
     if len(terms):
-        named[LEXICAL] = models.SparseVector(indices=terms.tolist(), values=impacts(weights).tolist())
-    payload = {ACCESS: row.access, TENANT: tenant, **payload_of(record, fields)}
+        named[LEXICAL] = models.SparseVector(indices=terms.tolist(), values=to_impacts(weights).tolist())
+    payload = {ACCESS: row.access, TENANT: tenant, **build_payload(record, fields)}
     return models.PointStruct(id=row.pid, vector=named, payload=payload)

@@ -1,0 +1,115 @@
+"""Detects the type of a file from its extension and magic bytes, and reads it with the matching `DocumentReader`.
+
+Readers are imported lazily, by module path, when the first file of their type arrives.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from contexture.documents import DocumentReader, ReadDocument, ReadLimits
+from contexture.errors import InvalidRequest
+
+_READERS = {
+    "pdf": ("contexture.adapters.documents.pdf.reader", "PdfReader"),
+    "docx": ("contexture.adapters.documents.office", "DocxReader"),
+    "pptx": ("contexture.adapters.documents.office", "PptxReader"),
+    "html": ("contexture.adapters.documents.html", "HtmlReader"),
+    "text": ("contexture.adapters.documents.text", "TextReader"),
+    "image": ("contexture.adapters.documents.images", "ImageReader"),
+}
+_KIND_BY_EXTENSION = {
+    "pdf": "pdf", "docx": "docx", "pptx": "pptx", "html": "html", "htm": "html", "xhtml": "html",
+    "md": "text", "markdown": "text", "txt": "text", "text": "text", "rst": "text",
+    "png": "image", "jpg": "image", "jpeg": "image", "tif": "image", "tiff": "image", "webp": "image", "bmp": "image",
+}  # fmt: skip
+_BMP_MAGIC = b"BM"
+_MAGIC = (
+    (b"%PDF-", "pdf"),
+    (b"\x89PNG\r\n\x1a\n", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"II*\0", "image"),
+    (b"MM\0*", "image"),
+    (_BMP_MAGIC, "image"),
+    (b"PK\x03\x04", "zip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old or protected office file"),
+)
+_SNIFF_BYTES = 1_024
+_TEXT_KINDS = frozenset({"text", "html"})
+
+EXTENSIONS = frozenset(_KIND_BY_EXTENSION)
+"""Extensions of supported files, lower case, without the dot."""
+
+TEXT_EXTENSIONS = frozenset(name for name, kind in _KIND_BY_EXTENSION.items() if kind == "text")
+"""Extensions of files that are plain text or Markdown."""
+
+
+def file_extension(name: str) -> str:
+    """Extension of a file name, lower case, without the dot."""
+    return Path(name).suffix.lower().removeprefix(".")
+
+
+def read_document(path: Path, name: str, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
+    """Pages of the file at `path`; raises `InvalidRequest` for an unsupported, mislabelled, empty or too large file.
+
+    `name` is the original file name.
+    """
+    try:
+        size = path.stat().st_size
+        if size > limits.bytes:
+            raise InvalidRequest(f"it has {size} bytes: more than {limits.bytes}")
+        if not size:
+            raise InvalidRequest("it is empty")
+        return _load_reader(_detect_kind(path, name)).read(path, limits, progress)
+    except OSError as failure:
+        raise InvalidRequest(f"cannot be read: {failure.strerror}") from failure
+
+
+def _detect_kind(path: Path, name: str) -> str:
+    said = _KIND_BY_EXTENSION.get(file_extension(name))
+    if said is None:
+        raise InvalidRequest(f"files that end in {Path(name).suffix!r} are not read")
+    with path.open("rb") as file:
+        head = file.read(_SNIFF_BYTES)
+    found = _sniff_kind(head, path, said)
+    if found not in {"", said}:
+        raise InvalidRequest(f"it is called {Path(name).suffix} but is {_describe_kind(found)}")
+    if not found and said in {"pdf", "docx", "pptx", "image"}:
+        raise InvalidRequest(f"it is called {Path(name).suffix} but is none: its first bytes are {head[:8]!r}")
+    return said
+
+
+def _sniff_kind(head: bytes, path: Path, said: str) -> str:
+    """File kind by magic bytes, empty if unknown; plain text may start with `BM` or mention `%PDF-`."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image"
+    found = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
+    if found == "zip":
+        return _detect_archive_kind(path)
+    if said in _TEXT_KINDS:
+        return "" if head.startswith(_BMP_MAGIC) and b"\0" not in head else found
+    return found or ("pdf" if b"%PDF-" in head else "")
+
+
+def _detect_archive_kind(path: Path) -> str:
+    try:
+        with zipfile.ZipFile(path) as package:
+            names = set(package.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as failure:
+        raise InvalidRequest(f"it is a damaged or truncated package: {failure}") from failure
+    if "word/document.xml" in names:
+        return "docx"
+    return "pptx" if "ppt/presentation.xml" in names else "a ZIP archive"
+
+
+def _describe_kind(kind: str) -> str:
+    return {"pdf": "a PDF", "docx": "a Word file", "pptx": "a presentation", "image": "a picture"}.get(kind, kind)
+
+
+def _load_reader(kind: str) -> DocumentReader:
+    """Reader for a file kind; its libraries are imported on first use."""
+    module, name = _READERS[kind]
+    return getattr(import_module(module), name)()

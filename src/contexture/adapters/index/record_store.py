@@ -1,0 +1,486 @@
+"""SQLite record store of the embedded index: records, passages, access classes and term statistics.
+
+It is the source of truth; every search index can be rebuilt from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from contexture.adapters.index import codec
+from contexture.adapters.index.access_classes import AccessClass
+from contexture.adapters.index.checks import check_unchanged
+from contexture.adapters.index.collection_registry import Declaration, merge_columns, pack_fields, unpack_collection
+from contexture.adapters.index.journal import TouchedRecord
+from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
+from contexture.adapters.index.schema import migrate
+from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
+from contexture.types import Collection, FieldType, Matrix, PreparedRecord, Record, Scope
+
+_T = TypeVar("_T")
+_MMAP_BYTES = 1 << 34  # rows of one result are far apart; reads by system call cost ten times as much
+_PASSAGE_COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
+_MAX_PARAMETERS = 500  # SQLite limits the number of parameters per statement
+
+
+class StoreState(NamedTuple):
+    """Version of a store: the number of its last write, and a mark that is unique to that write."""
+
+    seq: int
+    mark: str
+
+
+class StoredVectors(NamedTuple):
+    """Packed vectors of one passage, with its access class and its key, which breaks ties."""
+
+    pid: int
+    access: int
+    vectors: bytes
+    passage_key: tuple[str, int]
+
+
+class PassageRow(NamedTuple):
+    """One stored passage with the header of its record.
+
+    `vectors` is filled only for reads that rebuild an index.
+    """
+
+    pid: int
+    access: int
+    record_id: str
+    header: bytes
+    hash: str
+    rules: str
+    ordinal: int
+    text: str
+    facts: codec.PassageFacts
+    vectors: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChange:
+    """What one write changed: passages added and removed, records touched, access classes."""
+
+    seq: int
+    added: tuple[PassageRow, ...]
+    removed: tuple[int, ...]
+    touched: tuple[TouchedRecord, ...] = ()
+    classes: Mapping[int, AccessClass] = field(default_factory=dict[int, AccessClass])
+
+
+class SqliteRecordStore:
+    """Reads and writes the SQLite file of an embedded store.
+
+    Writes are serialised; each thread reads on its own connection.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        with suppress(OSError):  # the connection below reports the failure with a better message
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
+        with ExitStack() as undo, sqlite_errors(path):
+            undo.callback(self.close)
+            migrate(self._connection())
+            self.seq = int(self.meta("seq") or 0)
+            undo.pop_all()
+
+    # --- meta and collections ---
+
+    def state(self) -> StoreState:
+        """State after the last write; the mark is empty, because with a single writer `seq` identifies a write."""
+        return StoreState(self.seq, "")
+
+    def has_history_since(self, seen: StoreState) -> bool:
+        """Whether the store was once in this state; every write since then can be replayed."""
+        return seen.seq <= self.seq
+
+    def meta(self, key: str) -> str | None:
+        """Value of a setting of the store itself; None when it is not set."""
+        found = self._connection().execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return found[0] if found else None
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Store a setting of the store itself."""
+        with self._write_transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def list_declarations(self) -> list[Declaration]:
+        """Every collection of every tenant."""
+        rows = self._connection().execute("SELECT tenant, name, fields FROM declared ORDER BY tenant, name").fetchall()
+        return [(tenant, unpack_collection(name, fields)) for tenant, name, fields in rows]
+
+    def declared_columns(self) -> dict[str, dict[str, FieldType]]:
+        """By collection, the columns of every field that some tenant has declared."""
+        rows = self._connection().execute("SELECT DISTINCT name, fields FROM declared ORDER BY name, fields").fetchall()
+        return merge_columns(rows)
+
+    def declare(self, tenant: str, collection: Collection) -> None:
+        """Declare a collection for a tenant, or replace the fields declared there."""
+        with self._write_transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO declared VALUES (?, ?, ?)",
+                (tenant, collection.name, pack_fields(collection.fields)),
+            )
+
+    # --- permissions and statistics ---
+
+    def load_access_classes(self, collection: str) -> dict[int, AccessClass]:
+        """Every access class of a collection."""
+        rows = self._connection().execute(
+            "SELECT class, tenant, acl, passages FROM classes WHERE collection = ?", (collection,)
+        )
+        return {number: _to_access_class(*columns) for number, *columns in rows}
+
+    def document_frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> dict[int, int]:
+        """By term, the number of passages of these access classes that contain it."""
+        allowed = ",".join(str(int(access)) for access in sorted(classes))
+        counts: Counter[int] = Counter()
+        for some in _chunks(terms):
+            rows = self._connection().execute(
+                f"SELECT term, sum(passages) FROM frequencies WHERE term IN ({_placeholders(some)}) "  # noqa: S608 - integers
+                f"AND class IN ({allowed}) GROUP BY term",
+                some,
+            )
+            counts.update(dict(rows.fetchall()))
+        return counts
+
+    # --- reads ---
+
+    def load_passages(self, pids: Sequence[int]) -> list[PassageRow]:
+        """Passages by id; removed ones are left out."""
+        return [row for some in _chunks(pids) for row in self._select(f"p.pid IN ({_placeholders(some)})", some)]
+
+    def passages_since(self, seq: int, collection: str) -> Iterator[PassageRow]:
+        """Every passage of a collection written after `seq`, oldest first."""
+        rows = self._connection().execute(
+            f"SELECT {_PASSAGE_COLUMNS}, v.data FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "  # noqa: S608 - fixed
+            "WHERE p.seq > ? AND r.collection = ? ORDER BY p.pid",
+            (seq, collection),
+        )
+        return map(_to_passage_row, rows)
+
+    def iter_vectors(self, collection: str) -> Iterator[StoredVectors]:
+        """Vectors of every passage of a collection, in order of passage id."""
+        rows = self._connection().execute(
+            "SELECT p.pid, r.class, v.data, r.id, p.ordinal "
+            "FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
+            "WHERE r.collection = ? ORDER BY p.pid",
+            (collection,),
+        )
+        return (StoredVectors(pid, access, vectors, (id_, ordinal)) for pid, access, vectors, id_, ordinal in rows)
+
+    def load_vectors(self, pids: Sequence[int]) -> list[StoredVectors]:
+        """Vectors of these passages; removed ones are left out."""
+        found: list[StoredVectors] = []
+        for some in _chunks(pids):
+            rows = self._connection().execute(
+                "SELECT p.pid, r.class, v.data, r.id, p.ordinal "  # noqa: S608 - fixed
+                "FROM passages p JOIN records r USING (row) JOIN vectors v USING (pid) "
+                f"WHERE p.pid IN ({_placeholders(some)})",
+                tuple(some),
+            )
+            found.extend(StoredVectors(pid, access, vectors, (id_, at)) for pid, access, vectors, id_, at in rows)
+        return found
+
+    def iter_headers(self, collection: str) -> Iterator[tuple[int, Record]]:
+        """Passage id and record, without its text, of every passage of a collection, in order of passage id."""
+        rows = self._connection().execute(
+            "SELECT p.pid, r.id, r.header FROM passages p JOIN records r USING (row) "
+            "WHERE r.collection = ? ORDER BY p.pid",
+            (collection,),
+        )
+        return ((pid, codec.unpack_header(header, id_, "")[0]) for pid, id_, header in rows)
+
+    def passage_keys(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Record id and ordinal of these passages, used to break ties; removed ones are left out."""
+        found: dict[int, tuple[str, int]] = {}
+        for some in _chunks(pids):
+            rows = self._connection().execute(
+                "SELECT p.pid, r.id, p.ordinal FROM passages p JOIN records r USING (row) "  # noqa: S608 - fixed
+                f"WHERE p.pid IN ({_placeholders(some)})",
+                tuple(some),
+            )
+            found.update((pid, (id_, ordinal)) for pid, id_, ordinal in rows)
+        return found
+
+    def removed_since(self, seq: int, collection: str) -> list[int]:
+        """Every passage of a collection removed after `seq`."""
+        rows = self._connection().execute("SELECT pid FROM removed WHERE seq > ? AND collection = ?", (seq, collection))
+        return [row[0] for row in rows]
+
+    def load_records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
+        """Records of a tenant by id, each with its access class."""
+        found: dict[str, tuple[int, Record]] = {}
+        for some in _chunks(ids):
+            rows = self._connection().execute(
+                f"SELECT id, class, header, text FROM records WHERE collection = ? AND tenant = ? "  # noqa: S608
+                f"AND id IN ({_placeholders(some)})",
+                (collection, tenant, *some),
+            )
+            found.update(
+                (id_, (access, codec.unpack_header(header, id_, text)[0])) for id_, access, header, text in rows
+            )
+        return found
+
+    def iter_matrices(
+        self, collection: str, tenant: str, name: str, ids: Sequence[str]
+    ) -> Iterator[tuple[str, int, Matrix]]:
+        """Record id, access class and matrix `name` of each of these records of a tenant that has one."""
+        for some in _chunks(ids):
+            rows = self._connection().execute(
+                "SELECT r.id, r.class, m.data FROM records r JOIN matrices m USING (row) "  # noqa: S608 - fixed
+                f"WHERE r.collection = ? AND r.tenant = ? AND r.id IN ({_placeholders(some)}) AND m.name = ?",
+                (collection, tenant, *some, name),
+            )
+            yield from ((id_, access, unpack_matrix(data)) for id_, access, data in rows)
+
+    def iter_records(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
+        """Records of these access classes with an id greater than `after`, in id order."""
+        allowed = ",".join(str(int(access)) for access in sorted(classes))
+        rows = self._connection().execute(
+            f"SELECT id, header, text FROM records WHERE collection = ? AND tenant = ? AND id > ? "  # noqa: S608
+            f"AND class IN ({allowed}) ORDER BY id",
+            (collection, tenant, after),
+        )
+        for id_, header, text in rows:
+            yield codec.unpack_header(header, id_, text)[0]
+
+    def count(self, collection: str) -> int:
+        """Number of passages in a collection."""
+        total = self._connection().execute("SELECT sum(passages) FROM classes WHERE collection = ?", (collection,))
+        return int(total.fetchone()[0] or 0)
+
+    # --- writes ---
+
+    def upsert(
+        self, scope: Scope, collection: str, prepared: Sequence[PreparedRecord], unchanged: Sequence[Record] = ()
+    ) -> StoreChange:
+        """Write all records or none; of two with the same id, the last.
+
+        Raises `Outdated` if a record of `unchanged` differs from what is stored, `NotPermitted` if the scope may not
+        read a record it would replace, and `InvalidRequest` if a record cannot be stored.
+        """
+        newest = {item.record.id: item for item in prepared}
+        with self._write_transaction() as db:
+            stored = self.load_records(collection, scope.tenant, [record.id for record in unchanged])
+            check_unchanged(unchanged, (record for _, record in stored.values()))
+            seq = self._next_seq(db)
+            before, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
+            added = [row for item in newest.values() for row in self._insert_record(db, scope, collection, item, seq)]
+            self._count_terms(db, added, +1)
+            touched = (*before, *((item.record.id, item.record.acl) for item in newest.values()))
+            classes = self._load_touched_classes(db, scope, collection, touched)
+        self.seq = seq
+        return StoreChange(seq=seq, added=tuple(added), removed=tuple(removed), touched=touched, classes=classes)
+
+    def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> tuple[StoreChange, int]:
+        """Remove the records that the scope may read; returns the change and how many were removed."""
+        with self._write_transaction() as db:
+            seq = self._next_seq(db)
+            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False)
+            classes = self._load_touched_classes(db, scope, collection, gone)
+        self.seq = seq
+        done = StoreChange(seq=seq, added=(), removed=tuple(removed), touched=tuple(gone), classes=classes)
+        return done, len(gone)
+
+    def prune_removed(self, seq: int) -> None:
+        """Delete tombstones up to `seq`, once the search indexes have made those removals durable."""
+        with self._write_transaction() as db:
+            db.execute("DELETE FROM removed WHERE seq <= ?", (seq,))
+
+    def close(self) -> None:
+        """Close every thread's connection."""
+        with self._guard:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+
+    # --- inside ---
+
+    def _connection(self) -> sqlite3.Connection:
+        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
+            found.execute("PRAGMA journal_mode = WAL")
+            found.execute("PRAGMA synchronous = FULL")
+            found.execute("PRAGMA cache_size = -65536")
+            found.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+            self._local.connection = found
+            with self._guard:
+                self._connections.append(found)
+        return found
+
+    @contextmanager
+    def _write_transaction(self) -> Generator[sqlite3.Connection]:
+        """One write transaction, committed as a whole or rolled back."""
+        db = self._connection()
+        with sqlite_errors(self._path):
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                yield db
+
+    def _next_seq(self, db: sqlite3.Connection) -> int:
+        seq = self.seq + 1
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (str(seq),))
+        return seq
+
+    def _remove(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, ids: Sequence[str], seq: int, *, must_see: bool
+    ) -> tuple[list[TouchedRecord], list[int]]:
+        """Remove records; returns those removed, with their readers, and the ids of their passages.
+
+        A record that the scope may not read is skipped, or raises `NotPermitted` with `must_see`.
+        """
+        gone, removed = list[TouchedRecord](), list[int]()
+        principals = set(scope.principals)
+        for record_id in ids:
+            found = db.execute(
+                "SELECT r.row, c.acl FROM records r JOIN classes c USING (class) "
+                "WHERE r.collection = ? AND r.tenant = ? AND r.id = ?",
+                (collection, scope.tenant, record_id),
+            ).fetchone()
+            if found is None:
+                continue
+            readers: list[str] = json.loads(found[1])
+            if principals.isdisjoint(readers):
+                if must_see:
+                    raise NotPermitted(f"record {record_id!r} cannot be written by user {scope.user!r}")
+                continue
+            rows = list(self._select("p.row = ?", (found[0],)))
+            self._count_terms(db, rows, -1)
+            removed.extend(row.pid for row in rows)
+            db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(row.pid, collection, seq) for row in rows])
+            db.execute("DELETE FROM vectors WHERE pid IN (SELECT pid FROM passages WHERE row = ?)", (found[0],))
+            db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
+            db.execute("DELETE FROM matrices WHERE row = ?", (found[0],))
+            db.execute("DELETE FROM records WHERE row = ?", (found[0],))
+            gone.append((record_id, tuple(readers)))
+        return gone, removed
+
+    def _load_touched_classes(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, touched: Sequence[TouchedRecord]
+    ) -> dict[int, AccessClass]:
+        """Access classes, by number, of a tenant's touched records."""
+        found: dict[int, AccessClass] = {}
+        for some in _chunks(sorted({_pack_acl(readers) for _, readers in touched})):
+            rows = db.execute(
+                "SELECT class, tenant, acl, passages FROM classes WHERE collection = ? AND tenant = ? "  # noqa: S608 - fixed
+                f"AND acl IN ({_placeholders(some)})",
+                (collection, scope.tenant, *some),
+            )
+            found.update((number, _to_access_class(*columns)) for number, *columns in rows)
+        return found
+
+    def _insert_record(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, item: PreparedRecord, seq: int
+    ) -> list[PassageRow]:
+        try:
+            return list(self._insert_rows(db, scope, collection, item, seq))
+        except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+            raise InvalidRequest(f"record {item.record.id!r} cannot be stored: {failure}") from failure
+
+    def _insert_rows(
+        self, db: sqlite3.Connection, scope: Scope, collection: str, item: PreparedRecord, seq: int
+    ) -> Iterator[PassageRow]:
+        record, digest = item.record, item.record.hash
+        access = _ensure_access_class(db, collection, scope.tenant, record.acl)
+        header = codec.pack_header(item)
+        row = db.execute(
+            "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (collection, scope.tenant, record.id, access, digest, header, record.text, item.rules,
+             codec.pack_spans(item.redactions)),
+        ).lastrowid  # fmt: skip
+        for name, matrix in item.matrices.items():
+            db.execute("INSERT INTO matrices VALUES (?, ?, ?)", (row, name, pack_matrix(matrix)))
+        for ordinal, passage in enumerate(item.passages):
+            text = record.text[passage.start : passage.end]
+            facts = codec.pack_facts(codec.extract_facts(passage))
+            pid = db.execute(
+                "INSERT INTO passages (row, ordinal, seq, text, facts) VALUES (?, ?, ?, ?, ?)",
+                (row, ordinal, seq, text, facts),
+            ).lastrowid
+            if pid is None:
+                raise SourceUnavailable("SQLite gave a new passage no id")
+            vectors = codec.pack_vectors(passage)
+            db.execute("INSERT INTO vectors VALUES (?, ?)", (pid, vectors))
+            yield _to_passage_row((pid, access, record.id, header, digest, item.rules, ordinal, text, facts, vectors))
+
+    def _count_terms(self, db: sqlite3.Connection, rows: Sequence[PassageRow], sign: int) -> None:
+        terms: Counter[tuple[int, int]] = Counter()
+        passages: Counter[int] = Counter()
+        for row in rows:
+            passages[row.access] += 1
+            terms.update((term, row.access) for term in codec.term_arrays(row.facts)[0].tolist())
+        db.executemany(
+            "INSERT INTO frequencies VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET passages = passages + excluded.passages",
+            [(term, access, sign * count) for (term, access), count in terms.items()],
+        )
+        db.executemany(
+            "UPDATE classes SET passages = passages + ? WHERE class = ?",
+            [(sign * count, access) for access, count in passages.items()],
+        )
+
+    def _select(self, condition: str, parameters: Sequence[Any]) -> Iterator[PassageRow]:
+        rows = self._connection().execute(
+            f"SELECT {_PASSAGE_COLUMNS} FROM passages p JOIN records r USING (row) WHERE {condition}",  # noqa: S608 - fixed
+            tuple(parameters),
+        )
+        return map(_to_passage_row, rows)
+
+
+def _to_passage_row(columns: Sequence[Any]) -> PassageRow:
+    """A `PassageRow` from `_PASSAGE_COLUMNS`, with vectors if they were selected."""
+    pid, access, record_id, header, digest, rules, ordinal, text, facts, *vectors = columns
+    return PassageRow(pid, access, record_id, header, digest, rules, ordinal, text, codec.unpack_facts(facts), *vectors)
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Generator[None]:
+    """Translate SQLite errors: `StoreUnwritable` when the disk refused, else `SourceUnavailable`."""
+    try:
+        yield
+    except sqlite3.OperationalError as failure:
+        text = str(failure)
+        if any(word in text for word in ("full", "readonly", "read-only", "unable to open", "disk I/O")):
+            raise StoreUnwritable(f"cannot write {str(path)!r}: {text}; nothing was stored") from failure
+        raise SourceUnavailable(f"the store {str(path)!r} failed: {text}") from failure
+    except sqlite3.DatabaseError as failure:
+        raise SourceUnavailable(f"the store {str(path)!r} is damaged: {failure}") from failure
+
+
+def _to_access_class(tenant: str, acl: str, passages: int) -> AccessClass:
+    return AccessClass(tenant, tuple(json.loads(acl)), passages)
+
+
+def _pack_acl(acl: tuple[str, ...]) -> str:
+    return json.dumps(sorted(set(acl)))
+
+
+def _ensure_access_class(db: sqlite3.Connection, collection: str, tenant: str, acl: tuple[str, ...]) -> int:
+    key = (collection, tenant, _pack_acl(acl))
+    db.execute("INSERT OR IGNORE INTO classes (collection, tenant, acl) VALUES (?, ?, ?)", key)
+    found = db.execute("SELECT class FROM classes WHERE collection = ? AND tenant = ? AND acl = ?", key)
+    return int(found.fetchone()[0])
+
+
+def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for at in range(0, len(items), _MAX_PARAMETERS):
+        yield items[at : at + _MAX_PARAMETERS]
+
+
+def _placeholders(items: Sequence[object]) -> str:
+    return ",".join("?" * len(items))

@@ -1,0 +1,106 @@
+"""Protocols of the record store: the part that search indexes are rebuilt from, and the read side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from contexture.adapters.index.access_classes import AccessClass
+from contexture.adapters.index.collection_registry import Declaration
+from contexture.adapters.index.record_store import PassageRow, StoredVectors, StoreState
+from contexture.types import FieldType, Matrix, Record
+
+
+class ReplaySource(Protocol):
+    """What search indexes are rebuilt and updated from."""
+
+    @property
+    def seq(self) -> int:
+        """Sequence number of the last write that the search indexes have applied."""
+        ...
+
+    def state(self) -> StoreState:
+        """State after the last write."""
+        ...
+
+    def has_history_since(self, seen: StoreState) -> bool:
+        """Whether the store was once in this state, and every write since then can be replayed."""
+        ...
+
+    def meta(self, key: str) -> str | None:
+        """Stored state of the search indexes; None when it is not set."""
+        ...
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Store state of the search indexes."""
+        ...
+
+    def declared_columns(self) -> dict[str, dict[str, FieldType]]:
+        """By collection, the columns (`column_name`) of every field that some tenant has declared."""
+        ...
+
+    def count(self, collection: str) -> int:
+        """Number of passages in a collection."""
+        ...
+
+    def passages_since(self, seq: int, collection: str) -> Iterator[PassageRow]:
+        """Every passage of a collection written after `seq`, oldest first, with its vectors."""
+        ...
+
+    def removed_since(self, seq: int, collection: str) -> list[int]:
+        """Every passage of a collection removed after `seq`."""
+        ...
+
+    def iter_vectors(self, collection: str) -> Iterator[StoredVectors]:
+        """Vectors of every passage of a collection, in order of passage id."""
+        ...
+
+    def iter_headers(self, collection: str) -> Iterator[tuple[int, Record]]:
+        """Passage id and record, without its text, of every passage of a collection, in order of passage id."""
+        ...
+
+    def passage_keys(self, pids: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Record id and ordinal of these passages, used to break ties; removed ones are left out."""
+        ...
+
+    def prune_removed(self, seq: int) -> None:
+        """Delete tombstones up to `seq`, which the search indexes no longer need."""
+        ...
+
+
+class RecordStore(ReplaySource, Protocol):
+    """Read side of the record store: declarations, access classes, statistics, passages, records."""
+
+    def list_declarations(self) -> Sequence[Declaration]:
+        """Every collection of every tenant."""
+        ...
+
+    def load_access_classes(self, collection: str) -> dict[int, AccessClass]:
+        """Every access class of a collection."""
+        ...
+
+    def document_frequencies(self, terms: Sequence[int], classes: Iterable[int]) -> Mapping[int, int]:
+        """By term, the number of passages of these access classes that contain it."""
+        ...
+
+    def load_vectors(self, pids: Sequence[int]) -> list[StoredVectors]:
+        """Vectors of these passages; removed ones are left out."""
+        ...
+
+    def load_passages(self, pids: Sequence[int]) -> list[PassageRow]:
+        """Passages by id; removed ones are left out."""
+        ...
+
+    def load_records(self, collection: str, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
+        """Records of a tenant by id, each with its access class."""
+        ...
+
+    def iter_matrices(
+        self, collection: str, tenant: str, name: str, ids: Sequence[str]
+    ) -> Iterator[tuple[str, int, Matrix]]:
+        """Record id, access class and matrix `name` of each of these records of a tenant that has one."""
+        ...
+
+    def iter_records(self, collection: str, tenant: str, classes: Iterable[int], after: str) -> Iterator[Record]:
+        """Records of these access classes with an id greater than `after`, in id order."""
+        ...

@@ -1,0 +1,150 @@
+"""`SqliteTables`: transactions on a SQLite file, and `Tables`, their protocol.
+
+The file is readable only by its owner, durable at every commit, and safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from contexture.adapters.index.record_store import sqlite_errors
+from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
+
+T = TypeVar("T")
+
+
+class Tables(Protocol):
+    """The SQL tables of one store; `work` gets a connection inside a transaction."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything may have been written."""
+        ...
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a write transaction and return its result once it is durable."""
+        ...
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` over one snapshot of the tables and return its result."""
+        ...
+
+    def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+class SqliteTables:
+    """Runs transactions on a SQLite file, one at a time, in a thread; each is atomic.
+
+    The file is opened, or created with mode 0600, on first use. `migrations` may only be appended to; a file written
+    by a newer version of the package raises `SourceUnavailable`.
+    """
+
+    def __init__(self, path: Path, migrations: tuple[str, ...]) -> None:
+        self._path = path
+        self._migrations = migrations
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        return self._path.exists()
+
+    def create(self) -> None:
+        """Create the file, migrate its tables to the newest version, and close it."""
+        with self._lock, sqlite_errors(self._path):
+            self._open_connection()
+        self.close()
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a write transaction and return its result once it is on disk.
+
+        Cancelling the caller does not cancel the write.
+        """
+        return await asyncio.shield(asyncio.to_thread(self._transaction, work, "IMMEDIATE"))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` over one snapshot of the file and return its result."""
+        return await asyncio.to_thread(self._transaction, work, "DEFERRED")
+
+    def close(self) -> None:
+        """Close the file, after the running transaction."""
+        with self._lock:
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T], kind: str) -> T:
+        with self._lock, sqlite_errors(self._path):
+            connection = self._open_connection()
+            connection.execute(f"BEGIN {kind}")
+            with connection:  # commits, or rolls back on an exception
+                return work(connection)
+
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._closed:
+            raise SourceUnavailable(f"{str(self._path)!r} is closed")
+        if self._connection is None:
+            _create_private_file(self._path)
+            connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
+            with ExitStack() as undo:
+                undo.callback(connection.close)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                _migrate(connection, self._path, self._migrations)
+                undo.pop_all()
+            self._connection = connection
+        return self._connection
+
+
+def encode_json(value: object, what: str) -> str:
+    """Encode a value as JSON; raises `InvalidRequest` naming `what` if it cannot be encoded."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as failure:
+        raise InvalidRequest(f"{what} cannot be stored: {failure}") from failure
+
+
+def decode_json(text: str) -> Any:
+    """Decode a stored JSON value; raises `SourceUnavailable` if it is damaged."""
+    try:
+        return json.loads(text)
+    except ValueError as failure:
+        raise SourceUnavailable(f"a stored value is damaged: {failure}") from failure
+
+
+def check_storable(what: str, text: str) -> str:
+    """Return the text; raises `InvalidRequest` naming `what` if SQLite cannot store it (lone surrogates)."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRequest(f"{what} {text!r} holds a lone surrogate, which cannot be stored")
+    return text
+
+
+def _create_private_file(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as failure:
+        raise StoreUnwritable(f"cannot write {str(path)!r}: {failure.strerror}") from failure
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, migrations: tuple[str, ...]) -> None:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(migrations):
+        raise SourceUnavailable(
+            f"{str(path)!r} has schema {version} but this version of contexture knows {len(migrations)}; "
+            "upgrade contexture"
+        )
+    for number, script in enumerate(migrations[version:], start=version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")

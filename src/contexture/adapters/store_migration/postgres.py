@@ -1,0 +1,155 @@
+"""A store in PostgreSQL, as the source or target of a migration."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from contexture.adapters.blocks.postgres import MIGRATIONS as BLOCKS
+from contexture.adapters.conversation.postgres import OUTBOX_MIGRATIONS as OUTBOX
+from contexture.adapters.conversation.postgres import REPLY_MIGRATIONS as REPLIES
+from contexture.adapters.conversation.postgres import SESSION_MIGRATIONS as SESSIONS
+from contexture.adapters.graph.postgres import MIGRATIONS as GRAPH
+from contexture.adapters.index.collection_registry import unpack_collection
+from contexture.adapters.index.postgres import write
+from contexture.adapters.index.postgres.packing import pack_records
+from contexture.adapters.index.postgres.record_store import encode_text
+from contexture.adapters.index.postgres.schema import MIGRATIONS as INDEX
+from contexture.adapters.postgres.files import PostgresFiles
+from contexture.adapters.postgres.keys import MIGRATIONS as KEYS
+from contexture.adapters.postgres.migrations import has_schema, migrate
+from contexture.adapters.postgres.pool import PostgresPool
+from contexture.adapters.postgres.tables import PostgresTables
+from contexture.adapters.store_migration.migrate import (
+    RecordColumns,
+    StoreFiles,
+    StoreRecords,
+    StoreTables,
+    TenantCollection,
+    unpack_record,
+)
+from contexture.errors import NotFound
+from contexture.types import Collection, PreparedRecord, Scope
+
+T = TypeVar("T")
+
+_TABLE_MIGRATIONS = {
+    "sessions": SESSIONS,
+    "replies": REPLIES,
+    "outbox": OUTBOX,
+    "graph": GRAPH,
+    "blocks": BLOCKS,
+    "keys": KEYS,
+}
+_SELECT = (
+    "SELECT record, id, header, text, rules, redactions FROM records "
+    "WHERE collection = %s AND tenant = %s AND id > %s {} ORDER BY id LIMIT %s"
+)
+
+
+class PostgresStore:
+    """Store in a schema of a PostgreSQL database; raises `NotFound` if `existing` and there is none."""
+
+    def __init__(self, url: str, *, existing: bool) -> None:
+        self._pool = PostgresPool(url)
+        if existing and not has_schema(self._pool, self._pool.schema):
+            raise NotFound(f"there is no store in schema {self._pool.schema!r} of {self._pool.name}")
+        migrate(self._pool, self._pool.schema, INDEX)
+        self.name = self._pool.name
+        self.records: StoreRecords = PostgresRecords(self._pool)
+        self.tables: StoreTables = PostgresStoreTables(self._pool)
+        self.files: StoreFiles = PostgresFiles(self._pool)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+
+class PostgresRecords:
+    """Records in PostgreSQL; implements `StoreRecords`."""
+
+    def __init__(self, pool: PostgresPool) -> None:
+        self._pool = pool
+
+    def declared(self) -> Mapping[TenantCollection, Collection]:
+        """Every collection of every tenant, with its declared fields."""
+        rows = self._fetch_all("SELECT tenant, name, fields FROM declared ORDER BY tenant, name")
+        return {
+            TenantCollection(name, _decode_text(tenant)): unpack_collection(name, fields)
+            for tenant, name, fields in rows
+        }
+
+    def declare(self, tenant: str, collection: Collection) -> None:
+        """Declare a collection for a tenant, or replace its declared fields."""
+        with self._pool.transaction() as db:
+            write.declare(db, tenant, collection)
+
+    def parts(self) -> Mapping[TenantCollection, int]:
+        """Number of records by tenant and collection, without empty ones."""
+        rows = self._fetch_all("SELECT collection, tenant, count(*) FROM records GROUP BY collection, tenant")
+        return {TenantCollection(collection, _decode_text(tenant)): count for collection, tenant, count in rows}
+
+    def page(self, part: TenantCollection, after: str, limit: int) -> Sequence[PreparedRecord]:
+        """Up to `limit` records of a part with ids greater than `after`, in id order."""
+        return self._select_records("", (part.collection, encode_text(part.tenant), encode_text(after), limit))
+
+    def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[str, PreparedRecord]:
+        """Records of a part by id; missing ids are left out."""
+        wanted = [encode_text(id_) for id_ in ids]
+        given = (part.collection, encode_text(part.tenant), b"", wanted, len(wanted))
+        return {item.record.id: item for item in self._select_records("AND id = ANY(%s)", given)}
+
+    def write(self, part: TenantCollection, records: Sequence[PreparedRecord]) -> None:
+        """Write records in one transaction, replacing those with the same ids."""
+        rows = pack_records(records)
+        with self._pool.transaction() as db:
+            write.upsert(db, Scope(tenant=part.tenant, user="migration"), part.collection, rows, anyone=True)
+
+    def _select_records(self, condition: str, given: Sequence[Any]) -> list[PreparedRecord]:
+        rows = self._fetch_all(_SELECT.format(condition), given)
+        numbers = [row[0] for row in rows]
+        passages: dict[int, list[tuple[bytes, bytes]]] = {number: [] for number in numbers}
+        for number, facts, vectors in self._fetch_all(
+            "SELECT p.record, p.facts, v.data FROM passages p JOIN vectors v USING (pid) "
+            "WHERE p.record = ANY(%s) ORDER BY p.record, p.ordinal",
+            (numbers,),
+        ):
+            passages[number].append((facts, vectors))
+        matrices: dict[int, dict[str, bytes]] = {number: {} for number in numbers}
+        for number, name, data in self._fetch_all(
+            "SELECT record, name, data FROM matrices WHERE record = ANY(%s)", (numbers,)
+        ):
+            matrices[number][name] = data
+        return [
+            unpack_record(
+                RecordColumns(
+                    _decode_text(id_), header, _decode_text(text), rules, spans, passages[number], matrices[number]
+                )
+            )
+            for number, id_, header, text, rules, spans in rows
+        ]
+
+    def _fetch_all(self, query: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._pool.connection() as connection:
+            return connection.execute(query.encode(), given, binary=True).fetchall()
+
+
+class PostgresStoreTables:
+    """SQL tables beside the records; implements `StoreTables`."""
+
+    def __init__(self, pool: PostgresPool) -> None:
+        self._pool = pool
+
+    def run(self, store: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in one transaction on the tables of a store and return its result."""
+        return PostgresTables(self._pool, store, _TABLE_MIGRATIONS[store]).run(work)
+
+    def reset_sequence(self, store: str, table: str, key: str) -> None:
+        """Set the sequence of a table after its highest key."""
+        query = f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), coalesce(max({key}), 0) + 1, false) FROM {table}"  # noqa: E501, S608 - fixed
+        self.run(store, lambda db: db.execute(query).fetchall())
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

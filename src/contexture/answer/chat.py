@@ -1,0 +1,328 @@
+"""Processes a chat message: checks the policy, builds the context, asks a model, stores events and memories.
+
+Messages of one session are processed one after another, under a lock per session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+from contexture.answer import route
+from contexture.answer.chat_turn import (
+    LANGUAGE_KEY,
+    FinishedTurn,
+    OpenTurn,
+    PartialReply,
+    TurnOutcome,
+    analyse_message,
+    build_memories,
+    build_memory_citations,
+    build_reply_event,
+    build_system_prompt,
+    build_user_event,
+    derive_turn_id,
+    history_read_limit,
+    injected_memory_ids,
+    resolve_session_language,
+    select_history,
+    to_messages,
+)
+from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, ChatStep, Delta, Started
+from contexture.builders.turn.build import TurnContext
+from contexture.builders.turn.request import Turn
+from contexture.builders.turn.summary import SummarySink
+from contexture.conversation import SessionEvent
+from contexture.errors import ContextError, NotPermitted, SourceError
+from contexture.ledger import Degradation, Trace
+from contexture.pipeline.masking import SecretMask, StreamingSecretMask
+from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
+from contexture.retrieval.prepare import repair_text
+from contexture.types import Scope
+
+
+class KeyedLock:
+    """An asyncio lock per key: holders of one key run one after another, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def hold(self, key: Hashable) -> AsyncGenerator[None]:
+        """Hold the lock of this key; others with the same key wait."""
+        lock, holders = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = lock, holders + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, holders = self._locks.pop(key)
+            if holders > 1:  # forget a key that nobody holds or waits for
+                self._locks[key] = lock, holders - 1
+
+
+POLICY_ACTION = "message.process"
+
+T = TypeVar("T")
+
+_MEMORY_LATE = Degradation(source="memory", reason="what was said last is still being remembered")
+
+
+class BuildTurn(Protocol):
+    """Builds the context of a turn, as `TurnContextBuilder.build_for_turn` does."""
+
+    async def __call__(
+        self,
+        turn: Turn | Mapping[str, Any],
+        /,
+        *,
+        max_prompt_tokens: int | None = None,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> TurnContext:
+        """Return the context."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatRecipe:
+    """Default settings for answering messages; a request can override them.
+
+    `quoting` names the extractive model. Its answers only repeat stored text, so they are not stored as memories again.
+    """
+
+    system: str = "You are a helpful assistant."
+    history_events: int = 20
+    max_tokens: int = 512
+    namespace: str = "wm"
+    universe: str = ""
+    quoting: str = "extractive"
+
+
+async def _settle_nothing() -> None:
+    """Return at once: no write is pending."""
+
+
+async def _always_arrived(_: Scope) -> bool:
+    """Return True: memories that are handed to the sink can be recalled at once."""
+    return True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessMessage:
+    """Processes the messages of chat sessions.
+
+    Messages of one session are processed one after another, different sessions concurrently. A message that the policy
+    denies, or whose context cannot be built, stores nothing. Any other message is appended to its session before a
+    model is asked, followed by its outcome: the answer, or the text shown before a model failed or the caller left.
+    Known secrets are masked in all stored text. `settle` waits until `memories` has accepted what the build wants to
+    store; a result is returned only then. `arrived` waits until a scope's memories can be recalled, so that the next
+    message sees them; it returns False on a timeout, and the message is then processed without them.
+    """
+
+    policy: Policy
+    sessions: SessionStore
+    build: BuildTurn
+    route: route.ModelRoute
+    memories: SummarySink
+    secrets: Secrets
+    counter: TokenCounter
+    clock: Clock
+    settle: Callable[[], Awaitable[None]] = _settle_nothing
+    arrived: Callable[[Scope], Awaitable[bool]] = _always_arrived
+    recipe: ChatRecipe = field(default_factory=ChatRecipe)
+    session_locks: KeyedLock = field(default_factory=KeyedLock)
+
+    async def run(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> ChatResult:
+        """Return the whole answer; if a model fails at any point, the next one is asked."""
+        models = self.route.order_models(request.model)
+        async with self._open_turn(request, scope, now) as turn:
+            trace, reply = Trace(), PartialReply()
+            async with self._record_failure(turn, reply, trace):
+                piece = await route.complete(models, turn.context.messages, self._max_answer_tokens(request), trace)
+                reply.model = piece.model
+                reply.pieces.append(SecretMask(self.secrets.known()).mask(piece.text))
+            return await _finish_uncancelled(self._finish_turn(turn, reply, trace))
+
+    async def stream(
+        self, request: ChatRequest, *, scope: Scope, now: datetime | None = None
+    ) -> AsyncIterator[ChatStep]:
+        """Yield `Started`, then the answer in chunks as they arrive, then the `ChatResult`.
+
+        Close the iterator (`contextlib.aclosing`) to stop the answer; the text shown so far is stored as aborted.
+        """
+        models = self.route.order_models(request.model)
+        async with self._open_turn(request, scope, now) as turn:
+            trace, reply = Trace(), PartialReply()
+            async with self._record_failure(turn, reply, trace):
+                context = turn.context
+                yield Started(
+                    session_id=turn.session_id, build_id=context.build_id, degradations=context.ledger.degradations
+                )
+                async with aclosing(self._stream_masked(models, turn, reply, trace)) as pieces:
+                    async for shown in pieces:
+                        yield Delta(shown)
+            yield await _finish_uncancelled(self._finish_turn(turn, reply, trace))
+
+    # --- before the model is asked ---
+
+    @asynccontextmanager
+    async def _open_turn(self, request: ChatRequest, scope: Scope, now: datetime | None) -> AsyncGenerator[OpenTurn]:
+        """Build the context and append the user's event; the session stays locked until the block is left."""
+        session_id = request.session_id or uuid4().hex
+        await self.check_permitted(request, scope, session_id)
+        async with self.session_locks.hold((scope.tenant, scope.user, session_id)):
+            turn = await self._build_turn(request, scope, session_id, now or self.clock.now())
+            position = await _finish_uncancelled(self._append_event(turn, build_user_event(turn)))
+            yield replace(turn, position=position)
+
+    async def check_permitted(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
+        """Raise `NotPermitted`, with the policy's reason, unless the policy allows this message."""
+        resource = {"session_id": session_id, "persona_id": request.persona_id, "length": len(request.message)}
+        decision = await self.policy.decide(scope, POLICY_ACTION, {**resource, "model": request.model})
+        if not decision.allowed:
+            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
+
+    def mask_message(self, message: str) -> str:
+        """Return the message as it is stored and shown to a model: text repaired, known secrets masked."""
+        return SecretMask(self.secrets.known()).mask(repair_text(message))
+
+    async def _build_turn(self, request: ChatRequest, scope: Scope, session_id: str, now: datetime) -> OpenTurn:
+        text = self.mask_message(request.message)
+        analysis = analyse_message(text)
+        turn_name = derive_turn_id(scope, session_id, request.message_id)
+        most = self.recipe.history_events
+        recent = await self.sessions.list_events(scope, session_id, limit=max(1, history_read_limit(most)))
+        # Events of an earlier attempt at the same message are not part of its history.
+        events = [event for event in select_history(recent, most) if not event.id.startswith(turn_name)]
+        lang = resolve_session_language(_last_session_language(events), analysis)
+        base = self.recipe.system if request.system_prompt is None else request.system_prompt
+        turn = Turn(
+            user_message=text,
+            system_prompt=build_system_prompt(base, lang),
+            history=tuple(to_messages(events)),
+            session_id=session_id,
+            persona_id=request.persona_id,
+        )
+        arrived = await self.arrived(scope)
+        built = await self.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
+        return OpenTurn(
+            id=turn_name,
+            scope=scope,
+            request=request,
+            session_id=session_id,
+            text=text,
+            analysis=analysis,
+            lang=lang,
+            now=now,
+            context=built if arrived else replace(built, ledger=built.ledger.with_degradation(_MEMORY_LATE)),
+        )
+
+    # --- the answer ---
+
+    async def _stream_masked(
+        self, models: Sequence[ChatModel], turn: OpenTurn, reply: PartialReply, trace: Trace
+    ) -> AsyncGenerator[str]:
+        mask = StreamingSecretMask(self.secrets.known())
+        answer = route.stream(models, turn.context.messages, self._max_answer_tokens(turn.request), trace)
+        async with aclosing(answer) as pieces:
+            async for piece in pieces:
+                reply.model = piece.model
+                if shown := mask.feed(piece.text):
+                    reply.pieces.append(shown)
+                    yield shown
+        if rest := mask.flush():
+            reply.pieces.append(rest)
+            yield rest
+
+    def _max_answer_tokens(self, request: ChatRequest) -> int:
+        return request.max_tokens or self.recipe.max_tokens
+
+    # --- after the model has answered ---
+
+    @asynccontextmanager
+    async def _record_failure(self, turn: OpenTurn, reply: PartialReply, trace: Trace) -> AsyncGenerator[None]:
+        """Append a failed or aborted event with the text shown so far, if the block raises or is cancelled."""
+        try:
+            yield
+        except ContextError as failure:
+            await self._append_event(turn, self._reply_event(turn, reply, trace, ChatStatus.FAILED, failure))
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            await _finish_uncancelled(
+                self._append_event(turn, self._reply_event(turn, reply, trace, ChatStatus.ABORTED))
+            )
+            raise
+
+    async def _finish_turn(self, turn: OpenTurn, reply: PartialReply, trace: Trace) -> ChatResult:
+        """Append the answer, pass the memories to the sink, and return the result."""
+        told = self._reply_event(turn, reply, trace, ChatStatus.COMPLETE)
+        position = await self._append_event(turn, told)
+        said = FinishedTurn(
+            turn=turn.id,
+            session_id=turn.session_id,
+            persona_id=turn.request.persona_id,
+            time=turn.now,
+            asked=turn.text,
+            told=reply.text,
+            injected=injected_memory_ids(turn.context),
+        )
+        try:
+            await self.remember(turn.scope, said, reply.model)
+            await self.settle()
+        except SourceError as failure:  # the answer was given and its events are stored
+            trace.add_degradation("memory", failure)
+        return ChatResult(
+            session_id=turn.session_id,
+            reply=reply.text,
+            model=reply.model,
+            build_id=turn.context.build_id,
+            citations=build_memory_citations(turn.context, reply.text),
+            degradations=self._collect_degradations(turn, trace),
+            events=(replace(build_user_event(turn), position=turn.position), replace(told, position=position)),
+            usage=told.metadata["usage"],
+        )
+
+    async def remember(self, scope: Scope, said: FinishedTurn, model: str) -> None:
+        """Pass the memories of a turn to the memory sink; idempotent."""
+        # An extractive answer only quotes stored text, so only the message is new.
+        new = replace(said, told="") if model == self.recipe.quoting else said
+        await self.memories.put(scope, *build_memories(new, self.recipe.namespace, self.recipe.universe))
+
+    async def _append_event(self, turn: OpenTurn, event: SessionEvent) -> int:
+        """Append the event to its session and return its position."""
+        return await self.sessions.append(turn.scope, turn.session_id, [event])
+
+    def _reply_event(
+        self, turn: OpenTurn, reply: PartialReply, trace: Trace, status: ChatStatus, failure: ContextError | None = None
+    ) -> SessionEvent:
+        spent = {"prompt_tokens": turn.context.tokens, "completion_tokens": self.counter.count(reply.text)}
+        usage = {**spent, "total_tokens": sum(spent.values())}
+        outcome = TurnOutcome(
+            status=status, usage=usage, degradations=self._collect_degradations(turn, trace), failure=failure
+        )
+        return build_reply_event(turn, reply, outcome)
+
+    def _collect_degradations(self, turn: OpenTurn, trace: Trace) -> tuple[Degradation, ...]:
+        return (*turn.context.ledger.degradations, *trace.finish(()).degradations)
+
+
+def _last_session_language(events: Sequence[SessionEvent]) -> str:
+    """Return the language stored with the latest event that has one, or an empty string."""
+    said = (event.metadata.get(LANGUAGE_KEY) for event in reversed(events))
+    return next((lang for lang in said if isinstance(lang, str)), "")
+
+
+async def _finish_uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` to its end even if the caller is cancelled; the cancellation is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

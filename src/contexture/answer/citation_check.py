@@ -1,0 +1,150 @@
+"""Reads the citations of a JSON file, so that they can be verified.
+
+The file is a built context, an answer, a search result or a capsule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from contexture.answer.grounding import remove_unknown_markers
+from contexture.builders.research.collect import page_key
+from contexture.builders.research.render import join_blocks, render_block
+from contexture.capsule import Capsule, unpack_capsule
+from contexture.errors import InvalidRequest
+from contexture.retrieval.citations import CitationProblem, Quote
+from contexture.types import Citation
+
+_TEXT_FIELDS = {"sources": "markdown_content", "results": "text", "evidence": "text"}
+"""Lists whose rows pair a text with its citations."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CitationClaims:
+    """The quotes a file claims, and the faults found in it without reading a store."""
+
+    quotes: tuple[Quote, ...]
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CitationReport:
+    """How many citations were checked, and which problems were found."""
+
+    citations: int
+    problems: tuple[CitationProblem, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every citation holds."""
+        return not self.problems and not self.faults
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as routes and the command line send it."""
+        problems = [{"reason": each.reason, "citation": msgspec.to_builtins(each.citation)} for each in self.problems]
+        faults = [{"reason": fault, "citation": None} for fault in self.faults]
+        return {"holds": self.holds, "citations": self.citations, "problems": [*faults, *problems]}
+
+
+def parse_claims(data: bytes) -> CitationClaims:
+    """Return the quotes and faults of a JSON file; raises `InvalidRequest` if it is not JSON or cites nothing."""
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+        raise InvalidRequest(f"this is not JSON: {failure}") from failure
+    if not isinstance(found, dict):
+        raise InvalidRequest("a JSON object is needed: a built context, an answer, or a capsule")
+    told = cast("dict[str, Any]", found)
+    if "seal" in told and "candidates" in told:
+        return _claims_from_capsule(unpack_capsule(data))
+    if isinstance(told.get("capsule"), dict):
+        return _claims_from_capsule(unpack_capsule(msgspec.json.encode(told["capsule"])))
+    claims = CitationClaims(quotes=tuple(_collect_quotes(told)), faults=tuple(_find_faults(told)))
+    if not any(quote.citations for quote in claims.quotes):
+        raise InvalidRequest("there is nothing to verify: no citation in it names characters of a record")
+    return claims
+
+
+def _claims_from_capsule(capsule: Capsule) -> CitationClaims:
+    """Return a claim for every candidate with a location.
+
+    The text that was redacted when the candidate was found must still be there.
+    """
+    return CitationClaims(
+        quotes=tuple(
+            Quote(name=f"candidate {each.id!r}", citations=(each.citation,), text=each.text)
+            for each in capsule.candidates
+            if each.citation is not None and each.citation.start < each.citation.end
+        )
+    )
+
+
+def _collect_quotes(told: Mapping[str, Any]) -> Iterator[Quote]:
+    for number, citation in enumerate(_parse_citations(told.get("citations")), start=1):
+        yield Quote(name=f"citation {number}", citations=(citation,))
+    for name, text in _TEXT_FIELDS.items():
+        for number, row in enumerate(_dict_rows(told.get(name)), start=1):
+            given = row.get("citations", [row["citation"]] if isinstance(row.get("citation"), dict) else [])
+            shown = row.get(text)
+            yield Quote(
+                name=f"{name}[{number}]",
+                citations=tuple(_parse_citations(given)),
+                text=shown if isinstance(shown, str) else None,
+                file=str(row["filename"]) if "filename" in row else None,
+            )
+
+
+def _find_faults(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults visible in the file alone.
+
+    Sources must cite their own pages, and the text and the answer must not show others.
+    """
+    sources = _dict_rows(told.get("sources"))
+    for number, row in enumerate(sources, start=1):
+        yield from _find_page_faults(f"sources[{number}]", row)
+    formatted, answer = told.get("formatted_text"), told.get("answer")
+    if isinstance(formatted, str) and formatted != _format_sources(sources):
+        yield "formatted_text does not show what its sources say"
+    if isinstance(answer, str) and "sources" in told:
+        for removed in remove_unknown_markers(answer, range(1, len(sources) + 1)).removed:
+            yield f"the answer names {removed.marker!r}, and there are {len(sources)} sources"
+
+
+def _find_page_faults(name: str, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of a page source: it must cite its own page and nothing else."""
+    if "doc_id" not in row or "page" not in row:
+        return
+    place = page_key(row["doc_id"], row["page"])
+    citations = _parse_citations(row.get("citations"))
+    if not citations and str(row.get("markdown_content") or "").strip():
+        yield f"{name} shows a text and cites nothing"
+    for strange in (each for each in citations if (each.record_id, each.page) != (place, row["page"])):
+        yield f"{name} says it is {place!r}, and cites page {strange.page} and record {strange.record_id!r}"
+
+
+def _format_sources(sources: Sequence[Mapping[str, Any]]) -> str:
+    return join_blocks(
+        [
+            render_block(number, str(row.get("filename")), row.get("page", 0), str(row.get("markdown_content")))
+            for number, row in enumerate(sources, start=1)
+        ]
+    )
+
+
+def _dict_rows(found: object) -> list[dict[str, Any]]:
+    rows = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("dict[str, Any]", row) for row in rows if isinstance(row, dict)]
+
+
+def _parse_citations(found: object) -> list[Citation]:
+    """Return citations of record characters; others, such as memory citations of a chat, are skipped."""
+    rows = [row for row in _dict_rows(found) if "hash" in row]
+    try:
+        return msgspec.convert(rows, list[Citation])
+    except msgspec.ValidationError as failure:
+        raise InvalidRequest(f"a citation cannot be read: {failure}") from failure

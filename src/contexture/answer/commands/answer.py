@@ -1,0 +1,165 @@
+"""The answer to a command: statements, their numbered evidence, command-specific details, and its plain text form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from contexture.ledger import Degradation
+from contexture.types import Citation
+
+UNSUPPORTED_FIGURES = "figures_not_in_evidence"
+"""Marks a model's statement with a figure that its evidence does not contain."""
+
+
+class AnswerMode(StrEnum):
+    """Who wrote the statements: a model, or the sources themselves (extractive)."""
+
+    MODEL = "model"
+    EXTRACTIVE = "extractive"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """One numbered reference: the characters of an article or a memory that support a statement.
+
+    `text` is the redacted text at that location; `citation` points to the stored text.
+    """
+
+    number: int
+    article_id: str
+    title: str
+    url: str
+    source: str
+    date: str
+    lang: str
+    text: str
+    citation: Citation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """One sentence and the numbers of its evidence; `marks` are warnings about it."""
+
+    text: str
+    lang: str
+    evidence: tuple[int, ...]
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerSection:
+    """Statements under one heading, in the language of the request."""
+
+    name: str
+    heading: str
+    statements: tuple[Statement, ...]
+
+
+class HasEvidence(Protocol):
+    """Anything with numbered evidence."""
+
+    @property
+    def evidence(self) -> tuple[int, ...]:
+        """The evidence numbers."""
+        ...
+
+
+G = TypeVar("G", bound=HasEvidence)
+
+
+class CommandDetails(Protocol):
+    """What a command found besides its statements, with numbered evidence."""
+
+    def without_evidence(self, lost: frozenset[int]) -> CommandDetails:
+        """Return the details without what was supported by the lost evidence numbers."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoDetails:
+    """The details of a command that found only statements."""
+
+    def without_evidence(self, lost: frozenset[int]) -> NoDetails:
+        """Unchanged: there is no evidence to lose."""
+        del lost
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Findings:
+    """The result of a command before it is checked or rewritten by a model: sections, details, and notes."""
+
+    sections: tuple[AnswerSection, ...]
+    details: CommandDetails = field(default_factory=NoDetails)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommandUsage:
+    """Upper bound of the model cost in cents, the budget, and the number of calls."""
+
+    cents: float
+    budget_cents: float
+    calls: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommandAnswer:
+    """An executed command: its statements with their evidence, and the context it was executed in.
+
+    Every number in a statement is the number of an `Evidence`, and every citation resolved when the answer was created.
+    `context` is the built context with graph and memory results filled in.
+    """
+
+    command: str
+    question: str
+    lang: str
+    mode: AnswerMode
+    model: str
+    sections: tuple[AnswerSection, ...]
+    details: CommandDetails
+    evidence: tuple[Evidence, ...]
+    notes: tuple[str, ...]
+    usage: CommandUsage
+    context: Mapping[str, Any]
+    degradations: tuple[Degradation, ...]
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements, in order."""
+        return tuple(statement for section in self.sections for statement in section.statements)
+
+
+def drop_lost_evidence(found: Iterable[G], lost: frozenset[int]) -> tuple[G, ...]:
+    """Remove lost evidence numbers from the items.
+
+    An item that loses all its evidence is dropped; an item that never had any is kept.
+    """
+    kept: list[G] = []
+    for each in found:
+        left = tuple(number for number in each.evidence if number not in lost)
+        if left or not each.evidence:
+            kept.append(replace(each, evidence=left) if left != each.evidence else each)  # pyright: ignore[reportArgumentType, reportUnknownArgumentType, reportUnknownVariableType] - all of them are dataclasses
+    return tuple(kept)
+
+
+def drop_lost_statements(section: AnswerSection, lost: frozenset[int]) -> AnswerSection:
+    """The section without statements that lost all their evidence."""
+    return replace(section, statements=drop_lost_evidence(section.statements, lost))
+
+
+def render_answer(answer: CommandAnswer) -> str:
+    """The answer as plain text: sections with a line per statement, then the notes."""
+    parts = [
+        "\n".join([section.heading, *(f"- {format_statement(statement)}" for statement in section.statements)])
+        for section in answer.sections
+    ]
+    return "\n\n".join([*parts, *answer.notes])
+
+
+def format_statement(statement: Statement) -> str:
+    """A statement followed by its evidence numbers in brackets."""
+    return " ".join([statement.text, *(f"[{number}]" for number in statement.evidence)])

@@ -1,0 +1,373 @@
+"""Answers research questions over document pages.
+
+Defines the question and the cited answer, and `AskResearch`, which asks a model and checks its answer against the
+sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from contexture.answer import route
+from contexture.answer.grounding import (
+    RemovedMarker,
+    SimilarityFunction,
+    UnsupportedSentence,
+    find_cited_numbers,
+    find_unsupported_sentences,
+    remove_unknown_markers,
+)
+from contexture.answer.image_tokens import DEFAULT_PAGE_SIZE, ImageCost, PromptImage, attach_images, find_image_cost
+from contexture.builders.research.render import render_header
+from contexture.builders.research.request import RESULTS_LIMIT, parse_search_mode
+from contexture.builders.research.result import ResearchContext
+from contexture.errors import InvalidRequest, NotPermitted, SourceError, SourceUnavailable
+from contexture.filters import filter_from_json
+from contexture.ledger import Degradation, Trace
+from contexture.pipeline.masking import SecretMask
+from contexture.ports import ChatModel, Policy, Secrets, TokenCounter
+from contexture.text.language import detect_language
+from contexture.types import Citation, Filter, Scope
+
+SEARCH_MODE_FIELD = "search_mode"
+_ANSWER_ONLY_FIELDS = ("attach_images", "model")
+_FIELD_TYPES: Mapping[str, type] = {
+    "query": str,
+    SEARCH_MODE_FIELD: str,
+    "model": str,
+    "num_results": int,
+    "max_tokens": int,
+    "attach_images": int,
+    "include_text": bool,
+    "include_visual": bool,
+    "where": dict,
+}
+_TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResearchQuestion:
+    """A question over the pages of documents.
+
+    ResearchQuestion(query="What did the pilot plant cost?", num_results=5)
+
+    `max_tokens` is the token budget of the context, images included; `attach_images` is how many pages are also sent as
+    images to a model that accepts them. `model` is the name of a configured model.
+    """
+
+    query: str
+    num_results: int = 10
+    include_text: bool = True
+    include_visual: bool = True
+    max_tokens: int | None = None
+    attach_images: int = 0
+    model: str | None = None
+    where: Filter | None = None
+
+
+def parse_research_question(data: Mapping[str, Any], *, answering: bool) -> ResearchQuestion:
+    """Parse a question from a JSON object; raises `InvalidRequest` naming a missing, unknown or mistyped field.
+
+    `search_mode` is a shorthand for `include_text` and `include_visual`. `model` and `attach_images` are
+    accepted only with `answering`.
+    """
+    known = [name for name in _field_names() if answering or name not in _ANSWER_ONLY_FIELDS]
+    if unknown := sorted(set(data) - set(known)):
+        raise InvalidRequest(f"unknown field {unknown[0]!r}; a research question has {', '.join(known)}")
+    given = {name: value for name, value in data.items() if value is not None}
+    for name, value in given.items():
+        kind = _FIELD_TYPES[name]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise InvalidRequest(f"field {name!r} must be {_TYPE_NAMES[kind]}")
+    if "query" not in given:
+        raise InvalidRequest("field 'query' is missing")
+    if SEARCH_MODE_FIELD in given:
+        given = _expand_search_mode(given)
+    if "where" in given:
+        given["where"] = filter_from_json(given["where"])
+    return ResearchQuestion(**given)
+
+
+def _field_names() -> list[str]:
+    return [*(field.name for field in fields(ResearchQuestion)), SEARCH_MODE_FIELD]
+
+
+def _expand_search_mode(given: dict[str, Any]) -> dict[str, Any]:
+    if "include_text" in given or "include_visual" in given:
+        raise InvalidRequest(f"give {SEARCH_MODE_FIELD!r}, or 'include_text' and 'include_visual', not both")
+    text, visual = parse_search_mode(given[SEARCH_MODE_FIELD])
+    rest = {name: value for name, value in given.items() if name != SEARCH_MODE_FIELD}
+    return {**rest, "include_text": text, "include_visual": visual}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResearchAnswer:
+    """A cited answer, checked against its sources.
+
+    Every marker in `answer` refers to one of the context's sources. `extractive` says that its sentences are quoted
+    from the sources. `total_tokens` counts the sources and the attached images.
+    """
+
+    answer: str
+    context: ResearchContext
+    model: str
+    extractive: bool
+    cited: tuple[int, ...]
+    removed_markers: tuple[RemovedMarker, ...]
+    unsupported: tuple[UnsupportedSentence, ...]
+    images: tuple[int, ...]
+    total_tokens: int
+    degradations: tuple[Degradation, ...]
+
+    @property
+    def build_id(self) -> str:
+        """The build id of its context, for `explain` and `replay`."""
+        return self.context.build_id
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Citations of the shown text of the sources that the answer refers to."""
+        sources = self.context.get_citation_map()
+        return tuple(citation for number in self.cited for citation in sources[number].citations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as routes and the command line send it, without timings."""
+        return {
+            "answer": self.answer,
+            "sources": [source.to_dict() for source in self.context.sources],
+            "truncated": self.context.truncated,
+            "total_tokens": self.total_tokens,
+            "cited": list(self.cited),
+            "citations": msgspec.to_builtins(self.citations),
+            "removed_markers": [asdict(removed) for removed in self.removed_markers],
+            "unsupported": [asdict(each) for each in self.unsupported],
+            "model": self.model,
+            "extractive": self.extractive,
+            "images": list(self.images),
+            "degradations": [asdict(lost) for lost in self.degradations],
+            "build_id": self.build_id,
+        }
+
+
+POLICY_ACTION = "research.ask"
+IMAGES_SOURCE = "images"
+NO_ANSWER_TEXTS: Mapping[str, str] = MappingProxyType(
+    {"en": "The documents do not answer this.", "ru": "В документах нет ответа на этот вопрос."}
+)
+"""The answer, by language, if the documents do not contain one."""
+
+SEARCH_FAILED_TEXTS: Mapping[str, str] = MappingProxyType(
+    {"en": "The documents could not be searched.", "ru": "Поиск по документам не удался."}
+)
+"""The answer, by language, if nothing was found because a search failed; the documents may contain an answer."""
+
+_SEARCH_SOURCES = frozenset({"pages", "pages_visual"})
+_IMAGE_HEADER_TOKENS = 40  # tokens reserved for the line above an image
+
+
+class BuildResearch(Protocol):
+    """Builds the context of a question, as `ResearchContextBuilder.build_context` does."""
+
+    async def __call__(
+        self,
+        query: str,
+        num_results: int = 10,
+        include_text: bool = True,  # noqa: FBT001, FBT002 - as the builder takes them
+        include_visual: bool = True,  # noqa: FBT001, FBT002 - same
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+        max_tokens: int | None = None,
+        where: Filter | None = None,
+    ) -> ResearchContext:
+        """Return the context."""
+        ...
+
+
+class PageImageLoader(Protocol):
+    """Loads the image of a page, as `PageStore.picture` does."""
+
+    async def __call__(self, scope: Scope, doc_id: str, page: int, *, thumb: bool = False) -> bytes | None:
+        """Return a JPEG; None if there is no image, or the scope may not see it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskRecipe:
+    """Settings for answering questions; `quoting` names the extractive model, which quotes the sources.
+
+    Its text for no match (`silence`) is replaced by `NO_ANSWER_TEXTS`, which is also the answer if no source was found;
+    then no model is asked. If a search failed and found nothing, the answer is `SEARCH_FAILED_TEXTS`.
+    """
+
+    context_tokens: int = 10_000
+    answer_tokens: int = 512
+    quoting: str = "extractive"
+    silence: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _AttachedImages:
+    """The images shown to a model, the numbers of their sources, and their tokens."""
+
+    pictures: tuple[PromptImage, ...] = ()
+    numbers: tuple[int, ...] = ()
+    tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskResearch:
+    """Answers research questions from the pages of documents, and checks the answer against them.
+
+    The policy is checked before any search. Known secrets are masked in the answer. If a model fails, the next one is
+    asked; the last one is extractive.
+    """
+
+    build: BuildResearch
+    policy: Policy
+    route: route.ModelRoute
+    secrets: Secrets
+    counter: TokenCounter
+    pictures: PageImageLoader
+    alike: SimilarityFunction | None = None
+    recipe: AskRecipe = field(default_factory=AskRecipe)
+
+    async def run(self, asked: ResearchQuestion, *, scope: Scope, now: datetime | None = None) -> ResearchAnswer:
+        """Return the answer to a question, from the sources visible to `scope`."""
+        models = self.route.order_models(asked.model)
+        await self._check_permitted(asked, scope)
+        trace = Trace()
+        context, seen = await self._build_context(asked, models, scope, now, trace)
+        said = await self._ask_models(models, context, seen, trace) if context.sources else route.ModelOutput("", "")
+        if not context.sources or said.text.strip() in self.recipe.silence:
+            failed = any(each.source in _SEARCH_SOURCES for each in context.degradations)
+            words = SEARCH_FAILED_TEXTS if failed and not context.sources else NO_ANSWER_TEXTS
+            said = route.ModelOutput(words.get(detect_language(asked.query), words["en"]), said.model)
+        return await self._check_answer(asked, context, said, seen, trace)
+
+    async def _check_permitted(self, asked: ResearchQuestion, scope: Scope) -> None:
+        if not 0 <= asked.attach_images <= RESULTS_LIMIT:
+            raise InvalidRequest(f"attach_images must be from 0 to {RESULTS_LIMIT}, not {asked.attach_images}")
+        resource = {"length": len(asked.query), "num_results": asked.num_results, "model": asked.model}
+        decision = await self.policy.decide(scope, POLICY_ACTION, resource)
+        if not decision.allowed:
+            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
+
+    async def _build_context(
+        self, asked: ResearchQuestion, models: Sequence[ChatModel], scope: Scope, now: datetime | None, trace: Trace
+    ) -> tuple[ResearchContext, _AttachedImages]:
+        """Build the context, reserving the part of the budget that the wanted images need."""
+        limit = self.recipe.context_tokens if asked.max_tokens is None else asked.max_tokens
+        cost = next((found for model in models if (found := find_image_cost(model.name))), None)
+        if asked.attach_images and cost is None:
+            trace.add_degradation(IMAGES_SOURCE, "no model that is configured sees pictures, so none are attached")
+        wanted = asked.attach_images if cost else 0
+        kept = min(wanted * (cost.tokens(*DEFAULT_PAGE_SIZE) + _IMAGE_HEADER_TOKENS), limit // 2) if cost else 0
+        context = await self.build(
+            asked.query,
+            asked.num_results,
+            asked.include_text,
+            asked.include_visual,
+            scope=scope,
+            now=now,
+            max_tokens=limit - kept if kept else asked.max_tokens,
+            where=asked.where,
+        )
+        if not wanted or cost is None:
+            return context, _AttachedImages()
+        return context, await self._select_images(context, scope, wanted, cost, limit - context.total_tokens, trace)
+
+    async def _select_images(
+        self, context: ResearchContext, scope: Scope, wanted: int, cost: ImageCost, room: int, trace: Trace
+    ) -> _AttachedImages:
+        """Return images of the best sources, as many as fit the remaining tokens."""
+        shown: dict[int, PromptImage] = {}
+        spent = 0
+        for number, source in list(context.get_citation_map().items())[:wanted]:
+            if number not in context.pictured:
+                trace.add_degradation(
+                    IMAGES_SOURCE,
+                    f"the page of source {number} holds what must not be shown, or was not read",
+                )
+                continue
+            jpeg = await self.pictures(scope, source.doc_id, source.page)
+            if jpeg is None:
+                trace.add_degradation(IMAGES_SOURCE, f"source {number} has no picture")
+                continue
+            picture = PromptImage(header=render_header(number, source.filename, source.page), jpeg=jpeg)
+            tokens = cost.tokens(*picture.size) + self.counter.count(picture.header)
+            if spent + tokens > room:
+                trace.add_degradation(
+                    IMAGES_SOURCE,
+                    f"the picture of source {number} does not fit in the budget",
+                )
+                continue
+            shown[number] = picture
+            spent += tokens
+        return _AttachedImages(pictures=tuple(shown.values()), numbers=tuple(shown), tokens=spent)
+
+    async def _ask_models(
+        self, models: Sequence[ChatModel], context: ResearchContext, seen: _AttachedImages, trace: Trace
+    ) -> route.ModelOutput:
+        """Return the answer of the first model that gives one; images are sent only to models that accept them."""
+        for model in models:
+            sees = find_image_cost(model.name) is not None
+            messages = attach_images(context.messages, seen.pictures if sees else ())
+            try:
+                return await route.complete([model], messages, self.recipe.answer_tokens, trace)
+            except SourceUnavailable:
+                continue  # `route` has recorded the reason
+        raise SourceUnavailable(f"no model answered: {', '.join(model.name for model in models)} all failed")
+
+    async def _check_answer(
+        self,
+        asked: ResearchQuestion,
+        context: ResearchContext,
+        said: route.ModelOutput,
+        seen: _AttachedImages,
+        trace: Trace,
+    ) -> ResearchAnswer:
+        sources = {
+            number: "\n".join(filter(None, (source.filename, source.section_path, source.markdown_content)))
+            for number, source in context.get_citation_map().items()
+        }
+        marked = remove_unknown_markers(SecretMask(self.secrets.known()).mask(said.text), sources)
+        silent = not sources or marked.text in NO_ANSWER_TEXTS.values()
+        lacking = () if silent else await self._find_unsupported(marked.text, sources, asked.query, trace)
+        used = seen if find_image_cost(said.model) is not None else _AttachedImages()
+        return ResearchAnswer(
+            answer=marked.text,
+            context=context,
+            model=said.model,
+            extractive=said.model in ("", self.recipe.quoting),
+            cited=tuple(sorted(find_cited_numbers(marked.text))),
+            removed_markers=marked.removed,
+            unsupported=lacking,
+            images=used.numbers,
+            total_tokens=context.total_tokens + used.tokens,
+            degradations=self._collect_degradations(context, trace),
+        )
+
+    async def _find_unsupported(
+        self, text: str, sources: Mapping[int, str], question: str, trace: Trace
+    ) -> tuple[UnsupportedSentence, ...]:
+        """Return unsupported sentences; if embeddings fail, only words are compared, and a degradation is recorded."""
+        known = self.alike
+
+        async def alike(sentence: str, texts: Sequence[str]) -> float:
+            try:
+                return 0.0 if known is None else await known(sentence, texts)
+            except SourceError as failure:
+                trace.add_degradation("support", failure)
+                return 0.0
+
+        return await find_unsupported_sentences(text, sources, question=question, alike=alike)
+
+    def _collect_degradations(self, context: ResearchContext, trace: Trace) -> tuple[Degradation, ...]:
+        return (*context.degradations, *trace.finish(()).degradations)

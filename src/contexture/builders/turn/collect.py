@@ -1,0 +1,123 @@
+"""Recalled memories as candidates, scored by relevance and recency, known secrets masked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from contexture.conversation import Recalled
+from contexture.pipeline.fence import safe_label
+from contexture.pipeline.masking import SecretMask, mask_candidate
+from contexture.pipeline.scoring import recency, salience
+from contexture.retrieval.prepare import repair_text
+from contexture.types import Candidate, Citation, content_hash
+
+MEMORY_COLLECTION = "memories"
+SNIPPETS_SECTION = "snippets"
+_RESERVED_PREFIX = "history["
+
+
+def make_candidates(
+    recalled: Sequence[Recalled], *, now: datetime, rules: str, lift: float, mask: SecretMask
+) -> list[Candidate]:
+    """One candidate per recalled memory, scored `.7 x relevance + .3 x recency`.
+
+    Stored redaction spans are used only if their rules match.
+    """
+    relevance = _lift_by_neighbours(recalled, lift)
+    return [
+        mask_candidate(_make_candidate(found, base, now, rules, mask), mask)
+        for found, base in zip(recalled, relevance, strict=True)
+    ]
+
+
+def memory_candidate_id(memory_id: str) -> str:
+    """The candidate id of a memory, distinct from ids of history messages."""
+    return f"memory:{memory_id}" if memory_id.startswith(_RESERVED_PREFIX) else memory_id
+
+
+def _make_candidate(found: Recalled, base: float, now: datetime, rules: str, mask: SecretMask) -> Candidate:
+    fresh = recency(found.time, now)
+    text = repair_text(found.text)
+    trusted = found.redactions is not None and found.rules == rules and text == found.text
+    sentences = found.sentences if text == found.text else ()
+    return Candidate(
+        id=memory_candidate_id(found.id),
+        key=memory_candidate_id(found.id),
+        text=text,
+        section=SNIPPETS_SECTION,
+        label=_choose_label(found, mask),
+        kind=found.kind,
+        lang=found.lang,
+        time=found.time,
+        score=salience(base, fresh),
+        signals={**found.signals, "relevance": _clamp_score(found.score), "lifted": base, "recency": fresh},
+        sentences=sentences,
+        origins=sentences,
+        weights=_sentence_weights(found) if sentences else (),
+        redactions=found.redactions if trusted else None,
+        tokens=found.tokens if text == found.text else {},
+        simhash=found.simhash,
+        citation=Citation(
+            collection=MEMORY_COLLECTION,
+            record_id=found.id,
+            title="",
+            start=0,
+            end=len(found.text),
+            hash=found.hash or content_hash(found.text),
+        ),
+    )
+
+
+def _choose_label(found: Recalled, mask: SecretMask) -> str:
+    """The label of a memory: its own label, its source or its type, the first that is not empty.
+
+    Known secrets are masked before `safe_label`, because it may cut a secret, and after it, because its normalization
+    may complete one.
+    """
+    source = found.metadata.get("source")
+    named = (found.label, source if isinstance(source, str) else "", found.type)
+    return next((shown for name in named if (shown := mask.mask(safe_label(mask.mask(name))))), "memory")
+
+
+def _sentence_weights(found: Recalled) -> tuple[float, ...]:
+    """For each sentence the score of the best piece it starts in; empty when the memory has no scored pieces."""
+    if not found.pieces:
+        return ()
+    return tuple(
+        max((piece.score for piece in found.pieces if piece.start <= start < piece.end), default=0.0)
+        for start, _ in found.sentences
+    )
+
+
+def _lift_by_neighbours(recalled: Sequence[Recalled], lift: float) -> list[float]:
+    """Relevance of each memory plus `lift` times that of its best neighbour in the session; at most 1."""
+    own = [_clamp_score(found.score) for found in recalled]
+    if not lift:
+        return own
+    places = {
+        place: base for found, base in zip(recalled, own, strict=True) if (place := _session_position(found.metadata))
+    }
+    return [
+        min(
+            1.0,
+            base + lift * max((places.get(near, 0.0) for near in _neighbour_positions(found.metadata)), default=0.0),
+        )
+        for found, base in zip(recalled, own, strict=True)
+    ]
+
+
+def _session_position(metadata: Mapping[str, object]) -> tuple[str, int] | None:
+    session, position = metadata.get("session_id"), metadata.get("position")
+    return (session, position) if isinstance(session, str) and isinstance(position, int) else None
+
+
+def _neighbour_positions(metadata: Mapping[str, object]) -> list[tuple[str, int]]:
+    place = _session_position(metadata)
+    return [] if place is None else [(place[0], place[1] - 1), (place[0], place[1] + 1)]
+
+
+def _clamp_score(score: float) -> float:
+    """A score clamped to 0..1; 0 for NaN or infinity, which a remote service may return."""
+    return min(max(score, 0.0), 1.0) if math.isfinite(score) else 0.0

@@ -1,0 +1,105 @@
+"""State of one workspace build: request, scope, focus, intent, and the blocks that collectors have found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from contexture.builders.workspace.config import ContextConfig
+from contexture.builders.workspace.intent import WorkspaceIntent
+from contexture.builders.workspace.request import ContextRequest
+from contexture.builders.workspace.result import SectionType
+from contexture.errors import NotFound
+from contexture.ledger import Trace
+from contexture.types import Candidate, Scope
+from contexture.workspace import Block, BlockStore
+
+BLOCKS_COLLECTION = "blocks"
+SHARED_READ_LIMIT = 200
+"""Least number of blocks that one read of a subtree fetches, so that collectors with lower limits can share it."""
+
+COLLECTED_SIGNAL = "collected"
+"""Name of the signal that holds the relevance given by a collector; shown in the ledger."""
+
+PendingBlocks: TypeAlias = "asyncio.Future[Sequence[Block]]"
+"""A read of blocks, running or finished."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FocusBlocks:
+    """The loaded blocks of a request's focus; each is None where the request names none."""
+
+    block: Block | None = None
+    page: Block | None = None
+    database: Block | None = None
+
+    @property
+    def nearest(self) -> Block | None:
+        """The narrowest focus block, from which tree distances are measured."""
+        return self.block or self.page or self.database
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildState:
+    """State of one build; `blocks` are all blocks that collectors found, by id, `rules` the redaction rules."""
+
+    store: BlockStore
+    scope: Scope
+    request: ContextRequest
+    config: ContextConfig
+    now: datetime
+    intent: WorkspaceIntent
+    question: str
+    place: FocusBlocks
+    trace: Trace
+    rules: str = ""
+    blocks: dict[str, Block] = field(default_factory=dict[str, Block])
+    reads: dict[tuple[str, int, int], PendingBlocks] = field(default_factory=dict[tuple[str, int, int], PendingBlocks])
+
+    async def read_subtree(self, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
+        """Up to `limit` blocks below one, in document order; concurrent collectors share one read."""
+        most = max(limit, SHARED_READ_LIMIT)
+        reading = self.reads.get((block_id, depth, most))
+        if reading is None:
+            reading = asyncio.ensure_future(self.store.subtree(self.scope, block_id, depth=depth, limit=most))
+            self.reads[block_id, depth, most] = reading
+        return (await asyncio.shield(reading))[:limit]  # a cancelled collector must not cancel the shared read
+
+    def add_candidate(self, section: SectionType, block: Block, relevance: float, *, source: str = "") -> Candidate:
+        """Register a block and return it as a candidate of a section; its text is set by `hydrate`."""
+        self.blocks.setdefault(block.id, block)
+        return Candidate(
+            id=f"{source or section}:{block.id}",
+            key=block.id,
+            text="",
+            section=section,
+            kind=str(block.type),
+            time=block.modified,
+            score=0.0,
+            signals={COLLECTED_SIGNAL: min(max(relevance, 0.0), 1.0)},
+        )
+
+    def add_ranked_candidates(
+        self, section: SectionType, blocks: Sequence[Block], first: float, step: float
+    ) -> list[Candidate]:
+        """Blocks as candidates in order, each `step` less relevant than the one before."""
+        return [self.add_candidate(section, block, first - step * at) for at, block in enumerate(blocks)]
+
+
+async def load_focus(store: BlockStore, scope: Scope, request: ContextRequest) -> FocusBlocks:
+    """The blocks of the focus; raises `NotFound` for one that does not exist or may not be read."""
+    focus = request.focus
+    if focus is None or not focus.ids:
+        return FocusBlocks()
+    found = {block.id: block for block in await store.get(scope, focus.ids)}
+    for id_ in focus.ids:
+        if id_ not in found:
+            raise NotFound(f"there is no block {id_!r} to focus on")
+    return FocusBlocks(
+        block=found.get(focus.block_id or ""),
+        page=found.get(focus.page_id or ""),
+        database=found.get(focus.database_id or ""),
+    )

@@ -1,0 +1,239 @@
+"""Metrics of workspace contexts: whether they contain the expected records, and whether linked pages score higher."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from contexture.config import Settings
+from contexture.engine import Contexture
+from contexture.errors import InvalidRequest
+from contexture.evaluation.metrics import mean
+from contexture.evaluation.temporary_engine import ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.ingestion.blocks.draft import DraftDocument
+from contexture.ingestion.blocks.history import ImportSnapshot
+from contexture.ingestion.blocks.import_source import ImportSource
+from contexture.ingestion.blocks.importer import ImportReport, WorkspaceWriter, import_blocks
+from contexture.ingestion.blocks.sources import SourceFile
+from contexture.ingestion.blocks.tables import TableColumns, read_table
+
+QUESTION_TIME = datetime(2023, 11, 30, tzinfo=UTC)
+"""The date on which the questions are asked; "tomorrow" and "overdue" are relative to it."""
+
+_RECORD_REFERENCE = re.compile(r"(email|event|task|customer)_id=\"(\d+)\"")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkbenchTable:
+    """A CSV file as a database: its title, the roles of its columns, and the kind of records its ids refer to."""
+
+    file: str
+    title: str
+    names: str
+    columns: TableColumns
+
+
+TABLES = (
+    WorkbenchTable(
+        file="emails.csv",
+        title="Emails",
+        names="email",
+        columns=TableColumns(title="subject", id="email_id", modified="sent_datetime"),
+    ),
+    WorkbenchTable(
+        file="calendar_events.csv",
+        title="Calendar: meetings and events",
+        names="event",
+        columns=TableColumns(title="event_name", id="event_id"),
+    ),
+    WorkbenchTable(
+        file="project_tasks.csv",
+        title="Project tasks",
+        names="task",
+        columns=TableColumns(title="task_name", id="task_id", due="due_date", done=("list_name", ("Completed",))),
+    ),
+    WorkbenchTable(
+        file="customer_relationship_manager_data.csv",
+        title="CRM: customers and leads",
+        names="customer",
+        columns=TableColumns(title="customer_name", id="customer_id"),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkbenchTask:
+    """A question, the records in its answer, and the file it comes from."""
+
+    query: str
+    named: frozenset[str]
+    domain: str
+
+
+def load_databases(folder: Path) -> Iterator[DraftDocument]:
+    """Yield the tables; row ids have the form `task:00000149`."""
+    for table in TABLES:
+        path = folder / table.file
+        found = read_table(
+            SourceFile(path=table.file, text=_read_text(path)),
+            columns=table.columns,
+            title=table.title,
+            known=table.names,
+        )
+        rows = [replace(row, known=f"{table.names}:{row.key}", key="") for row in found.root.children]
+        yield replace(found, root=replace(found.root, children=rows))
+
+
+def load_tasks(folder: Path) -> list[WorkbenchTask]:
+    """Return the questions whose answers name records; the others need no record, or none that is stored."""
+    found: list[WorkbenchTask] = []
+    for path in sorted((folder / "queries_and_answers").glob("*.csv")):
+        for row in csv.DictReader(_read_text(path).splitlines(keepends=True)):
+            calls = " ".join(cast("list[str]", ast.literal_eval(row["answer"])))
+            named = frozenset(f"{kind}:{number}" for kind, number in _RECORD_REFERENCE.findall(calls))
+            if named:
+                found.append(WorkbenchTask(query=row["query"], named=named, domain=path.stem.partition("_queries")[0]))
+    if not found:
+        raise InvalidRequest(f"{str(folder)!r} has no queries_and_answers/*.csv that name records")
+    return found
+
+
+async def evaluate_workbench(
+    folder: Path, *, tokens: int, settings: Settings, progress: ProgressCallback | None = None
+) -> dict[str, Any]:
+    """Return by domain the share of questions with all records in a context of `tokens`, and the share of records."""
+    show = progress or ignore_progress
+    asked = load_tasks(folder)
+    async with open_temporary_engine((), settings, show) as engine:
+        await _import_tables(engine, folder, show)
+        rows: list[tuple[WorkbenchTask, float]] = []
+        for number, task in enumerate(asked, start=1):
+            rows.append((task, await _share_in_context(engine, task, tokens)))
+            show("build", number, len(asked))
+    return _average_by_domain(rows, tokens)
+
+
+async def _import_tables(engine: Contexture, folder: Path, show: ProgressCallback) -> None:
+    writer = WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=QUESTION_TIME)
+    await import_blocks(writer, load_databases(folder), source="workbench", progress=show)
+    await engine.index.optimize()
+
+
+async def _share_in_context(engine: Contexture, task: WorkbenchTask, tokens: int) -> float:
+    """Return the share of a question's records that its context contains."""
+    request = {"query": task.query, "tokenBudget": {"total": tokens}}
+    built = await engine.workspaces.build(request, scope=engine.scope, now=QUESTION_TIME)
+    shown = {item.block_id for section in built.sections for item in section.items}
+    return len(task.named & shown) / len(task.named)
+
+
+def _average_by_domain(rows: Sequence[tuple[WorkbenchTask, float]], tokens: int) -> dict[str, Any]:
+    domains: Mapping[str, list[float]] = defaultdict(list)
+    for task, share in rows:
+        domains[task.domain].append(share)
+    return {
+        "tokens": tokens,
+        "queries": len(rows),
+        "inside": mean([float(share == 1) for _, share in rows]),
+        "records": mean([share for _, share in rows]),
+        "domains": {name: mean([float(share == 1) for share in found]) for name, found in sorted(domains.items())},
+    }
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as failure:
+        raise InvalidRequest(f"cannot read {str(path)!r}: {failure.strerror}") from failure
+
+
+_LINK_LIMIT = 10_000
+
+
+async def evaluate_links(
+    folder: Path, *, settings: Settings, progress: ProgressCallback | None = None
+) -> dict[str, Any]:
+    """Return the pairwise AUC, averaged over pages with links: how often a linked page scores above an unlinked one.
+
+    Two pages are linked if a block of either names the other. All links of a page are followed, without a limit, so
+    that every linked page is scored; a page that no collector finds scores 0, and a tie counts half.
+    """
+    show = progress or ignore_progress
+    async with open_temporary_engine((), follow_all_links(settings), show) as engine:
+        now = engine.clock.now()
+        writer = WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=now)
+        done = await import_blocks(writer, ImportSource(path=folder, now=now).read(), source="links", progress=show)
+        await engine.index.optimize()
+        return await measure_links(engine, done.remembered, done.report, now, show)
+
+
+def follow_all_links(settings: Settings) -> Settings:
+    """Return the settings with a relation limit that no page exceeds."""
+    collectors = {"collectors": {"relations": {"max_items": _LINK_LIMIT}}}
+    return settings.model_copy(update={"workspace": collectors})
+
+
+async def measure_links(
+    engine: Contexture, imported: ImportSnapshot, report: ImportReport, now: datetime, show: ProgressCallback
+) -> dict[str, Any]:
+    """Return the link metrics of a workspace that is already imported."""
+    pages = {kept.blocks[0].id: [block.id for block in kept.blocks] for kept in imported.documents.values()}
+    linked = await _find_linked_pages(engine, pages)
+    found: list[float] = []
+    for number, (page, partners) in enumerate(sorted(linked.items()), start=1):
+        scores = await _score_pages(engine, page, pages, now)
+        found.append(auc(scores, partners, set(pages) - partners - {page}))
+        show("build", number, len(linked))
+    return {
+        "auc": mean(found),
+        "pages": len(pages),
+        "focused": len(found),
+        "blocks": report.blocks,
+        "links": report.links,
+        "unresolved": len(report.unresolved),
+    }
+
+
+def auc(scores: Mapping[str, float], good: set[str], others: set[str]) -> float:
+    """Return how often one of `good` scores above one of `others`; ties count half, and without pairs it is 1."""
+    if not good or not others:
+        return 1.0
+    high, low = [scores.get(name, 0.0) for name in good], [scores.get(name, 0.0) for name in others]
+    wins = sum((above > below) + 0.5 * (above == below) for above in high for below in low)
+    return wins / (len(high) * len(low))
+
+
+async def _find_linked_pages(engine: Contexture, pages: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    """Return for each page those that it names or that name it."""
+    home = {block: page for page, blocks in pages.items() for block in blocks}
+    found: dict[str, set[str]] = {}
+    for page, blocks in pages.items():
+        for link in await engine.blocks.links(engine.scope, blocks, limit=_LINK_LIMIT):
+            other = home.get(link.target)
+            if other is not None and other != page:
+                found.setdefault(page, set()).add(other)
+                found.setdefault(other, set()).add(page)
+    return found
+
+
+async def _score_pages(
+    engine: Contexture, page: str, pages: Mapping[str, Sequence[str]], now: datetime
+) -> dict[str, float]:
+    """Return the best score of each page's blocks in a context with `page` as its focus."""
+    home = {block: name for name, blocks in pages.items() for block in blocks}
+    (focused,) = await engine.blocks.get(engine.scope, [page])
+    request = {"query": focused.text, "focus": {"pageId": page}}
+    built = await engine.workspaces.build(request, scope=engine.scope, now=now)
+    best: dict[str, float] = {}
+    for entry in built.ledger.entries:
+        name = home.get(entry.id.partition(":")[2])  # the part after the section
+        if name is not None:
+            best[name] = max(best.get(name, 0.0), entry.score)
+    return best

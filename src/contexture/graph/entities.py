@@ -1,0 +1,218 @@
+"""Entities, relations and paths of a graph, and the rules that decide when two names mean the same entity.
+
+The rules cover spelling, inflection, script, initials and surnames.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from contexture.text.terms import stem
+
+PERSON = "person"
+ORGANIZATION = "organization"
+PLACE = "place"
+NAME = "name"
+KINDS = (PLACE, PERSON, ORGANIZATION, NAME)
+"""Kinds of entities, the most reliably recognised first; the last is for names of unknown kind."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Support:
+    """Characters `start` to `end` of a record: the sentence that supports a relation."""
+
+    record_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entity:
+    """A named entity; `aliases` are its other names, `records` the ids of records that mention it."""
+
+    key: str
+    name: str
+    kind: str
+    aliases: tuple[str, ...]
+    records: tuple[str, ...]
+    mentions: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relation:
+    """Two entities that sentences mention together; `label` is the text between them if that is short."""
+
+    head: str
+    tail: str
+    label: str
+    strength: float
+    support: tuple[Support, ...]
+
+    def other(self, key: str) -> str:
+        """The entity at the other end."""
+        return self.tail if key == self.head else self.head
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntityPath:
+    """Entities from one end to the other, and the relation of each step; shorter and stronger paths score higher."""
+
+    entities: tuple[str, ...]
+    relations: tuple[Relation, ...]
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """Entities and relations, the most important first."""
+
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = field(default=())
+
+    @cached_property
+    def entities_by_key(self) -> dict[str, Entity]:
+        """Entities by key."""
+        return {entity.key: entity for entity in self.entities}
+
+    @cached_property
+    def relations_by_key(self) -> dict[str, list[Relation]]:
+        """The relations of each entity, strongest first."""
+        found: dict[str, list[Relation]] = {entity.key: [] for entity in self.entities}
+        for relation in self.relations:
+            found[relation.head].append(relation)
+            found[relation.tail].append(relation)
+        return found
+
+
+_IGNORED_WORDS = frozenset(
+    "the a an inc ltd llc corp corporation co plc gmbh ag sa nv ооо оао пао ао зао гк mr mrs ms dr sir".split()
+)
+_SMALL_WORDS = frozenset("of and for the de la du von van der и по для".split())
+_WORD = re.compile(r"[^\W_]+")
+_POSSESSIVE = re.compile(r"['\u2019]s\b|['\u2019]$")
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_TRANSLITERATION = {
+    **dict(zip("абвгдезийклмнопрстуфыэ", "abvgdeziyklmnoprstufye", strict=True)),
+    "ж": "zh",
+    "х": "kh",
+    "ц": "ts",
+    "ч": "ch",
+    "ш": "sh",
+    "щ": "shch",
+    "ю": "yu",
+    "я": "ya",
+    "ъ": "",
+    "ь": "",
+    "і": "i",
+    "ї": "yi",
+    "є": "ye",
+    "ґ": "g",
+}
+_SPELLING_RULES = ((re.compile("x"), "ks"), (re.compile("iy\\b|yy\\b|ii\\b"), "y"))
+_IA = re.compile("iy?a")
+_DOUBLED_LETTER = re.compile(r"(\w)\1")
+_MIN_ABBREVIATION, _MAX_ABBREVIATION = 2, 6  # letters of an abbreviation
+
+
+@lru_cache(maxsize=20_000)
+def name_key(name: str) -> str:
+    """A key shared by all spellings of a name: case-folded, without legal form, Cyrillic stemmed and transliterated.
+
+    `name_key("Газпрома") == name_key("Gazprom Inc") == "gazprom"`; empty when nothing is left.
+    """
+    folded = _POSSESSIVE.sub("", unicodedata.normalize("NFKC", name)).casefold().replace("ё", "е")
+    words = [word for word in _WORD.findall(folded) if word not in _IGNORED_WORDS]
+    joined = " ".join(_transliterate(stem(word)) if _CYRILLIC.search(word) else word for word in words)
+    for pattern, letters in _SPELLING_RULES:
+        joined = pattern.sub(letters, joined)
+    return joined
+
+
+def merge_names(found: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, str]:
+    """The merged key of each key, given the kind and the spellings of each.
+
+    An abbreviation is merged with the name whose initials it spells, a surname with the person who has it, a Cyrillic
+    name with the Latin name that sounds the same. An ambiguous key is not merged: a wrong merge is worse than none.
+    """
+    stands = {key: key for key in found}
+    heard = _group_by_sound(found)
+    for key, (kind, spellings) in sorted(found.items()):
+        fitting = [*_match_by_sound(key, spellings, heard)]
+        if " " not in key:
+            fitting += [*_match_abbreviation(key, spellings, found), *_match_surname(key, kind, found)]
+        if len(set(fitting)) == 1:
+            stands[key] = fitting[0]
+    return {key: _resolve_key(key, stands) for key in stands}
+
+
+def _resolve_key(key: str, stands: Mapping[str, str]) -> str:
+    """The end of a chain of merges: a surname may lead to a person, and the person to a name in another script."""
+    seen = {key}
+    while stands[key] not in seen:
+        key = stands[key]
+        seen.add(key)
+    return key
+
+
+def _group_by_sound(found: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, set[str]]:
+    """Keys of Latin names by `_sound_key`."""
+    heard: dict[str, set[str]] = {}
+    for key, (_, spellings) in found.items():
+        for name in spellings:
+            if not _CYRILLIC.search(name):
+                heard.setdefault(_sound_key(name), set()).add(key)
+    return heard
+
+
+def _match_by_sound(key: str, spellings: Iterable[str], heard: Mapping[str, set[str]]) -> set[str]:
+    """Keys of Latin names that sound like one of these Cyrillic spellings."""
+    cyrillic = [name for name in spellings if _CYRILLIC.search(name)]
+    return {other for name in cyrillic for other in heard.get(_sound_key(name), ()) if other != key}
+
+
+def _sound_key(name: str) -> str:
+    """A name in Latin letters, with differences between transliteration schemes removed."""
+    folded = _transliterate(unicodedata.normalize("NFKC", name).casefold().replace("ё", "е"))
+    for pattern, letters in (*_SPELLING_RULES, (_IA, "ia"), (_DOUBLED_LETTER, r"\1")):
+        folded = pattern.sub(letters, folded)
+    return " ".join(word for word in _WORD.findall(folded) if word not in _IGNORED_WORDS)
+
+
+def _match_abbreviation(
+    key: str, spellings: Iterable[str], found: Mapping[str, tuple[str, Sequence[str]]]
+) -> list[str]:
+    """Keys of names whose initials spell the abbreviation."""
+    short = next(
+        (name for name in spellings if name.isupper() and _MIN_ABBREVIATION <= len(name) <= _MAX_ABBREVIATION), ""
+    )
+    if not short:
+        return []
+    wanted = short.casefold()
+    return [
+        other
+        for other, (_, names) in sorted(found.items())
+        if other != key and any(wanted in _initials(n) for n in names)
+    ]
+
+
+def _initials(name: str) -> tuple[str, str]:
+    """The initials of a name of several words, with and without words such as "of"; "" for a single word."""
+    words = [word for word in _WORD.findall(name.casefold()) if word not in _IGNORED_WORDS]
+    if len(words) < _MIN_ABBREVIATION:
+        return "", ""
+    return "".join(word[0] for word in words), "".join(word[0] for word in words if word not in _SMALL_WORDS)
+
+
+def _match_surname(key: str, kind: str, found: Mapping[str, tuple[str, Sequence[str]]]) -> list[str]:
+    """Keys of persons whose last name is this key."""
+    if kind not in (PERSON, NAME):
+        return []
+    return [other for other, (of, _) in sorted(found.items()) if of == PERSON and other.endswith(f" {key}")]
+
+
+def _transliterate(word: str) -> str:
+    return "".join(_TRANSLITERATION.get(letter, letter) for letter in word)

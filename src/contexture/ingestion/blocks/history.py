@@ -1,0 +1,80 @@
+"""The snapshot of the last import of a source: the id, order and time of each block, one file per tenant and source."""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from contexture.errors import InvalidRequest, StoreUnwritable
+
+HINT_LENGTH = 80
+"""Characters of a block's text that are stored, to recognise it after an edit."""
+
+
+class ImportedBlock(Struct, frozen=True, kw_only=True, array_like=True):
+    """A block as the last import wrote it; `parent` is its parent's position in the document, -1 for the root."""
+
+    id: str
+    digest: str
+    hint: str
+    parent: int
+    order: float
+    modified: float | None = None
+
+
+class ImportedDocument(Struct, frozen=True, kw_only=True, array_like=True):
+    """The blocks that the last import wrote for a document, in document order, and the block above its root."""
+
+    blocks: tuple[ImportedBlock, ...]
+    under: str | None = None
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of its blocks."""
+        return {kept.id for kept in self.blocks}
+
+
+class ImportSnapshot(Struct, frozen=True, kw_only=True):
+    """The snapshot of the last import of a source: the location of the source, and its documents by path."""
+
+    root: str
+    documents: dict[str, ImportedDocument] = field(default_factory=dict[str, ImportedDocument])
+
+
+class ImportHistory:
+    """Stores the snapshot of the last import, one file per tenant and source."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, tenant: str, source: str) -> ImportSnapshot | None:
+        """Return the stored snapshot; None if there is none, or if it cannot be decoded."""
+        try:
+            return msgspec.msgpack.decode(self._path(tenant, source).read_bytes(), type=ImportSnapshot)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError:
+            return None  # ids are derived from the source again, as in the first import
+        except OSError as failure:
+            raise InvalidRequest(f"what was imported before cannot be read: {failure}") from failure
+
+    def write(self, tenant: str, source: str, remembered: ImportSnapshot) -> None:
+        """Store a snapshot atomically: a crash leaves the old file or the new one."""
+        path = self._path(tenant, source)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_bytes(msgspec.msgpack.encode(remembered))
+            os.replace(part, path)  # noqa: PTH105 - said as what it is
+        except OSError as failure:
+            raise StoreUnwritable(f"what was imported cannot be remembered: {failure}") from failure
+
+    def _path(self, tenant: str, source: str) -> Path:
+        readable = re.sub(r"[^\w-]+", "-", source)[:40]
+        said = blake2b(f"{tenant}\0{source}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        return self._folder / f"{readable}-{said}.msgpack"

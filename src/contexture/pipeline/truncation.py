@@ -1,0 +1,309 @@
+"""Truncates a text to a token limit.
+
+Keeps its start or end, the sentences most relevant to a query, or a model's summary. Extracts carry the spans of the
+original text they consist of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TypeAlias
+
+from contexture.errors import InvalidRequest, SourceError
+from contexture.ledger import Trace
+from contexture.pipeline.fence import DATA_NOTICE, fence
+from contexture.ports import ChatModel, TokenCounter
+from contexture.text.segmentation import split_sentences
+from contexture.text.terms import extract_terms
+from contexture.types import Message
+
+MIN_TOKENS = 100
+MIN_CHARS = 50
+_WORD_GAP_CHARS = 40  # a cut moves to the nearest white space within this many characters
+
+
+class TruncationStrategy(StrEnum):
+    """What to keep of a text that is too long."""
+
+    KEEP_START = "keep_start"
+    KEEP_END = "keep_end"
+    EXTRACTIVE = "extractive"
+    SUMMARIZE = "summarize"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TruncatedText:
+    """A truncated text, its token count, and the spans of the original it consists of, in order.
+
+    The spans joined by `ELLIPSIS` give the text; a summary does not quote the original and has none.
+    """
+
+    text: str
+    tokens: int
+    spans: TextSpans
+
+
+def truncate(
+    text: str,
+    counter: TokenCounter,
+    limit: int,
+    *,
+    strategy: TruncationStrategy = TruncationStrategy.EXTRACTIVE,
+    query: str = "",
+    offsets: Sequence[tuple[int, int]] | None = None,
+    min_tokens: int = MIN_TOKENS,
+    min_chars: int = MIN_CHARS,
+) -> TruncatedText | None:
+    """The text in at most `limit` tokens, counted on the result; None when too little would remain.
+
+    A text that fits is returned whole. Otherwise it is cut only if `limit` is at least `min_tokens`
+    and at least `min_chars` characters remain. `offsets` are the text's sentences, if known. Raises `InvalidRequest`
+    for the strategy `SUMMARIZE`, which needs a model: see `summarize`.
+    """
+    tokens = counter.count(text)
+    if tokens <= limit:
+        return TruncatedText(text=text, tokens=tokens, spans=((0, len(text)),) if text else ())
+    if limit < max(1, min_tokens):
+        return None
+    cut = _apply_strategy(text, counter, limit, strategy, query, offsets)
+    return cut if len(cut.text) >= min_chars and cut.text else None
+
+
+def _apply_strategy(
+    text: str,
+    counter: TokenCounter,
+    limit: int,
+    strategy: TruncationStrategy,
+    query: str,
+    offsets: Sequence[tuple[int, int]] | None,
+) -> TruncatedText:
+    if strategy is TruncationStrategy.KEEP_START:
+        return _cut_piece(text, 0, find_start_cut(text, counter, limit), counter)
+    if strategy is TruncationStrategy.KEEP_END:
+        return _cut_piece(text, find_end_cut(text, counter, limit), len(text), counter)
+    if strategy is TruncationStrategy.EXTRACTIVE:
+        return _extract_sentences(text, counter, limit, query, split_sentences(text) if offsets is None else offsets)
+    raise InvalidRequest("`summarize` needs a model; use `contexture.pipeline.truncation.summarize`")
+
+
+def find_start_cut(text: str, counter: TokenCounter, limit: int) -> int:
+    """The offset at which to cut so that the beginning fits, between two words if there is a gap nearby."""
+    end = len(counter.prefix(text, limit))
+    word = _last_gap(text, end)
+    return word if word and counter.count(text[:word]) <= limit else end
+
+
+def find_end_cut(text: str, counter: TokenCounter, limit: int) -> int:
+    """The offset from which the rest fits, between two words if there is a gap nearby."""
+    low, high = 0, len(text)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if counter.count(text[middle:]) <= limit else (middle, high)
+    word = _next_gap(text, high)
+    return word if word < len(text) and counter.count(text[word:]) <= limit else high
+
+
+def _extract_sentences(
+    text: str, counter: TokenCounter, limit: int, query: str, offsets: Sequence[tuple[int, int]]
+) -> TruncatedText:
+    found = extract_sentences(text, offsets, query, counter, limit)
+    if found.spans:
+        return TruncatedText(text=found.text, tokens=counter.count(found.text), spans=found.spans)
+    start, end = found.best
+    return _cut_piece(text, start, start + find_start_cut(text[start:end], counter, limit), counter)
+
+
+def _cut_piece(text: str, start: int, end: int, counter: TokenCounter) -> TruncatedText:
+    piece = text[start:end]
+    return TruncatedText(text=piece, tokens=counter.count(piece), spans=((start, end),) if piece else ())
+
+
+def _last_gap(text: str, end: int) -> int:
+    """The end of the last whole word before `end`, or `end` when no gap is near."""
+    if end == len(text) or text[end].isspace():
+        return len(text[:end].rstrip())
+    for at in range(end - 1, max(0, end - _WORD_GAP_CHARS), -1):
+        if text[at].isspace():
+            return len(text[:at].rstrip())
+    return end
+
+
+def _next_gap(text: str, start: int) -> int:
+    """The start of the first whole word from `start` on, or `start` when no gap is near."""
+    if start == 0 or text[start - 1].isspace():
+        return start
+    for at in range(start, min(len(text), start + _WORD_GAP_CHARS)):
+        if text[at].isspace():
+            return len(text) - len(text[at:].lstrip())
+    return start
+
+
+TextSpans: TypeAlias = tuple[tuple[int, int], ...]
+
+ELLIPSIS = " … "
+"""Separates kept sentences where text was left out."""
+
+_K1 = 1.2
+_B = 0.75
+_POSITION_BONUS = 0.1  # bonus of the first sentence: less than any match
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtractedSentences:
+    """The kept text and its spans, empty when no sentence fits; `best` is the span of the best sentence."""
+
+    text: str
+    spans: TextSpans
+    best: tuple[int, int]
+
+
+def extract_sentences(
+    text: str,
+    offsets: Sequence[tuple[int, int]],
+    query: str,
+    counter: TokenCounter,
+    limit: int,
+    *,
+    weights: Sequence[float] = (),
+) -> ExtractedSentences:
+    """Keep the best sentences of `text` that fit in `limit` tokens together, in original order.
+
+    Adjacent sentences keep the text between them; others are joined by `ELLIPSIS`. A sentence that does not
+    fit never blocks a shorter one. Without a query, or without a match, earlier sentences rank higher.
+    `weights`, one per sentence, take precedence over the match with the query.
+    """
+    scores = score_sentences([text[start:end] for start, end in offsets], query)
+    known = weights or [0.0] * len(offsets)
+    order = sorted(range(len(offsets)), key=lambda at: (-known[at], -scores[at], at))
+    chosen = _choose_sentences(text, offsets, order, counter, limit)
+    while chosen and counter.count(_join_spans(text, _join_neighbours(offsets, chosen))) > limit:
+        chosen.pop()
+    spans = _join_neighbours(offsets, chosen)
+    return ExtractedSentences(
+        text=_join_spans(text, spans), spans=spans, best=offsets[order[0]] if order else (0, len(text))
+    )
+
+
+def score_sentences(pieces: Sequence[str], query: str) -> list[float]:
+    """BM25 of each piece against the query, with the pieces themselves as the collection.
+
+    A small bonus that decreases with the position breaks ties.
+    """
+    asked = _query_terms(query)
+    if not asked:
+        return [_POSITION_BONUS / (1 + at) for at in range(len(pieces))]
+    return list(_bm25_scores(tuple(pieces), asked))
+
+
+@lru_cache(maxsize=32)
+def _bm25_scores(pieces: tuple[str, ...], asked: tuple[int, ...]) -> tuple[float, ...]:
+    """The scores of pieces against terms; cached, because a text is truncated to several lengths."""
+    counts = [Counter(extract_terms(piece)) for piece in pieces]
+    wanted = {term: _idf(term, counts) for term in asked}
+    average = sum(count.total() for count in counts) / len(counts) if counts else 0.0
+    return tuple(_bm25(count, wanted, average) + _POSITION_BONUS / (1 + at) for at, count in enumerate(counts))
+
+
+@lru_cache(maxsize=64)
+def _query_terms(query: str) -> tuple[int, ...]:
+    """The terms of a query; cached, because many texts are scored against the same one."""
+    return tuple(sorted(set(extract_terms(query))))
+
+
+def _idf(term: int, counts: Sequence[Counter[int]]) -> float:
+    holders = sum(term in count for count in counts)
+    return math.log(1 + (len(counts) - holders + 0.5) / (holders + 0.5))
+
+
+def _bm25(count: Counter[int], wanted: dict[int, float], average: float) -> float:
+    norm = _K1 * (1 - _B + _B * count.total() / average) if average else _K1
+    return math.fsum(
+        rarity * count[term] * (_K1 + 1) / (count[term] + norm) for term, rarity in wanted.items() if term in count
+    )
+
+
+def _choose_sentences(
+    text: str, offsets: Sequence[tuple[int, int]], order: Sequence[int], counter: TokenCounter, limit: int
+) -> list[int]:
+    """Positions of sentences that fit by the sum of their counts, best first; the caller counts the joined text."""
+    gap = counter.count(ELLIPSIS)
+    room = limit + gap  # n runs have n - 1 gaps
+    chosen: dict[int, None] = {}
+    for at in order:
+        start, end = offsets[at]
+        neighbours = (at - 1 in chosen) + (at + 1 in chosen)
+        cost = counter.count(text[start:end]) + gap * (1 - neighbours)
+        if cost <= room:
+            chosen[at] = None
+            room -= cost
+    return list(chosen)
+
+
+def _join_neighbours(offsets: Sequence[tuple[int, int]], chosen: Sequence[int]) -> TextSpans:
+    """The spans of the chosen sentences, adjacent ones merged."""
+    spans: list[tuple[int, int]] = []
+    last = -2
+    for at in sorted(chosen):
+        start, end = offsets[at]
+        if at == last + 1:
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((start, end))
+        last = at
+    return tuple(spans)
+
+
+def _join_spans(text: str, spans: TextSpans) -> str:
+    return ELLIPSIS.join(text[start:end] for start, end in spans)
+
+
+_SUMMARIZE = "summarize"
+_SUMMARY_TASK = "Summarize the document in at most {limit} tokens, in its own language. Answer with the summary alone."
+_SUMMARY_FOCUS = " Keep what helps to answer: {query}"
+
+
+async def summarize(
+    text: str,
+    counter: TokenCounter,
+    limit: int,
+    *,
+    model: ChatModel,
+    trace: Trace,
+    query: str = "",
+    min_tokens: int = MIN_TOKENS,
+    min_chars: int = MIN_CHARS,
+) -> TruncatedText | None:
+    """The text in at most `limit` tokens: whole if it fits, else the model's summary of it.
+
+    When the model fails, or its answer is empty or too long, the result is that of `truncate` and a
+    degradation is recorded in `trace`. None when `limit` is below `min_tokens`, or too little would remain.
+    """
+    extracted = truncate(text, counter, limit, query=query, min_tokens=min_tokens, min_chars=min_chars)
+    if limit < min_tokens or counter.count(text) <= limit:
+        return extracted
+    try:
+        answer = (await model.complete(_summary_messages(text, limit, query), max_tokens=limit)).strip()
+    except SourceError as failure:
+        trace.add_degradation(_SUMMARIZE, failure)
+        return extracted
+    tokens = counter.count(answer)
+    if answer and tokens <= limit:
+        return TruncatedText(text=answer, tokens=tokens, spans=())
+    trace.add_degradation(
+        _SUMMARIZE,
+        "the summary was empty" if not answer else f"the summary has {tokens} tokens, not {limit}",
+    )
+    return extracted
+
+
+def _summary_messages(text: str, limit: int, query: str) -> list[Message]:
+    task = _SUMMARY_TASK.format(limit=limit) + (_SUMMARY_FOCUS.format(query=query) if query else "")
+    return [
+        {"role": "system", "content": f"{task} {DATA_NOTICE}"},
+        {"role": "user", "content": f"[1] (document)\n{fence(text)}"},
+    ]

@@ -1,0 +1,70 @@
+"""`TextFacts`: facts computed about a whole text when it is written, stored in the record's payload for builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace as changed
+
+from contexture.ports import TokenCounter
+from contexture.text.simhash import simhash
+from contexture.types import PreparedRecord, Record, Span
+
+_FACTS_FIELD = "facts"
+
+
+class TextFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a record's text; `found` are its redactions under `rules`, None when it was not scanned."""
+
+    sentences: tuple[tuple[int, int], ...] = ()
+    found: tuple[tuple[int, int, str, float], ...] | None = msgspec.field(default=None, name="redactions")
+    rules: str = ""
+    tokens: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    hash: str = msgspec.field(default="0", name="simhash")  # not every store can hold unsigned 64-bit integers
+
+    @property
+    def redactions(self) -> tuple[Span, ...] | None:
+        """The spans that must not be shown, as found by `rules`; None when the text was not scanned."""
+        return None if self.found is None else tuple(Span(*each) for each in self.found)
+
+    @property
+    def simhash(self) -> int:
+        """The text's similarity hash; 0 when unknown."""
+        return int(self.hash, 16)
+
+
+_NO_FACTS = TextFacts()
+_decode_facts = msgspec.json.Decoder(TextFacts).decode
+
+
+def attach_text_facts(
+    item: PreparedRecord, counters: Sequence[TokenCounter], *, shown: Callable[[str], str] = str
+) -> PreparedRecord:
+    """The prepared record with the facts about its whole text in its payload; unchanged if the text is empty.
+
+    Tokens are counted on the result of `shown(text)`.
+    """
+    text = item.record.text
+    if not text:
+        return item
+    facts = TextFacts(
+        sentences=tuple((each.start + a, each.start + b) for each in item.passages for a, b in each.sentences),
+        found=tuple((span.start, span.end, span.label, span.score) for span in item.redactions),
+        rules=item.rules,
+        tokens={counter.encoding: counter.count(shown(text)) for counter in counters},
+        hash=f"{simhash(text):x}",
+    )
+    # As one JSON string, because a search reads the payloads of many records and needs the facts of few.
+    told = msgspec.json.encode(facts).decode()
+    return replace(item, record=changed(item.record, payload={**item.record.payload, _FACTS_FIELD: told}))
+
+
+def read_text_facts(record: Record) -> TextFacts:
+    """The facts about a record's text; older stores have them as an object instead of a string, or not at all."""
+    told: str | Mapping[str, Any] | None = record.payload.get(_FACTS_FIELD)
+    if told is None:
+        return _NO_FACTS
+    return _decode_facts(told) if isinstance(told, str) else msgspec.convert(told, TextFacts)

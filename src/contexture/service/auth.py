@@ -1,0 +1,275 @@
+"""Authentication and rights: who calls, by API key or local headers, and which right each route requires.
+
+With a key, the key alone decides. Identity headers are trusted only without keys on loopback, and from the local
+command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Connection
+
+from contexture.adapters.keys import ApiKeys, Right
+from contexture.config import Settings
+from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
+from contexture.ports import Clock
+from contexture.service.error_responses import error_response
+from contexture.types import Scope
+
+TENANT_HEADER, USER_HEADER, GROUPS_HEADER = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
+PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json"})
+PUBLIC_PREFIX = "/playground/"
+"""The `PUBLIC_PATHS` and paths below this prefix need no key: they contain no tenant data."""
+
+_KEY_REQUIRED = "this needs an API key that works: Authorization: Bearer ctx_…; `contexture keys add` makes one"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a request has proved: `scope` is the scope of its key, None if the request may name its own.
+
+    `rights` are those of its key, None for all rights.
+    """
+
+    scope: Scope | None
+    rights: frozenset[Right] | None = None
+
+
+class Authenticator:
+    """Authenticates requests by the command line's own token, by API key, or without a key on loopback.
+
+    With the command line's `token`, headers name the identity. Without a key they do so for everyone on loopback, but
+    only if there are no keys to check, or in a demonstration (with `members`) until the first key is added. `members`
+    are the groups of users who name none.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: ApiKeys | None,
+        settings: Settings,
+        clock: Clock,
+        token: str = "",
+        members: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self._keys = keys
+        self._settings = settings
+        self._clock = clock
+        self._token = token
+        self._members = members or {}
+        self._demo = members is not None
+
+    async def identify_async(self, headers: Headers) -> Identity:
+        """Return what `identify` returns; keys in a database are looked up in a thread."""
+        if self._keys is not None and self._keys.needs_thread:
+            return await asyncio.to_thread(self.identify, headers)
+        return self.identify(headers)
+
+    def identify(self, headers: Headers) -> Identity:
+        """Return the identity that the request proves; raises `Unauthorized` if it proves none."""
+        presented = _bearer_token(headers)
+        if presented and self._token and hmac.compare_digest(presented.encode(), self._token.encode()):
+            return Identity(None)
+        key = self._keys.find(presented, now=self._clock.now()) if presented and self._keys else None
+        if key is not None:
+            _check_identity_headers(headers, key.scope)
+            return Identity(key.scope, key.rights)
+        if presented or not self._allows_keyless():
+            raise Unauthorized(_KEY_REQUIRED)
+        _check_host(headers)
+        _check_origin(headers, self._settings.cors_origins)
+        return Identity(None)
+
+    def scope(self, identity: Identity, headers: Headers, body: Mapping[str, Any]) -> Scope:
+        """Return the caller's scope; without a key, headers name it, or else `body`."""
+        if identity.scope is not None:
+            return identity.scope
+        named = _text_field(body, "tenant_id"), _text_field(body, "user_id")
+        tenant = _read_header(headers, TENANT_HEADER) or named[0] or self._settings.tenant
+        user = _read_header(headers, USER_HEADER) or named[1] or self._settings.user
+        if GROUPS_HEADER in headers:
+            groups = _parse_groups(headers)
+        elif (tenant, user) == (self._settings.tenant, self._settings.user):
+            groups = self._settings.groups or self._members.get(user, ())
+        else:
+            groups = self._members.get(user, ()) if tenant == self._settings.tenant else ()
+        return Scope(tenant=tenant, user=user, groups=groups)
+
+    def _allows_keyless(self) -> bool:
+        keyless = self._keys is None or (self._demo and self._keys.is_empty())
+        return is_loopback(self._settings.host) and keyless
+
+
+class AuthMiddleware:
+    """Refuses unauthenticated requests before their body is read; stores the identity in the request's state."""
+
+    def __init__(self, app: ASGIApp, *, callers: Authenticator) -> None:
+        self._app = app
+        self._callers = callers
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "http" and not is_public_path(scope["path"]):
+            try:
+                scope.setdefault("state", {})["identity"] = await self._callers.identify_async(Headers(scope=scope))
+            except ContextError as refusal:
+                await error_response(refusal, scope)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def is_public_path(path: str) -> bool:
+    """Whether a path needs no key."""
+    return path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIX)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reachable only from this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_same_identity(scope: Scope, *, tenant_id: str | None = None, user_id: str | None = None) -> Scope:
+    """Return the caller's scope; raises `NotPermitted` if a request names another tenant or user."""
+    if tenant_id and tenant_id != scope.tenant:
+        raise NotPermitted(f"you may not act for tenant {tenant_id!r}")
+    if user_id and user_id != scope.user:
+        raise NotPermitted(f"you may not act for user {user_id!r}")
+    return scope
+
+
+def _bearer_token(headers: Headers) -> str:
+    given = headers.getlist("authorization")
+    if not given:
+        return ""
+    scheme, _, rest = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != "bearer" or not rest.strip():
+        raise Unauthorized(_KEY_REQUIRED)
+    return rest.strip()
+
+
+def _check_identity_headers(headers: Headers, scope: Scope) -> None:
+    """Refuse headers that name another identity than the key's: ignoring them would answer a different question."""
+    check_same_identity(
+        scope, tenant_id=_read_header(headers, TENANT_HEADER), user_id=_read_header(headers, USER_HEADER)
+    )
+    if foreign := sorted(set(_parse_groups(headers)) - set(scope.groups)):
+        raise NotPermitted(f"you may not act for group {foreign[0]!r}")
+
+
+def _check_host(headers: Headers) -> None:
+    """Without keys, refuse requests for another host name: a web page could reach us by DNS rebinding."""
+    given = headers.get("host", "")
+    bare = given.rpartition("]")[0] if given.startswith("[") else given.partition(":")[0]
+    if not is_loopback(bare):
+        raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {given!r}")
+
+
+def _check_origin(headers: Headers, known: Sequence[str]) -> None:
+    """Without keys, refuse cross-origin requests: a web page could send them through a browser on this machine."""
+    given = headers.get("origin", "")
+    try:
+        own_machine = is_loopback(urlsplit(given).hostname or "")
+    except ValueError:
+        own_machine = False
+    if given and given not in known and not own_machine:
+        raise NotPermitted(f"without keys pages of {given!r} are not answered, unless CONTEXTURE_CORS_ORIGINS names it")
+
+
+def _parse_groups(headers: Headers) -> tuple[str, ...]:
+    return tuple(unquote(name.strip()) for name in _single_header(headers, GROUPS_HEADER).split(",") if name.strip())
+
+
+def _read_header(headers: Headers, name: str) -> str:
+    return unquote(_single_header(headers, name).strip())
+
+
+def _single_header(headers: Headers, name: str) -> str:
+    given = headers.getlist(name)
+    if len(given) > 1:
+        raise InvalidRequest(f"the header {name} was sent {len(given)} times")
+    return given[0] if given else ""
+
+
+def _text_field(body: Mapping[str, Any], name: str) -> str:
+    found = body.get(name)
+    return found if isinstance(found, str) else ""
+
+
+BEARER_SCHEME = HTTPBearer(auto_error=False, description="A key that `contexture keys add` made.")
+"""Documents how a key is presented; `AuthMiddleware` has checked it already."""
+
+MODEL_ROUTES = frozenset({"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask"})
+"""Routes that ask a model and store the exchange."""
+
+READ_ROUTES = frozenset(
+    {
+        "/v1/search",
+        "/v1/documents",
+        "/v1/context/query",
+        "/v1/context/turn",
+        "/v1/context/command",
+        "/v1/context/research",
+        "/v1/context/workspace",
+        "/v1/citations/verify",
+        "/memory/recall",
+        "/recall",
+        "/context/evaluate",
+    }
+)
+"""Routes with a request body that change nothing; storing what a turn would remember needs the write right."""
+
+_DEMO_PREFIX = "/v1/demo/"
+
+
+def required_right(method: str, path: str) -> Right:
+    """Return the right that a route requires, by its path template."""
+    if path.startswith(_DEMO_PREFIX):
+        return Right.ADMIN
+    if method in {"GET", "HEAD"} or path in READ_ROUTES:
+        return Right.READ
+    return Right.ASK if path in MODEL_ROUTES else Right.WRITE
+
+
+async def check_rights(request: Request) -> None:
+    """Raise `NotPermitted` if the caller's key lacks the right for this route."""
+    rights = _caller_rights(request)
+    if rights is None:
+        return
+    route: Any = request.scope["route"]
+    right = required_right(request.method, route.path)
+    if right not in rights:
+        has = ", ".join(sorted(rights)) or "none"
+        raise NotPermitted(f"this takes a key with the scope {right.value!r}; yours has {has}")
+
+
+async def has_write_right(request: Request) -> bool:
+    """Whether the caller's key has the write right."""
+    rights = _caller_rights(request)
+    return rights is None or Right.WRITE in rights
+
+
+HasWriteRight = Annotated[bool, Depends(has_write_right)]
+
+
+def _caller_rights(request: Request) -> frozenset[Right] | None:
+    """Return the rights of the caller's key, None for all rights."""
+    identity: Identity | None = getattr(request.state, "identity", None)
+    if identity is None or identity.rights is None or Right.ADMIN in identity.rights:
+        return None
+    return identity.rights

@@ -1,0 +1,217 @@
+"""`POST` and `DELETE /v1/ingest/documents` and `/v1/ingest/articles`: write and remove records, files and articles."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from contexture.blocks.records import BLOCKS
+from contexture.engine import Contexture
+from contexture.errors import InvalidRequest
+from contexture.ingestion.articles import ARTICLE_FIELDS, ArticleItems, ArticleWriter, SourcedArticle, row_to_article
+from contexture.ingestion.documents import LoadOptions, Upload, load_uploads, merge_reports
+from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
+from contexture.ingestion.loader import DEFAULT_FIELDS, LoadReport, RecordWriter, batch_records
+from contexture.ingestion.records import row_to_record
+from contexture.memory.records import MEMORIES
+from contexture.news.articles import ARTICLES
+from contexture.pages.records import PAGES
+from contexture.pages.visual import VISUAL_PAGES
+from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.wire.builds import load_report_object
+from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
+from contexture.service.wire.schemas import DeletedResponse, IngestReportResponse
+from contexture.types import PUBLIC, Collection, FieldType, Scope
+from contexture.wiring.content import reading_workers
+
+RECORDS_FIELD = "records"
+"""Name of the request's list in problems; `line` is the position of the row in it, from 1."""
+
+_MAX_RECORDS = 10_000
+_MAX_FILES = 100
+
+Principal = Annotated[str, Field(min_length=1)]
+
+
+class FileBody(BaseModel):
+    """A file as base64; `source_path` is where it came from, for those who read about it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    content: str
+    source_path: Annotated[str, Field(max_length=4_096)] = ""
+
+
+class IngestDocumentsBody(BaseModel):
+    """Records to write, each as a row of a JSONL file, and files to read into pages.
+
+    `acl` is for files, and for records that name no readers; `fields` are payload fields that filters may use.
+    `optimize` merges what was written in small pieces, which pays after a large load.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    records: Annotated[list[dict[str, Any]], Field(max_length=_MAX_RECORDS)] = []
+    files: Annotated[list[FileBody], Field(max_length=_MAX_FILES)] = []
+    collection: Annotated[str, Field(min_length=1)] | None = None
+    acl: list[Principal] = [PUBLIC]
+    fields: dict[str, FieldType] = {}
+    again: bool = False
+    optimize: bool = False
+
+
+class DeleteDocumentsBody(BaseModel):
+    """Records to remove, and documents with all their pages."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: Annotated[list[str], Field(max_length=_MAX_RECORDS)] = []
+    doc_ids: Annotated[list[str], Field(max_length=_MAX_RECORDS)] = []
+    collection: Annotated[str, Field(min_length=1)] | None = None
+
+
+def documents_routes() -> APIRouter:
+    """Return the routes of documents."""
+    routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
+    routes.post("/documents", response_model=IngestReportResponse)(write_documents)
+    routes.delete("/documents", response_model=DeletedResponse)(remove_documents)
+    return routes
+
+
+async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
+    """What became of each record and file: added, unchanged, a copy of another, or failed and why."""
+    await _require_permissions(body, engine, caller)
+    if not body.files:
+        return json_response(load_report_object(await _write_records(body, engine, caller)))
+    loading = LoadOptions(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
+    uploads = [_decode_upload(at, each) for at, each in enumerate(body.files)]
+    async with reading_workers() as workers:
+        paged = await load_uploads(engine.pages, workers, uploads, loading)
+    records = await _write_records(body, engine, caller) if body.records else LoadReport()
+    return json_response(load_report_object(merge_reports(paged, records)))
+
+
+async def remove_documents(body: DeleteDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
+    """How many of these records and documents there were that the caller may read; they are gone."""
+    collection = body.collection or engine.settings.collection
+    if body.ids or not body.doc_ids:
+        check_not_owned(collection)
+    await require_permission(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
+    if not body.doc_ids:
+        return json_response({"deleted": await engine.delete(body.ids, collection=collection, scope=caller)})
+    await require_permission(engine, caller, "delete", {"collection": PAGES.name, "records": len(body.doc_ids)})
+    gone = await engine.delete(body.ids, collection=collection, scope=caller) if body.ids else 0
+    return json_response({"deleted": gone, "documents": await engine.pages.remove(caller, body.doc_ids)})
+
+
+async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> None:
+    """Check the policy for files and records before any of them is written."""
+    if body.files:
+        await require_permission(engine, caller, "ingest", {"collection": PAGES.name, "records": len(body.files)})
+    if body.records or not body.files:
+        collection = body.collection or engine.settings.collection
+        check_not_owned(collection)
+        await require_permission(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
+
+
+async def _write_records(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> LoadReport:
+    collection = body.collection or engine.settings.collection
+    await engine.create(Collection(name=collection, fields={**DEFAULT_FIELDS, **body.fields}), scope=caller)
+    writer = RecordWriter(engine, collection, caller, again=body.again)
+    for batch in batch_records(writer.drop_duplicates(_record_items(body))):
+        await writer.write(batch)
+    if body.optimize:
+        await engine.index.optimize()
+    return writer.report
+
+
+def _decode_upload(at: int, body: FileBody) -> Upload:
+    try:
+        content = base64.b64decode(body.content, validate=True)
+    except ValueError as failure:
+        raise InvalidRequest(f"files[{at}].content is not base64: {failure}") from failure
+    return Upload(filename=body.filename, content=content, source_path=body.source_path)
+
+
+def _record_items(body: IngestDocumentsBody) -> Iterator[LoadItem]:
+    for number, row in enumerate(body.records, start=1):
+        try:
+            record, warnings = row_to_record(row, acl=tuple(body.acl))
+        except InvalidRequest as failure:
+            yield LoadProblem(path=RECORDS_FIELD, line=number, message=str(failure))
+            continue
+        found = SourcedRecord(record=record, path=RECORDS_FIELD, line=number)
+        yield from (found.problem(message, warning=True) for message in warnings)
+        yield found
+
+
+ARTICLES_FIELD = "articles"
+"""Name of the request's list in problems; `line` is the position of the row in it, from 1."""
+
+
+def articles_routes() -> APIRouter:
+    """Return the routes of articles."""
+    routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
+    routes.post("/articles", response_model=IngestReportResponse)(write_articles)
+    routes.delete("/articles", response_model=DeletedResponse)(remove_articles)
+    return routes
+
+
+async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
+    """What became of each article: added, unchanged, or failed and why; and how many are copies of a better one."""
+    await require_permission(engine, caller, "ingest", {"collection": ARTICLES_FIELD, "records": len(body.articles)})
+    now = moment or engine.clock.now()
+    writer = ArticleWriter(engine.news, caller, now)
+    await writer.write_all(_article_items(body, caller, now))
+    return json_response(articles_report_object(writer.report))
+
+
+async def remove_articles(body: RemoveArticlesBody, engine: EngineDep, caller: CallerDep) -> Response:
+    """How many of these articles there were that the caller may read; they are gone."""
+    await require_permission(engine, caller, "delete", {"collection": ARTICLES_FIELD, "records": len(body.ids)})
+    return json_response({"deleted": await engine.news.remove(caller, body.ids)})
+
+
+def _article_items(body: ArticlesBody, caller: Scope, now: datetime) -> ArticleItems:
+    for number, row in enumerate(body.articles, start=1):
+        try:
+            _check_article_fields(row)
+            article, warnings = row_to_article(row, readers=tuple(body.readers), now=now, writer=caller)
+        except InvalidRequest as failure:
+            yield LoadProblem(path=ARTICLES_FIELD, line=number, message=str(failure))
+            continue
+        found = SourcedArticle(article=article, path=ARTICLES_FIELD, line=number)
+        yield from (found.problem(message, warning=True) for message in warnings)
+        yield found
+
+
+def _check_article_fields(row: dict[str, Any]) -> None:
+    strange = next((name for name in row if name not in ARTICLE_FIELDS), None)
+    if strange is not None:
+        raise InvalidRequest(f"there is no field {strange!r}; the fields are {', '.join(sorted(ARTICLE_FIELDS))}")
+
+
+_DOCUMENTS_ROUTE = "/v1/ingest/documents with 'files' or 'doc_ids'"
+
+OWNED_COLLECTIONS: Mapping[str, str] = {
+    MEMORIES.name: "/v1/ingest/memories",
+    ARTICLES.name: "/v1/ingest/articles",
+    BLOCKS.name: "/v1/ingest/blocks",
+    PAGES.name: _DOCUMENTS_ROUTE,
+    VISUAL_PAGES.name: _DOCUMENTS_ROUTE,
+}
+"""The route to use instead, for each collection with an owner."""
+
+
+def check_not_owned(collection: str) -> None:
+    """Raise `InvalidRequest` for a collection whose records are trusted because only its own route writes them."""
+    if collection in OWNED_COLLECTIONS:
+        raise InvalidRequest(
+            f"records of {collection!r} are kept by a route of their own: use {OWNED_COLLECTIONS[collection]}"
+        )

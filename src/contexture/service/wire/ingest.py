@@ -1,0 +1,115 @@
+"""Articles and blocks as the ingest routes accept them, and the reports they return."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field
+
+from contexture.ingestion.loader import LoadReport
+from contexture.service.wire.builds import load_report_object
+from contexture.types import PUBLIC, Json
+from contexture.workspace import Block, BlockType
+
+_MAX_ARTICLES = 10_000
+
+
+class ArticlesBody(BaseModel):
+    """Articles to write, each as a row of a JSONL file; `readers` is for those that name none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    articles: Annotated[list[dict[str, Any]], Field(max_length=_MAX_ARTICLES)]
+    readers: list[Annotated[str, Field(min_length=1)]] = [PUBLIC]
+
+
+class RemoveArticlesBody(BaseModel):
+    """Articles to remove."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: Annotated[list[str], Field(max_length=_MAX_ARTICLES)]
+
+
+def articles_report_object(report: LoadReport) -> dict[str, Any]:
+    """Return the outcome of the articles that were read."""
+    return {**load_report_object(report), "collapsed": report.collapsed}
+
+
+_MAX_BLOCKS = 10_000
+
+BlockIdField = Annotated[str, Field(min_length=1)]
+
+
+class BlockBody(BaseModel):
+    """One block; `readers` lists who may read it, and without it they are those of its parent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[BlockIdField, Field(validation_alias=AliasChoices("id", "blockId"))]
+    type: Annotated[BlockType, Field(validation_alias=AliasChoices("type", "blockType"))] = BlockType.PARAGRAPH
+    text: Annotated[str, Field(validation_alias=AliasChoices("text", "content"))] = ""
+    parent: Annotated[BlockIdField | None, Field(validation_alias=AliasChoices("parent", "parentId"))] = None
+    order: float = 0.0
+    properties: dict[str, Any] = {}
+    readers: list[str] | None = None
+    author: str = ""
+    created: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("created", "createdAt"))] = None
+    modified: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("modified", "lastModified"))] = None
+
+    def to_block(self) -> Block:
+        """Convert to a block of the workspace."""
+        return Block(
+            id=self.id,
+            type=self.type,
+            text=self.text,
+            parent=self.parent,
+            order=self.order,
+            properties=self.properties,
+            readers=None if self.readers is None else tuple(self.readers),
+            author=self.author,
+            created=self.created,
+            modified=self.modified,
+        )
+
+
+class BlocksBody(BaseModel):
+    """Blocks to write, all of them or none; parents may come behind their children."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    blocks: Annotated[list[BlockBody], Field(max_length=_MAX_BLOCKS)]
+
+
+class RemoveBlocksBody(BaseModel):
+    """Blocks to remove, with all that stands below them."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: Annotated[list[str], Field(max_length=_MAX_BLOCKS)]
+
+
+class MoveBlockBody(BaseModel):
+    """Where a block goes: below `parent`, or to the top without one, at `order` among its siblings."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    parent: Annotated[BlockIdField | None, Field(validation_alias=AliasChoices("parent", "parentId"))] = None
+    order: float = 0.0
+
+
+def block_object(block: Block) -> dict[str, Json]:
+    """Return a block as these routes accept it; empty fields are left out."""
+    told: dict[str, Json] = {
+        "id": block.id,
+        "type": str(block.type),
+        "text": block.text,
+        "parent": block.parent,
+        "order": block.order,
+        "properties": dict(block.properties),
+        "readers": None if block.readers is None else list(block.readers),
+        "author": block.author,
+        "created": None if block.created is None else block.created.isoformat(),
+        "modified": None if block.modified is None else block.modified.isoformat(),
+    }
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,157 @@
+"""From settings: chat models, sessions, replies, the outbox, the graph, and the execution of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from contexture.adapters.conversation.outbox import Outbox
+from contexture.adapters.conversation.outbox_table import OutboxItem
+from contexture.adapters.conversation.sqlite import SqliteReplies, SqliteSessions, StoredReplies, StoredSessions
+from contexture.adapters.graph.phrases import CapitalisedPhrases
+from contexture.adapters.graph.sqlite import SqliteGraphCache, StoredGraphCache
+from contexture.adapters.llm import registry as models
+from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
+from contexture.adapters.token_counters import counter_for
+from contexture.answer.chat import ChatRecipe
+from contexture.answer.commands.job import MemoryLocation
+from contexture.answer.commands.writer import PRICES, AnswerWriter, Price, resolve_price
+from contexture.answer.route import ModelRoute
+from contexture.config import Settings, keep_vendors_offline
+from contexture.errors import SourceError
+from contexture.graph.store import GraphStore
+from contexture.news.store import RemovalListener
+from contexture.ports import ChatModel, Clock, EntityRecognizer, GraphCache, Index, MemoryService, Redactor
+from contexture.types import Scope
+from contexture.wiring.services import traced_model
+
+if TYPE_CHECKING:
+    from contexture.adapters.postgres.pool import PostgresPool
+
+
+def sessions(settings: Settings, pool: PostgresPool | None = None) -> StoredSessions:
+    """Open the sessions, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.conversation.postgres import PostgresSessions
+
+        return PostgresSessions(pool)
+    return SqliteSessions(settings.home / "sessions.sqlite")
+
+
+def replies(settings: Settings, pool: PostgresPool | None = None) -> StoredReplies:
+    """Open the stored replies to messages with an id, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.conversation.postgres import PostgresReplies
+
+        return PostgresReplies(pool, days=settings.reply_days)
+    return SqliteReplies(settings.home / "replies.sqlite", days=settings.reply_days)
+
+
+def outbox(settings: Settings, memory: MemoryService, clock: Clock, pool: PostgresPool | None = None) -> Outbox:
+    """Open the outbox, which delivers memories reliably, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.conversation.postgres import outbox_tables
+
+        return Outbox(outbox_tables(pool), memory, clock=clock, on_parked=_log_parked)
+    return Outbox(settings.home / "outbox.sqlite", memory, clock=clock, on_parked=_log_parked)
+
+
+def chat_model(name: str) -> ChatModel:
+    """Load the model of this name."""
+    keep_vendors_offline()
+    return models.load_chat_model(name)
+
+
+def chat_route(settings: Settings) -> ModelRoute:
+    """Create the route: the configured model, its fallbacks, and last the extractive model, which never fails."""
+    names = dict.fromkeys((settings.chat_model or EXTRACTIVE, *settings.chat_fallbacks, EXTRACTIVE))
+    return ModelRoute({name: traced_model(name, chat_model(name), settings) for name in names})
+
+
+def summarizer(settings: Settings) -> ChatModel | None:
+    """Return the model that summarises history that does not fit a prompt; None means extracts are used."""
+    name = settings.summary_model
+    return traced_model(name, chat_model(name), settings) if name else None
+
+
+def chat_recipe(settings: Settings) -> ChatRecipe:
+    """Return the settings for answering messages."""
+    return ChatRecipe(
+        system=settings.chat_system,
+        history_events=settings.history_events,
+        max_tokens=settings.chat_max_tokens,
+        namespace=settings.memory_namespace,
+        universe=settings.memory_universe,
+        quoting=EXTRACTIVE,
+    )
+
+
+def _log_parked(parked: OutboxItem) -> None:
+    structlog.get_logger().error(
+        "a memory was refused too often and is parked", key=parked.memory.idempotency_key, failure=parked.failure
+    )
+
+
+def graph_cache(settings: Settings, pool: PostgresPool | None = None) -> StoredGraphCache:
+    """Open the cache of entities extracted from articles, in the store's folder or its database."""
+    if pool is not None:
+        from contexture.adapters.graph.postgres import PostgresGraphCache
+
+        return PostgresGraphCache(pool)
+    return SqliteGraphCache(settings.home / "graph.sqlite")
+
+
+def entity_recognizer(settings: Settings) -> EntityRecognizer:
+    """Return the entity recognizer: models if they are installed, otherwise capitalised phrases."""
+    if settings.graph_names == "phrases":
+        return CapitalisedPhrases()
+    try:
+        from contexture.adapters.graph.ner_models import NerModels
+    except ImportError:
+        if settings.graph_names == "models":
+            raise
+        return CapitalisedPhrases()
+    return NerModels()
+
+
+def graph_store(settings: Settings, index: Index, cache: GraphCache, scanner: Redactor) -> GraphStore:
+    """Create the store of entities and relations of the articles."""
+    return GraphStore(
+        index=index,
+        cache=cache,
+        recognizer=entity_recognizer(settings),
+        fallback=CapitalisedPhrases(),
+        redactor=scanner,
+    )
+
+
+def article_removal_hook(graph: GraphStore) -> RemovalListener:
+    """Return a callback that removes the names of removed articles from the graph; a failure is logged, not raised."""
+
+    async def forget(scope: Scope, ids: Sequence[str]) -> None:
+        try:
+            await graph.forget(scope, ids)
+        except SourceError as failure:
+            structlog.get_logger().warning("names of removed articles are still kept", reason=str(failure))
+
+    return forget
+
+
+def command_writer(settings: Settings) -> AnswerWriter:
+    """Return the models that write answers to commands, with their prices; empty if none is configured."""
+    models = {routed: chat_model(name) for routed, name in settings.command_llms.items()}
+    listed = {routed: resolve_price(name, models[routed]) for routed, name in settings.command_llms.items()}
+    given = {routed: Price(*price) for routed, price in settings.command_prices.items()}
+    watched = {routed: traced_model(settings.command_llms[routed], model, settings) for routed, model in models.items()}
+    return AnswerWriter(models=watched, counter=counter_for(settings.model), prices={**PRICES, **listed, **given})
+
+
+def memory_place(settings: Settings) -> MemoryLocation:
+    """Return where commands store memories."""
+    return MemoryLocation(
+        namespace=settings.memory_namespace,
+        universe=settings.memory_universe,
+        threshold=settings.memory_threshold,
+    )

