@@ -52,7 +52,7 @@ def qdrant() -> Iterator[QdrantDouble]:
 @pytest.fixture
 async def pair(qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]) -> AsyncIterator[Pair]:
     """Two processes' indexes over one database and one Qdrant."""
-    options = QdrantOptions(place=qdrant.place, timeout=5)
+    options = QdrantOptions(place=qdrant.place, timeout=60)
     one, other = [
         await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, QdrantServer(options)) for _ in range(2)
     ]

@@ -43,7 +43,7 @@ async def reopen(qdrant: QdrantDouble, new_folder: Callable[[], Path]) -> AsyncI
 
         async def give(exact_limit: int = 200_000, **chosen: object) -> QdrantOverSqlite:
             await stack.aclose()
-            server = QdrantServer(QdrantOptions(place=qdrant.place, timeout=5, **chosen))
+            server = QdrantServer(QdrantOptions(place=qdrant.place, timeout=60, **chosen))
             options = EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=exact_limit)
             index = await QdrantOverSqlite.open_with_server(folder, options, server)
             stack.push_async_callback(index.close)

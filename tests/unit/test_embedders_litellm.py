@@ -87,7 +87,7 @@ def client(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def embedder(server: Embeddings, client):
     """An embedder of eight numbers behind the server."""
-    return client("openai/m", dimensions=8, api_base=server.url, api_key="k", timeout=5, batch=3)
+    return client("openai/m", dimensions=8, api_base=server.url, api_key="k", timeout=60, batch=3)
 
 
 class TestLiteLLM(EmbedderConformance):

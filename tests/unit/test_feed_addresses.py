@@ -76,7 +76,7 @@ def test_what_is_public(address):
 async def test_an_address_of_this_machine_is_refused(url):
     """However it is written; the system itself says where it leads."""
     with pytest.raises(SourceUnavailable, match="CONTEXTURE_FEED_PRIVATE"):
-        await HttpFeedFetcher(timeout=5).fetch(url, FeedValidators())
+        await HttpFeedFetcher(timeout=60).fetch(url, FeedValidators())
 
 
 def server(request: httpx.Request) -> httpx.Response:

@@ -101,7 +101,7 @@ def client(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def model(vendor: Vendor, client):
     """A model behind the server."""
-    return client("openai/m", api_base=vendor.url, api_key="k", timeout=10)
+    return client("openai/m", api_base=vendor.url, api_key="k", timeout=60)
 
 
 async def hear(stream: AsyncIterator, heard: list) -> None:

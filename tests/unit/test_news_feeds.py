@@ -111,7 +111,7 @@ async def load(new_folder, server):
 
         async def loaded(*paths, again=False):
             wire = FeedSource(
-                fetcher=HttpFeedFetcher(timeout=5, max_bytes=10_000, allow_private=True), marks=marks, again=again
+                fetcher=HttpFeedFetcher(timeout=60, max_bytes=10_000, allow_private=True), marks=marks, again=again
             )
             reading = ArticleFileReader(readers=(PUBLIC,), now=NOON, parser=FeedparserParser())
             urls = [server.url + path for path in paths]
@@ -191,7 +191,7 @@ async def test_only_http_is_fetched(url):
 async def test_a_server_that_is_not_there_is_unavailable():
     """A refused connection is a failure of the source."""
     with pytest.raises(SourceUnavailable, match="cannot be fetched"):
-        await HttpFeedFetcher(timeout=5, allow_private=True).fetch("http://127.0.0.1:9/", FeedValidators())
+        await HttpFeedFetcher(timeout=60, allow_private=True).fetch("http://127.0.0.1:9/", FeedValidators())
 
 
 def test_a_spoilt_mark_file_only_costs_a_read(tmp_path):
@@ -235,9 +235,9 @@ def test_the_command_line_fetches_a_feed(server, tmp_path, monkeypatch):
 async def test_fetching_does_not_block_the_loop(server):
     """While one server is silent, another answer arrives."""
     slow = asyncio.create_task(
-        HttpFeedFetcher(timeout=5, allow_private=True).fetch(f"{server.url}/silent", FeedValidators())
+        HttpFeedFetcher(timeout=60, allow_private=True).fetch(f"{server.url}/silent", FeedValidators())
     )
-    fetched = await HttpFeedFetcher(timeout=5, allow_private=True).fetch(f"{server.url}/feed", FeedValidators())
+    fetched = await HttpFeedFetcher(timeout=60, allow_private=True).fetch(f"{server.url}/feed", FeedValidators())
     slow.cancel()
     await asyncio.gather(slow, return_exceptions=True)
 

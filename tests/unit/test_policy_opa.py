@@ -69,7 +69,7 @@ def opa():
     found.server_close()
 
 
-async def decided(url, action="search", resource=None, patience=5.0):
+async def decided(url, action="search", resource=None, patience=60.0):
     """What the policy at this address decides."""
     policy = OpaPolicy(url, timeout=patience)
     try:
@@ -142,7 +142,7 @@ async def test_half_a_character_is_denied(opa):
 @pytest.mark.parametrize(("path", "state"), [("yes", "normal"), ("undefined", "normal"), ("error", "down")])
 async def test_its_state_is_whether_it_answers(opa, path, state):
     """An undefined decision is an answer; an error is none."""
-    policy = OpaPolicy(opa.url + path, timeout=5)
+    policy = OpaPolicy(opa.url + path, timeout=60)
     found = await policy.state()
     await wiring.close_policy(policy)
 
