@@ -191,6 +191,20 @@ async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> 
     assert [["later", "r6"], ["later", "r3"], ["later", "p7"]] == before == after
 
 
+async def test_removed_records_take_no_place_among_the_best(index: EmbeddedIndex) -> None:
+    """A question asked again after the two best of seven records were deleted finds the other five."""
+    scope = Scope.local()
+    await index.create(scope, COLLECTION)
+    await index.upsert(scope, NAME, [prepared(own(f"r{at}", "zebra"), spread(at)) for at in range(7)])
+    asked = query(vector=spread(0), k=5)
+    hits = await index.search(scope, asked)
+    best = sorted(hits, key=lambda hit: min(hit.ranks.values()))[:2]
+    gone = {hit.record.id for hit in best}
+    await index.delete(scope, NAME, sorted(gone))
+
+    assert sorted({f"r{at}" for at in range(7)} - gone) == sorted(ids(await index.search(scope, asked)))
+
+
 def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> PreparedRecord:
     """A record whose vector belongs to another space."""
     item = prepared(own(record_id, "zebra", payload=payload), None)

@@ -93,6 +93,24 @@ def test_a_scan_is_a_sort_of_what_may_be_seen(
     assert {pid: score for pid, score in scores.items() if score >= last} == found
 
 
+@settings(max_examples=80)
+@given(rows=collections(), removed=st.sets(st.integers(0, 59)), k=st.integers(1, 12))
+def test_a_removal_ends_what_was_cached_before_it(
+    rows: list[tuple[int, int | None]], removed: set[int], k: int
+) -> None:
+    """A view taken after a removal finds what a scanner finds that was never asked before."""
+    asked_before, never_asked = scanner_of(rows), scanner_of(rows)
+    allowed, gone = frozenset({1, 2, 3, 4}), [10 + 3 * at for at in removed if at < len(rows)]
+    asked_before.view(allowed, None)
+    for each in (asked_before, never_asked):
+        each.apply((), (), gone)
+
+    found, expected = (each.view(allowed, None).search_dense("v", unit(99), k) for each in (asked_before, never_asked))
+
+    assert expected == found
+    assert len(rows) - len(gone) == len(asked_before)
+
+
 def dot(left: np.ndarray, right: np.ndarray) -> np.float32:
     """The product the long way: both as bytes, summed as whole numbers, scaled."""
     (a, s), (b, t) = quantize(left.astype(np.float16).astype(np.float32)[None]), quantize(right[None])

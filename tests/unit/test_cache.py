@@ -233,3 +233,34 @@ async def test_an_answer_ends_with_a_write_that_pushes_others_out(new_folder: Ca
         await write(bench, "new", "valve task pump valve task pump valve pump valve")
 
         assert "new" in [each.hit.record.id for each in await ask(bench, "pump valve")]
+
+
+async def test_an_answer_outlasts_its_share_of_changes_and_no_more(new_folder: Callable[[], Path]) -> None:
+    """Of forty records two may change where the share is a twentieth; the third change ends the answer."""
+    parts = Parts(cache=8, options=SearchOptions(lag=0.05, pool=4, channel_k=4))
+    async with workbench(new_folder(), parts) as bench:
+        texts = ["pump valve"] * 6 + [f"tide of harbour{at}" for at in range(34)]
+        await bench.add(ROOT, [Record(id=f"r{at:02}", text=text, acl=READERS) for at, text in enumerate(texts)])
+        first = await ask(bench, "pump valve")
+        for name in ("a", "b"):
+            await write(bench, name, "The moon over the meadow in winter twilight.")
+        held = await ask(bench, "pump valve")
+        await write(bench, "c", "The moon over the meadow in winter twilight.")
+
+        assert first is held
+        assert first is not await ask(bench, "pump valve")
+
+
+async def test_an_answer_ends_with_writes_that_make_its_term_lighter(new_folder: Callable[[], Path]) -> None:
+    """Records that score less than the answer did, because they make its term common, enter where they now lead."""
+    parts = Parts(cache=8, options=SearchOptions(lag=1.0, pool=4, channel_k=4))
+    async with workbench(new_folder(), parts) as bench:
+        texts = ["pump"] * 6 + [f"tide of harbour{at}" for at in range(34)]
+        await bench.add(ROOT, [Record(id=f"r{at:02}", text=text, acl=READERS) for at, text in enumerate(texts)])
+        first = await ask(bench, "pump")
+        text = "pump pump pump beside the old grey tower above seven wide meadows"
+        await bench.add(ROOT, [Record(id=f"new{at}", text=text, acl=READERS) for at in range(4)])
+        now = {each.hit.record.id: each.signals["bm25"] for each in await ask(bench, "pump")}
+
+        assert "new0" in now
+        assert now["new0"] < min(each.signals["bm25"] for each in first)

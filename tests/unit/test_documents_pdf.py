@@ -9,6 +9,7 @@ import pytest
 from fpdf import FPDF
 
 from contexture.adapters.documents.file_types import read_document
+from contexture.adapters.documents.pdf.layout import FontStyle, Word, group_lines, reading_order
 from contexture.adapters.documents.text import HeadingOutline
 from contexture.documents import ReadDocument, ReadLimits, RegionKind
 
@@ -157,6 +158,28 @@ def test_aligned_rows_are_a_table(tmp_path):
     assert "| Station | Hours | Repairs |\n| --- | --- | --- |\n| First | 2310 | 1 |" in page.text
     assert 1 == page.num_tables
     assert [RegionKind.TEXT, RegionKind.TABLE, RegionKind.TEXT] == [region.kind for region in page.regions]
+
+
+def word(text: str, left: float, right: float, row: int = 0) -> Word:
+    """A word in ten points, in a row of its page."""
+    return Word(text, left, 100 + 20 * row, right, 110 + 20 * row, FontStyle(10))
+
+
+@pytest.mark.parametrize(("gap", "lines"), [(8.5, ["left right"]), (9.5, ["left", "right"])])
+def test_a_gap_of_nearly_a_letter_size_parts_two_lines(gap, lines):
+    """Words of one row are two lines when the gap between them is wider than .9 of their size."""
+    row = [word("left", 50, 70), word("right", 70 + gap, 90 + gap)]
+
+    assert lines == [line.text for line in group_lines(row)]
+
+
+@pytest.mark.parametrize(("empty", "columns"), [(0, 1), (1, 1), (2, 1), (3, 2)])
+def test_rows_with_two_short_cells_are_a_table_and_not_columns(empty, columns):
+    """Of twenty rows with few letters behind a gap, two may lack the second cell; with more they are two columns."""
+    left = [word(f"station-{row}-of-the-harbour", 50, 250, row) for row in range(20)]
+    right = [word(f"{row}-hours", 330, 480, row) for row in range(empty, 20)]
+
+    assert columns == len(reading_order(group_lines([*left, *right]), 595))
 
 
 @pytest.mark.parametrize("turn", [90, 180, 270])

@@ -155,6 +155,19 @@ async def test_an_edit_beside_an_insertion_keeps_its_id() -> None:
     assert notes.blocks[was].text == f"{long} or Tuesday"
 
 
+async def test_blocks_that_read_differently_are_not_one_edited_block() -> None:
+    """Of two new blocks in the place of an old one, neither has its id when less than half of the text is shared."""
+    notes = Notebook()
+    first = await imported(notes, page("plan", bullet("the quarterly report goes to the printer on Monday")))
+    was = next(name for name, block in notes.blocks.items() if block.text != "plan")
+    second = await imported(
+        notes, page("plan", bullet("call Olga about the roof"), bullet("water the ferns")), before=first.remembered
+    )
+
+    assert was not in notes.blocks
+    assert (2, 1) == (second.report.added, second.report.deleted)
+
+
 async def test_a_block_moved_below_another_keeps_its_id() -> None:
     """A block that says enough is known again below another parent, with what it holds."""
     notes = Notebook()

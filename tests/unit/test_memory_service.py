@@ -373,6 +373,19 @@ def test_a_text_that_repeats_is_known(text):
     assert find_echo(text, [Record(id="m", text=LONG, acl=(PUBLIC,))]) == "m"
 
 
+@pytest.mark.parametrize(
+    ("text", "echo"),
+    [
+        (f"Well, hello: {LONG}", "m"),  # 20 of 22 words are repeated
+        (f"Well, hello dear: {LONG}", None),  # 20 of 23
+        ("And so it was that he said to them: jasmine tea on the balcony", None),  # 5 of 14
+    ],
+)
+def test_a_tenth_of_a_text_may_be_its_own(text, echo):
+    """Where more than a tenth of the words stand in no memory, a text is new, however little those words say."""
+    assert echo == find_echo(text, [Record(id="m", text=LONG, acl=(PUBLIC,))])
+
+
 @pytest.mark.parametrize(("levels", "taken"), [(31, True), (32, False), (5_000, False)])
 async def test_metadata_may_be_nested_so_deep_and_no_deeper(memory, levels, taken):
     """Whoever recalls a memory walks through its metadata; what could not be walked through is never stored."""

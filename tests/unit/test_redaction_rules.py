@@ -88,6 +88,7 @@ NOT_FOUND = [
     "git clone user@host",
     "4111 1111 1111 1112 fails its check digit",
     "0000 0000 0000 0000",
+    "the card number 0000 0000 0000 0000 is a placeholder, and so is card 8888888888888888",
     "order 123456789012345678901234",
     "timestamp 1700000000000",
     "GB82 WEST 1234 5698 7654 33",
@@ -152,6 +153,12 @@ def test_changing_any_one_digit_fails_the_check(passes, good: str) -> None:
     for index, char in enumerate(good):
         if char.isdigit():
             assert not passes(good[:index] + str((int(char) + 1) % 10) + good[index + 1 :])
+
+
+@pytest.mark.parametrize("digit", "0123456789")
+def test_a_repeated_digit_is_no_card(digit: str) -> None:
+    """A number of one digit fails the Luhn check in every length that cards have, also where its sum would pass."""
+    assert not any(passes_luhn(digit * length) for length in range(12, 20))
 
 
 @pytest.mark.parametrize(

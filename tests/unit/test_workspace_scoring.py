@@ -151,3 +151,13 @@ def test_affinity_grows_with_use_and_fades() -> None:
     assert 0.4 == affinity(BlockUsage(author=True), NOW)
     assert affinity(once, NOW) / 2 == pytest.approx(affinity(old, NOW))
     assert affinity(once, NOW) < affinity(often, NOW) <= 1.0
+
+
+def test_views_count_half_as_much_as_edits() -> None:
+    """A block that was only looked at has some affinity, each further view adds half as much, and it fades."""
+    viewed, often, edited = (BlockUsage(**each, last=NOW) for each in ({"views": 1}, {"views": 2}, {"edits": 1}))
+    old = BlockUsage(views=1, last=NOW - timedelta(days=30))
+
+    assert pytest.approx(0.1) == affinity(viewed, NOW) == affinity(edited, NOW) / 2
+    assert pytest.approx(0.15) == affinity(often, NOW)
+    assert pytest.approx(0.05) == affinity(old, NOW)
