@@ -1,13 +1,15 @@
 # Every target sets up .venv by itself when the lock file or pyproject.toml has changed.
 PYTHON ?= python3
 SERVE ?= 1
+SAMPLE ?= 20
+SEED ?= 0
 BIN := .venv/bin
 READY := .venv/.ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps
 # Tests start the command line dozens of times: it need not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run check test test-slow coverage lint format metrics bench bench-peers docs lock clean
+.PHONY: help setup run check test test-slow coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
 
 help:  ## what there is to type
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +48,12 @@ test-slow: $(READY)  ## tests that kill, flood or drive a browser, and those tha
 coverage: $(READY)  ## every test, traced; prints the share of lines and branches that run
 	$(PYTEST) --cov --cov-report=
 	$(BIN)/coverage report --format=total
+
+mutants: $(READY)  ## change the source in SAMPLE places, one at a time, and count what the tests notice
+	$(BIN)/python scripts/mutants.py --sample $(SAMPLE) --seed $(SEED)
+
+fuzz: $(READY)  ## the property tests with more examples, and others in every run
+	$(PYTEST) --hypothesis-profile fuzz tests/property
 
 # Types are checked while the tests run: each takes one core.
 check: format  ## format, lint, types, and the unit tests of what changed

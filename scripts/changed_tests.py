@@ -27,8 +27,8 @@ def changed_files() -> set[Path]:
 
 def unit_tests(changed: set[Path]) -> list[Path]:
     """Unit tests that changed, then those that import a changed module; a module with few importers comes first."""
-    modules = {_module(path) for path in changed if path.is_relative_to(SOURCE) and path.suffix == ".py"}
-    tests = {path: modules & set(_imports(path)) for path in sorted(UNIT.glob("test_*.py"))}
+    modules = {module_name(path) for path in changed if path.is_relative_to(SOURCE) and path.suffix == ".py"}
+    tests = {path: modules & set(imported_names(path)) for path in sorted(UNIT.glob("test_*.py"))}
     importers = Counter(module for found in tests.values() for module in found)
 
     def rank(path: Path) -> int:
@@ -42,11 +42,12 @@ def _git(*words: str) -> set[Path]:
     return {ROOT / line for line in found.stdout.splitlines()}
 
 
-def _module(path: Path) -> str:
+def module_name(path: Path) -> str:
+    """The dotted name of a source file."""
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imports(path: Path) -> Iterator[str]:
+def imported_names(path: Path) -> Iterator[str]:
     """Every dotted name a file imports, and the modules those names may be in."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):

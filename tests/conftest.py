@@ -63,6 +63,7 @@ zoneinfo.reset_tzpath([])
 
 # A busy machine is not a failure, and a failure must be one on every machine.
 settings.register_profile("contexture", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None, max_examples=1_000, print_blob=True)
 settings.load_profile("contexture")
 
 
