@@ -6,9 +6,10 @@ import asyncio
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from contexture.adapters.keys import ApiKeys
-from contexture.service.admission import lane_name
+from contexture.service.admission import LaneSlots, lane_name
 from contexture.testing.doubles import NOON
 from contexture.testing.service import service_client
 from contexture.types import Scope
@@ -127,6 +128,8 @@ async def test_one_kind_does_not_keep_the_others_waiting(engine, held):
         ("/v1/commands", "answers"),
         ("/api/research/ask", "answers"),
         ("/v1/ingest/documents", "loads"),
+        ("/v1/ingest/memories", "loads"),
+        ("/memory/remember/batch", "loads"),
         ("/v1/context/turn", "requests"),
         ("/memory/remember", "requests"),
         ("/nowhere", "requests"),
@@ -135,6 +138,38 @@ async def test_one_kind_does_not_keep_the_others_waiting(engine, held):
 def test_every_path_has_a_lane(path, lane):
     """What waits for a model, what loads, and all the rest."""
     assert lane == lane_name(path)
+
+
+def test_both_names_of_a_batch_of_memories_share_slots_and_time_limit(settings):
+    """Whoever sends a batch by one name waits with those who use the other, and has as long."""
+    chosen = settings.model_copy(update={"load_timeout_seconds": 700.0})
+    lanes = LaneSlots(chosen, CollectorRegistry())
+    first, second = (lanes.for_path(path) for path in ("/v1/ingest/memories", "/memory/remember/batch"))
+
+    assert first is second
+    assert 700.0 == second.lane.timeout_seconds
+
+
+async def test_batches_of_memories_wait_for_each_other(engine, monkeypatch):
+    """With one slot and nobody waiting, a batch by the other name is sent away, and a single memory is not."""
+    begun, go, remember = asyncio.Event(), asyncio.Event(), engine.memory.remember
+
+    async def held_batch(scope, memories):
+        if len(memories) > 1:
+            begun.set()
+            await go.wait()
+        return await remember(scope, memories)
+
+    monkeypatch.setattr(engine.memory, "remember", held_batch)
+    batch = {"memories": [{"text": "The pump leaks."}, {"text": "The valve does not."}]}
+    async with limited(engine, max_loads=1, max_waiting=0) as client:
+        first = asyncio.create_task(client.post("/v1/ingest/memories", json=batch))
+        await begun.wait()
+        second = await client.post("/memory/remember/batch", json=batch)
+        single = await client.post("/memory/remember", json={"text": "The tank is full."})
+        go.set()
+
+        assert (200, 503, 200) == ((await first).status_code, second.status_code, single.status_code)
 
 
 async def test_a_caller_with_too_many_under_way_is_told_so_and_others_are_served(engine, held, settings):

@@ -21,6 +21,7 @@ from contexture.service.auth import MODEL_ROUTES, Identity, is_public_path
 from contexture.service.error_responses import error_response
 
 _INGEST_PREFIX = "/v1/ingest/"
+_BATCH_ROUTES = frozenset({"/memory/remember/batch"})  # another name of `/v1/ingest/memories`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,8 +187,10 @@ class _SendTracker:
 
 
 def lane_name(path: str) -> str:
-    """Return the name of the lane that a path belongs to."""
-    return "answers" if path in MODEL_ROUTES else "loads" if path.startswith(_INGEST_PREFIX) else "requests"
+    """The name of the lane that a path belongs to."""
+    if path in MODEL_ROUTES:
+        return "answers"
+    return "loads" if path.startswith(_INGEST_PREFIX) or path in _BATCH_ROUTES else "requests"
 
 
 def make_lanes(settings: Settings) -> tuple[Lane, ...]:
