@@ -6,6 +6,7 @@ Requests that are not valid HTTP are answered in our error form.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
@@ -105,10 +106,21 @@ async def run_app(
 ) -> None:
     """Run an application on `bound` until SIGTERM or SIGINT; running requests are finished first."""
     capture_server_log()
+    freeze_heap()
     server = _UvicornServer(_uvicorn_config(app, grace))
     with _stop_on_signals(server):
         started(socket_url(bound))
         await server.serve(sockets=[bound])
+
+
+def freeze_heap() -> None:
+    """Leave what is loaded by now out of garbage collection.
+
+    A full collection walks through every object, modules and models too, and stops all threads meanwhile: 100 to
+    400 ms, several times while a large batch is written.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class _UvicornServer(uvicorn.Server):

@@ -29,6 +29,7 @@ _ACCESS = "access"
 _MAX_SINGLE_MATCHES = 16
 _FULL_SCAN_KB = 10_000
 _EF_PER_RESULT = 2  # candidates visited in the HNSW graph per requested result
+_UPDATE_POINTS = 128  # points per engine call: a call holds the interpreter lock, about 15 ms for this many
 _PAYLOAD_TYPES = {
     FieldType.KEYWORD: qe.PayloadSchemaType.Keyword,
     FieldType.NUMBER: qe.PayloadSchemaType.Float,
@@ -74,8 +75,10 @@ class EdgeShard:
         if draft is None or draft.fields is not self._fields:
             draft = self.prepare_points(added)
         with edge_errors("update"):
-            if draft.points:  # before the removals, so that a replaced record can be found at any time
-                self._shard.update(qe.UpdateOperation.upsert_points(list(draft.points)))
+            # Before the removals, so that a replaced record can be found at any time.
+            for start in range(0, len(draft.points), _UPDATE_POINTS):
+                batch = draft.points[start : start + _UPDATE_POINTS]
+                self._shard.update(qe.UpdateOperation.upsert_points(list(batch)))
             if removed:
                 self._shard.update(qe.UpdateOperation.delete_points(list(removed)))
 
