@@ -429,6 +429,7 @@ class Contexture:
             await self.workspace.finish()
         finally:
             await wiring.close_policy(self.policy)
+            self._preparer.close()
             self._graph_cache.close()
             self._sessions.close()
             self._replies.close()

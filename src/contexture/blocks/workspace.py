@@ -47,6 +47,7 @@ class Workspace:
 
     def __init__(self, *, store: WritableBlocks, index: Index, preparer: Preparer) -> None:
         self._store = store
+        self._preparer = preparer
         self._index_sync = IndexSync(store=store, index=index, preparer=preparer)
 
     async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
@@ -56,7 +57,8 @@ class Workspace:
         `modified` alone is not a change. Putting a deleted block restores it without the blocks below it. Raises
         `InvalidRequest` for a block that cannot be stored.
         """
-        done = await self._store.put(scope, check_blocks(blocks), now=now)
+        checked = await self._preparer.thread.run(lambda: check_blocks(blocks), blocks, lambda block: len(block.text))
+        done = await self._store.put(scope, checked, now=now)
         await self._index_sync.catch_up(scope.tenant)
         return done
 
@@ -188,7 +190,8 @@ class IndexSync:
                     refused.pop((each.tenant, each.id), None)  # it may have been refused in an earlier state
                 for of, some in groupby(sorted(found, key=_tenant_key), _tenant_key):
                     refused |= await self._write_or_split(of, list(some))
-                found = await self._store.settle([await self._with_facts(each) for each in found])
+                facts = await self._preparer.thread.map(self._with_facts, found, _text_length)
+                found = await self._store.settle(facts)
         return done, refused
 
     async def _write_or_split(self, tenant: str, stale: Sequence[StaleBlock]) -> _Refusals:
@@ -206,7 +209,8 @@ class IndexSync:
         readers = tuple(sorted({name for each in stale for name in each.readers}))
         keeper = _BatchScope(tenant=tenant, user="keeper", readers=readers)
         await self._made.ensure(keeper)
-        records = {each.id: block_to_record(each) for each in stale}
+        made = await self._preparer.thread.map(block_to_record, stale, _text_length)
+        records = {each.id: record for each, record in zip(stale, made, strict=True)}
         kept = [record for record in records.values() if record is not None]
         known = {record.id: record for record in await self._index.get(keeper, BLOCKS.name, list(records))}
         gone = [name for name in known if records[name] is None]
@@ -216,14 +220,19 @@ class IndexSync:
         if fresh:
             await self._index.upsert(keeper, BLOCKS.name, await self._preparer.prepare(fresh))
 
-    async def _with_facts(self, stale: StaleBlock) -> StaleBlock:
-        """The block with its facts computed; yields to the event loop first, because computing blocks it."""
-        await asyncio.sleep(0)
+    def _with_facts(self, stale: StaleBlock) -> StaleBlock:
+        """The block with its facts computed."""
         return replace(stale, facts=self._reader.compute(stale))
 
 
 def _tenant_key(stale: StaleBlock) -> str:
     return stale.tenant
+
+
+def _text_length(stale: StaleBlock) -> int:
+    """How long the texts are that the facts about a block are computed from."""
+    blocks = (*([stale.block] if stale.block else ()), *(stale.below or ()))
+    return sum(len(block.text) for block in blocks)
 
 
 def _is_indexed(known: Record | None, record: Record) -> bool:

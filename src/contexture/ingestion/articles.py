@@ -22,6 +22,7 @@ from contexture.ingestion.records import MAX_FILE_BYTES, MAX_LINE_BYTES, iter_li
 from contexture.news.articles import Article, normalize_domain, safe_web_url
 from contexture.news.store import NewsStore
 from contexture.pages.values import outsider_key
+from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.types import PUBLIC, Scope
 
 _BATCH_SIZE = 32
@@ -75,7 +76,7 @@ class ArticleIntake(ABC):
 
     async def write_all(self, items: ArticleItems, *, progress: Progress | None = None, total: int = 0) -> None:
         """Write all articles; if several have one id, only the first is written."""
-        for batch in _batch_articles(self._drop_duplicates(items)):
+        async for batch in iterate_in_thread(_batch_articles(self._drop_duplicates(items))):
             await self.write(batch)
             if progress is not None:
                 progress("loading", self.report.read, total)

@@ -21,6 +21,7 @@ from contexture.errors import ContextError, RedactionFailed, RequestError
 from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
 from contexture.ingestion.records import read_records
 from contexture.ports import Index
+from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.retrieval.prepare import repair_text, stored_text
 from contexture.text.language import detect_language
 from contexture.types import PUBLIC, Collection, FieldType, Record, Scope
@@ -79,7 +80,9 @@ async def write_records(
         if progress is None
         else sum(isinstance(item, SourcedRecord) for item in read_records(paths, acl=acl, skip=skip))
     )
-    for batch in batch_records(writer.drop_duplicates(read_records(paths, acl=acl, skip=skip))):
+    async for batch in iterate_in_thread(
+        batch_records(writer.drop_duplicates(read_records(paths, acl=acl, skip=skip)))
+    ):
         await writer.write(batch)
         if progress is not None:
             progress("loading", writer.report.read, total)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -30,11 +31,13 @@ from contexture.memory.records import (
 )
 from contexture.memory.write_plan import plan_writes, required_ids
 from contexture.ports import Clock, Index, TokenCounter
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters, repair_text
 from contexture.retrieval.search import BM25, SEMANTIC, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts, read_text_facts
 from contexture.text.terms import extract_terms
 from contexture.types import And, AnyOf, Equals, Filter, Not, PreparedRecord, Range, Record, Scope
+
+_T = TypeVar("_T")
 
 MAX_TOP_K = 100
 """Highest `top_k` of one recall."""
@@ -77,12 +80,13 @@ class LocalMemory:
         A memory with a known idempotency key is not stored again and gets the id of the stored one. Raises
         `InvalidRequest` for a memory that cannot be stored.
         """
-        check_memories(memories)
+        await self._compute(lambda: check_memories(memories), memories)
         async with self._writing:
             await self._made.ensure(scope)
             now = self._clock.now()
-            stored = await self._get(scope, required_ids(memories, scope), now)
-            plan = plan_writes(memories, scope, stored, now)
+            needed = await self._compute(lambda: required_ids(memories, scope), memories)
+            stored = await self._get(scope, needed, now)
+            plan = await self._compute(lambda: plan_writes(memories, scope, stored, now), memories)
             if plan.fresh:
                 await self._index.upsert(scope, _COLLECTION, await self._prepare(plan.fresh))
                 with suppress(SourceError):  # the memories are stored; the next write sweeps again
@@ -160,8 +164,14 @@ class LocalMemory:
         found = await self._index.get(scope, _COLLECTION, ids) if ids else ()
         return {record.id: record for record in found if is_alive(record, now)}
 
+    async def _compute(self, work: Callable[[], _T], memories: Sequence[Memory]) -> _T:
+        return await self._preparer.thread.run(work, memories, lambda memory: len(memory.text))
+
     async def _prepare(self, records: Sequence[Record]) -> list[PreparedRecord]:
-        return [attach_text_facts(item, self._counters) for item in await self._preparer.prepare(records)]
+        ready = await self._preparer.prepare(records)
+        return await self._preparer.thread.map(
+            lambda item: attach_text_facts(item, self._counters), ready, prepared_characters
+        )
 
     async def _delete(self, scope: Scope, records: Sequence[Record]) -> None:
         """Delete the records, and the aliases of their idempotency keys unless those point to other memories by now."""

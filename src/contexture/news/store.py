@@ -109,9 +109,11 @@ class NewsStore:
 
         Raises `InvalidRequest` for an article that cannot be stored.
         """
-        check_articles(articles)
+        thread = self._preparer.thread
+        await thread.run(lambda: check_articles(articles), articles, _text_length)
         await self._made.ensure(scope)
-        records = {article.article_id: article_to_record(article, now) for article in articles}
+        made = await thread.map(lambda article: article_to_record(article, now), articles, _text_length)
+        records = {record.id: record for record in made}
         stored = {record.id: record for record in await self._index.get(scope, _COLLECTION, list(records))}
         fresh = [each for each in records.values() if each.id not in stored or not is_unchanged(stored[each.id], each)]
         if fresh:
@@ -216,6 +218,10 @@ class NewsStore:
                 [(each.hit.record, candidate_from_passage(each, _COLLECTION, self._rules)) for each in fitting]
             )
         )
+
+
+def _text_length(article: Article) -> int:
+    return len(article.text)
 
 
 def build_filters(question: NewsQuestion) -> tuple[Filter, ...]:

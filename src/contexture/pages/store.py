@@ -28,7 +28,7 @@ from contexture.pages.values import AddedDocument, Document, DocumentSummary, Fo
 from contexture.pipeline.fence import fence
 from contexture.ports import Index, TokenCounter
 from contexture.retrieval.candidates import candidate_from_passage
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters, repair_text
 from contexture.retrieval.search import FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
 from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
@@ -123,9 +123,12 @@ class PageStore:
             return AddedDocument(doc_id=document.doc_id, pages=0, unchanged=True)
         document = document if now is None else replace(document, timestamp=now)
         prepared = await self._prepare_pages(document, progress)
+        summary = await self._preparer.thread.run(
+            lambda: document_record(document), document.pages, lambda page: len(page.text)
+        )
         await asyncio.to_thread(self._images.write, scope.tenant, document.doc_id, document.pages)
         await self._visual.add(scope, document)  # first: a visual hit without a stored page is ignored by `find`
-        await self._index.upsert(scope, _COLLECTION, [*prepared, document_record(document)])
+        await self._index.upsert(scope, _COLLECTION, [*prepared, summary])
         await self._drop_stale_pages(scope, document, stored)
         return AddedDocument(doc_id=document.doc_id, pages=len(document.pages))
 
@@ -266,8 +269,12 @@ class PageStore:
         prepared: list[PreparedRecord] = []
         for start in range(0, len(document.pages), _PREPARE_BATCH):
             some = document.pages[start : start + _PREPARE_BATCH]
-            ready = await self._preparer.prepare([page_record(document, page) for page in some])
-            prepared += [attach_text_facts(item, self._counters, shown=fence) for item in ready]
+            thread = self._preparer.thread
+            records = await thread.map(lambda page: page_record(document, page), some, lambda page: len(page.text))
+            ready = await self._preparer.prepare(records)
+            prepared += await thread.map(
+                lambda item: attach_text_facts(item, self._counters, shown=fence), ready, prepared_characters
+            )
             if progress is not None:
                 progress(len(prepared), len(document.pages))
         return prepared

@@ -5,6 +5,7 @@ One vector per page selects candidates, and MaxSim over their rows ranks them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -66,6 +67,12 @@ def page_to_visual_record(document: Document, page: Page, encoded: EncodedPage) 
         rules="",
         matrices={**shows, BOXES_MATRIX: _box_matrix(encoded)} if shows else {},
     )
+
+
+def _to_visual_records(
+    document: Document, pages: Sequence[Page], encoded: Sequence[EncodedPage]
+) -> list[PreparedRecord]:
+    return [page_to_visual_record(document, page, each) for page, each in zip(pages, encoded, strict=True)]
 
 
 def page_key(record: Record) -> tuple[str, int]:
@@ -139,7 +146,7 @@ class VisualPages:
         for start in range(0, len(document.pages), _ENCODE_BATCH):
             some = document.pages[start : start + _ENCODE_BATCH]
             encoded = await self._encoder.pages(some)
-            records = [page_to_visual_record(document, page, each) for page, each in zip(some, encoded, strict=True)]
+            records = await asyncio.to_thread(_to_visual_records, document, some, encoded)
             await self._index.upsert(scope, _COLLECTION, records)
             written.update(each.record.id for each in records)
         stale = [record.id for record in await self._scroll_pages(scope, document.doc_id) if record.id not in written]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from contexture.errors import InvalidRequest, StoreUnwritable
 from contexture.ports import Index, Redactor, TokenCounter
+from contexture.retrieval.compute_thread import ComputeThread
 from contexture.retrieval.encoders import Encoders
 from contexture.text.language import detect_language
 from contexture.text.segmentation import TextRange, split_passages
@@ -37,7 +38,10 @@ class _PassageDraft:
 
 
 class Preparer:
-    """Computes what an index stores for a record: language, passages, tokens, terms, vectors, redactions."""
+    """Computes what an index stores for a record: language, passages, tokens, terms, vectors, redactions.
+
+    Batches are computed in `thread`, which callers that add their own facts to records share.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Preparer:
         self._counters = tuple(counters)
         self._redactor = redactor
         self._target = target
+        self.thread = ComputeThread()
 
     @property
     def redactor(self) -> Redactor:
@@ -64,15 +69,20 @@ class Preparer:
 
     async def prepare(self, records: Sequence[Record]) -> list[PreparedRecord]:
         """The records, ready to be written; vectors are computed in one batch. Raises `InvalidRequest` for a bad id."""
-        clean = [_normalise_record(record) for record in records]
-        pieces = [self._cut_passages(record) for record in clean]
-        texts = [piece.search_text for each in pieces for piece in each]
-        langs = [record.lang for record, each in zip(clean, pieces, strict=True) for _ in each]
+        drafts = await self.thread.map(self._draft, records, record_characters)
+        texts = [piece.search_text for _, pieces in drafts for piece in pieces]
+        langs = [record.lang for record, pieces in drafts for _ in pieces]
         vectors = iter(await self._encoders.passages(texts, langs) if texts else [])
-        return [
-            self._make_prepared(record, [(piece, next(vectors)) for piece in each])
-            for record, each in zip(clean, pieces, strict=True)
-        ]
+        embedded = [(record, [(piece, next(vectors)) for piece in pieces]) for record, pieces in drafts]
+        return await self.thread.map(self._make_prepared, embedded, lambda each: record_characters(each[0]))
+
+    def close(self) -> None:
+        """End the thread; records can still be prepared, in the caller's."""
+        self.thread.close()
+
+    def _draft(self, record: Record) -> tuple[Record, list[_PassageDraft]]:
+        clean = _normalise_record(record)
+        return clean, self._cut_passages(clean)
 
     def _cut_passages(self, record: Record) -> list[_PassageDraft]:
         head = f"{record.title}. " if record.title else ""
@@ -84,8 +94,9 @@ class Preparer:
         ]  # fmt: skip
 
     def _make_prepared(
-        self, record: Record, pieces: Sequence[tuple[_PassageDraft, Mapping[str, Vector]]]
+        self, embedded: tuple[Record, Sequence[tuple[_PassageDraft, Mapping[str, Vector]]]]
     ) -> PreparedRecord:
+        record, pieces = embedded
         redactions = tuple(self._redactor.scan(record.text, record.lang))
         return PreparedRecord(
             record=record,
@@ -107,6 +118,16 @@ class Preparer:
             terms=bm25_weights(piece.search_text),
             vectors=vectors,
         )
+
+
+def record_characters(record: Record) -> int:
+    """How long the texts of a record are."""
+    return len(record.text) + len(record.title)
+
+
+def prepared_characters(item: PreparedRecord) -> int:
+    """How long the texts of a prepared record are."""
+    return record_characters(item.record)
 
 
 def clip_spans(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:

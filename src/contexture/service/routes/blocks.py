@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from fastapi import APIRouter, Response
 
@@ -36,7 +38,8 @@ async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, m
     """How many blocks were new, altered, and known as they are."""
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": len(body.blocks)})
     now = moment or engine.clock.now()
-    done = await engine.workspace.put(caller, [each.to_block() for each in body.blocks], now=now)
+    blocks = await asyncio.to_thread(lambda: [each.to_block() for each in body.blocks])
+    done = await engine.workspace.put(caller, blocks, now=now)
     return json_response(msgspec.to_builtins(done))
 
 

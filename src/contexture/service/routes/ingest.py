@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,6 +23,7 @@ from contexture.memory.records import MEMORIES
 from contexture.news.articles import ARTICLES
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES
+from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.wire.builds import load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
@@ -90,7 +92,7 @@ async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: 
     if not body.files:
         return json_response(load_report_object(await _write_records(body, engine, caller)))
     loading = LoadOptions(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
-    uploads = [_decode_upload(at, each) for at, each in enumerate(body.files)]
+    uploads = await asyncio.to_thread(lambda: [_decode_upload(at, each) for at, each in enumerate(body.files)])
     async with reading_workers() as workers:
         paged = await load_uploads(engine.pages, workers, uploads, loading)
     records = await _write_records(body, engine, caller) if body.records else LoadReport()
@@ -124,7 +126,7 @@ async def _write_records(body: IngestDocumentsBody, engine: Contexture, caller: 
     collection = body.collection or engine.settings.collection
     await engine.create(Collection(name=collection, fields={**DEFAULT_FIELDS, **body.fields}), scope=caller)
     writer = RecordWriter(engine, collection, caller, again=body.again)
-    for batch in batch_records(writer.drop_duplicates(_record_items(body))):
+    async for batch in iterate_in_thread(batch_records(writer.drop_duplicates(_record_items(body)))):
         await writer.write(batch)
     if body.optimize:
         await engine.index.optimize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -56,7 +57,8 @@ async def remember_batch(body: RememberBatchBody, engine: EngineDep, caller: Cal
     for item in body.memories:
         _caller_scope(item, caller)
     await require_permission(engine, scope, "memory.remember", {"memories": len(body.memories)})
-    written = await engine.memory.remember(scope, [item.to_memory(engine.settings) for item in body.memories])
+    memories = await asyncio.to_thread(lambda: [item.to_memory(engine.settings) for item in body.memories])
+    written = await engine.memory.remember(scope, memories)
     return json_response({"ok": True, "ids": list(written)})
 
 
