@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from benchmarks.documents import documents
 from benchmarks.embedding import embedding
 from benchmarks.micro import dedupe, fencing, packing
+from benchmarks.pauses import BATCHES, pauses
 from benchmarks.research import small_steps
 from benchmarks.timing import Numbers
 from benchmarks.tokens import token_counting
@@ -45,6 +46,9 @@ STEPS = {
     "prefix": Step(
         shared_prefix,
         {name: name for name in ("turn_shared_prefix_share", "turn_shared_prefix_long_answers_share")},
+    ),
+    "pauses": Step(
+        pauses, {f"pause_{name}_{unit}": f"pause_{name}_{unit}" for name in BATCHES for unit in ("ms", "share")}
     ),
     "embedding": Step(
         embedding,

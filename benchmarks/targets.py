@@ -81,6 +81,10 @@ GENERAL: Mapping[str, Target] = {
     "documents_text_pages_per_s": Target(20, at_least=True),
     "visual_p95_ms": Target(20),
     "visual_embedding_shipped_p95_ms": Target(40),
+    **{
+        f"pause_{route}_ms": Target(50)
+        for route in ("records", "memories", "remember_batch", "articles", "blocks", "pages")
+    },
 }
 
 
