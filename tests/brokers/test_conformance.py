@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from faststream.confluent.helpers.client import AsyncConfluentConsumer
 
 from contexture.adapters.bus.registry import BusOptions, load_bus
-from contexture.testing.bus import PATIENCE, BusConformance, LocalBus, new_topic
+from contexture.testing.bus import TIMEOUT_SECONDS, BusConformance, InMemoryBus, new_topic
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ class TestLocalBus(BusConformance):
     @pytest.fixture
     def bus(self):
         """An empty one."""
-        return LocalBus()
+        return InMemoryBus()
 
 
 @pytest.mark.integration
@@ -69,9 +69,9 @@ class TestKafkaBus(BusConformance):
         monkeypatch.setattr(AsyncConfluentConsumer, "commit", postponed)
         await bus.publish(topic, "one", b"first")
         async with bus.subscribe(topic, handle):
-            await asyncio.wait_for(first.wait(), PATIENCE)
+            await asyncio.wait_for(first.wait(), TIMEOUT_SECONDS)
             await bus.publish(topic, "one", b"second")
-            await asyncio.wait_for(second.wait(), PATIENCE)
+            await asyncio.wait_for(second.wait(), TIMEOUT_SECONDS)
 
         assert [1] == committed(kafka.address, topic)
 
@@ -79,6 +79,6 @@ class TestKafkaBus(BusConformance):
 def committed(address: str, topic: str) -> list[int]:
     """How far the group named as a topic has committed each of its partitions."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": topic})
-    found = consumer.committed([TopicPartition(topic, number) for number in range(4)], timeout=PATIENCE)
+    found = consumer.committed([TopicPartition(topic, number) for number in range(4)], timeout=TIMEOUT_SECONDS)
     consumer.close()
     return [each.offset for each in found if each.offset >= 0]

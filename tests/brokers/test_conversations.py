@@ -53,7 +53,7 @@ async def engine(settings):
 async def heard(settings, topic):
     """What is published to a topic, to a group of its own."""
     bus, inbox = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{topic.replace('.', '-')}"})), Inbox()
-    async with bus.subscribe(topic, inbox.take):
+    async with bus.subscribe(topic, inbox.receive):
         yield inbox
     await bus.close()
 
@@ -79,8 +79,8 @@ async def test_a_conversation_goes_through_the_broker(settings, engine, bus):
         await bus.publish(settings.bus_inbound, "t", json.dumps(refused).encode())
         places = [(await client.post("/v1/chat", json=each)).headers["Location"] for each in [*asked, asked[0]]]
         async with create_worker(settings, bus, answer_in_process(engine)).consume():
-            told = [json.loads(body) for body in await replies.until(6)]
-            letters = [json.loads(body) for body in await dead.until(2)]
+            told = [json.loads(body) for body in await replies.wait_for_messages(6)]
+            letters = [json.loads(body) for body in await dead.wait_for_messages(2)]
         found = [(await client.get(place)).json() for place in places]
 
     ours = [each for each in told if each["id"] != "m-9"]
@@ -109,7 +109,7 @@ async def test_what_a_worker_was_cut_off_from_comes_to_the_next(settings, engine
         create_worker(settings, bus, answer_in_process(engine)).consume(),
         heard(settings, settings.bus_outbound) as replies,
     ):
-        (told,) = await replies.until(1)
+        (told,) = await replies.wait_for_messages(1)
     await hasty.close()
 
     assert "answer 0" == json.loads(told)["reply"]["reply"]
@@ -135,10 +135,10 @@ async def test_workers_share_the_messages_and_keep_the_order_of_sessions(setting
         async with create_worker(settings, second, echo).consume():
             async with create_worker(settings, first, echo).consume():
                 await publish(range(12))
-                await replies.until(3)
+                await replies.wait_for_messages(3)
             await publish(range(12, 24))
             while len(set(replies.bodies)) < 24:
-                await replies.until(len(replies.bodies) + 1)
+                await replies.wait_for_messages(len(replies.bodies) + 1)
         told = [json.loads(body) for body in dict.fromkeys(replies.bodies)]
     await asyncio.gather(first.close(), second.close())
 
@@ -158,8 +158,8 @@ def test_the_commands_answer_with_a_store_of_their_own(settings, words, monkeypa
     async def ask():
         bus, replies = wiring.bus(settings), Inbox()
         await bus.publish(settings.bus_inbound, "s", hello("m-1"))
-        async with bus.subscribe(settings.bus_outbound, replies.take):
-            told.extend(await replies.until(1))
+        async with bus.subscribe(settings.bus_outbound, replies.receive):
+            told.extend(await replies.wait_for_messages(1))
         await bus.close()
 
     def stop_when_told():
@@ -214,11 +214,11 @@ async def test_a_worker_outlives_its_broker(new_folder, start_nats):
         await answering.wait()
     stopped.set()
     with start_nats(folder, int(address.rpartition(":")[2])):
-        async with bus.subscribe(settings.bus_outbound, replies.take):
-            await replies.until(1)
+        async with bus.subscribe(settings.bus_outbound, replies.receive):
+            await replies.wait_for_messages(1)
             await bus.publish(settings.bus_inbound, "s", hello("m-2"))
             while "m-2" not in [json.loads(body)["reply"] for body in replies.bodies]:
-                await replies.until(len(replies.bodies) + 1)
+                await replies.wait_for_messages(len(replies.bodies) + 1)
         await working.__aexit__(None, None, None)
         await bus.close()
 
@@ -264,8 +264,8 @@ async def test_what_a_bus_did_not_take_does_not_turn_up_later(own_kafka, monkeyp
         async with asyncio.timeout(60):  # to wait for messages that nobody takes would take minutes
             await bus.close()
     await bus.publish(names[1], "s", b"taken")
-    async with bus.subscribe(names[1], inbox.take):
-        await inbox.until(1)
+    async with bus.subscribe(names[1], inbox.receive):
+        await inbox.wait_for_messages(1)
     await bus.close()
 
     assert ([b"taken"], ["normal", "down"]) == (inbox.bodies, states)

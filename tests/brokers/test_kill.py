@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from contexture import Settings, wiring
-from contexture.testing.bus import PATIENCE, Inbox
+from contexture.testing.bus import TIMEOUT_SECONDS, Inbox
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -59,7 +59,7 @@ def client_of(home: Path) -> Iterator[httpx.Client]:
     """A client of the service that holds a store, as its own command line is one."""
     told = json.loads((home / "serve.json").read_text())
     headers = {"Authorization": f"Bearer {told['token']}"}
-    with httpx.Client(base_url=told["url"], headers=headers, timeout=PATIENCE) as client:
+    with httpx.Client(base_url=told["url"], headers=headers, timeout=TIMEOUT_SECONDS) as client:
         yield client
 
 
@@ -94,11 +94,11 @@ class Load:
 
     def reached(self) -> None:
         """Wait until enough was acknowledged."""
-        assert self._enough.wait(PATIENCE)
+        assert self._enough.wait(TIMEOUT_SECONDS)
 
     def ended(self) -> None:
         """Wait until it has noticed that nobody answers."""
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT_SECONDS)
         assert not self._thread.is_alive()
 
 
@@ -133,16 +133,16 @@ async def test_a_killed_service_loses_nothing_it_acknowledged(settings: Settings
         for load in loads.values():
             await asyncio.to_thread(load.ended)
     sent = {f"m-{number}" for number in loads.pop("messages").acknowledged}
-    async with bus.subscribe(settings.bus_outbound, inbox.take):
+    async with bus.subscribe(settings.bus_outbound, inbox.receive):
         with started(settings, "serve", "--worker", "--port", "0") as (process, _), client_of(home) as client:
-            told = await inbox.replies(sent)
+            told = await inbox.wait_for_replies(sent)
             await asyncio.to_thread(check_turns, client, {name: told[name] for name in sent})
             for kind, load in loads.items():
                 paths = [f"/v1/records/{kind}/r-{number}" for number in load.acknowledged]
                 found = [(await asyncio.to_thread(client.get, path)).status_code for path in paths]
                 assert [200] * len(paths) == found
             process.send_signal(signal.SIGTERM)
-            assert 0 == await asyncio.to_thread(process.wait, PATIENCE)
+            assert 0 == await asyncio.to_thread(process.wait, TIMEOUT_SECONDS)
     await bus.close()
 
 
@@ -150,23 +150,23 @@ async def test_a_killed_worker_loses_no_message_and_answers_none_twice(settings:
     """The next worker goes on behind what was answered; a service that was killed meanwhile is waited for."""
     inbox, wanted = Inbox(), {f"m-{number}" for number in range(MESSAGES)}
     bus = wiring.bus(settings.model_copy(update={"bus_group": f"heard-{settings.bus_group}"}))
-    async with bus.subscribe(settings.bus_outbound, inbox.take):
+    async with bus.subscribe(settings.bus_outbound, inbox.receive):
         with started(settings, "serve", "--port", "0") as (service, said), client_of(settings.home) as client:
             for number in range(MESSAGES):
                 assert 202 == client.post("/v1/chat", json=message(number)).status_code
             with started(settings, "worker") as (worker, told):
-                await inbox.until(3)
+                await inbox.wait_for_messages(3)
                 worker.send_signal(signal.SIGKILL)
             assert said["url"] == told["answers"]
             with started(settings, "worker") as (worker, _):
-                await inbox.until(len(inbox.bodies) + 1)
+                await inbox.wait_for_messages(len(inbox.bodies) + 1)
                 service.send_signal(signal.SIGKILL)
-                await asyncio.to_thread(service.wait, PATIENCE)
+                await asyncio.to_thread(service.wait, TIMEOUT_SECONDS)
                 with started(settings, "serve", "--port", "0"), client_of(settings.home) as again:
-                    found = await inbox.replies(wanted)
+                    found = await inbox.wait_for_replies(wanted)
                     await asyncio.to_thread(check_turns, again, found)
                     worker.send_signal(signal.SIGTERM)
-                    assert 0 == await asyncio.to_thread(worker.wait, PATIENCE)
+                    assert 0 == await asyncio.to_thread(worker.wait, TIMEOUT_SECONDS)
     await bus.close()
 
     assert {"complete"} == {reply["status"] for reply in found.values()}

@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contexture.config import Settings
-from contexture.testing.blocks_tree import block, page
+from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
 from contexture.types import PreparedRecord, Scope
 
 ANNA = Scope(tenant="acme", user="anna")
-BEFORE = [page("p", text="Plant"), block("a", "p", text="old pump"), block("s", "p", text="pump of anna")]
-AFTER = [page("p", text="Works", readers=("user:anna",)), block("b", "p", text="new pump")]
+BEFORE = [
+    make_page("p", text="Plant"),
+    make_block("a", "p", text="old pump"),
+    make_block("s", "p", text="pump of anna"),
+]
+AFTER = [make_page("p", text="Works", readers=("user:anna",)), make_block("b", "p", text="new pump")]
 
 
 def die() -> None:

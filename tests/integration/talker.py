@@ -12,7 +12,7 @@ from pathlib import Path
 from contexture.adapters.conversation.outbox import Outbox
 from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.conversation import Memory
-from contexture.testing.sessions import event
+from contexture.testing.sessions import make_event
 from contexture.types import Scope
 from contexture.wiring import SystemClock
 
@@ -31,7 +31,7 @@ async def talk(folder: Path) -> None:
     outbox = Outbox(folder / "outbox.sqlite", Silent(), clock=SystemClock())
     outbox.start()
     for number in range(100_000):
-        await sessions.append(Scope.local(), "s", [event(f"{number}a"), event(f"{number}b")])
+        await sessions.append(Scope.local(), "s", [make_event(f"{number}a"), make_event(f"{number}b")])
         say(f"event {number}")
         await outbox.put(Scope.local(), Memory(text=f"memory {number}", idempotency_key=f"k{number}"))
         say(f"memory {number}")

@@ -21,7 +21,7 @@ from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.record_store import SqliteRecordStore, sqlite_errors
 from contexture.adapters.index.schema import MIGRATIONS
 from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
-from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.testing.workbench import opened
 from contexture.types import Collection, Scope
 
@@ -51,9 +51,9 @@ async def check_survivors(folder: Path, said: list[str]) -> None:
     async with opened(folder) as index:
         # Writes after the last acknowledgement may have happened or not, so only acknowledged ones are judged.
         found = {record.id: record for record in await index.get(LOCAL, NAME, list(state))}
-        by_words = set(ids(await index.search(LOCAL, query("zebra", k=10_000))))
-        by_vector = set(ids(await index.search(LOCAL, query(vector=EAST, k=10_000))))
-        stored = set(ids(await index.scroll(LOCAL, NAME, limit=10_000)))
+        by_words = set(record_ids(await index.search(LOCAL, make_query("zebra", k=10_000))))
+        by_vector = set(record_ids(await index.search(LOCAL, make_query(vector=EAST, k=10_000))))
+        stored = set(record_ids(await index.scroll(LOCAL, NAME, limit=10_000)))
     for name, mark in state.items():
         if mark == "-" or (name in unsettled(last) and name not in found):
             continue
@@ -114,7 +114,7 @@ async def test_a_closed_store_says_so(new_folder: Callable[[], Path]) -> None:
             index.delete(LOCAL, NAME, []),
             index.get(LOCAL, NAME, []),
             index.scroll(LOCAL, NAME),
-            index.search(LOCAL, query("zebra")),
+            index.search(LOCAL, make_query("zebra")),
             index.version(LOCAL, NAME),
         )
         for call in calls:
@@ -127,7 +127,7 @@ async def test_the_version_survives_reopening(new_folder: Callable[[], Path]) ->
     folder, seen = new_folder(), list[int]()
     for name in "abc":
         async with opened(folder) as index:
-            await index.upsert(LOCAL, NAME, [prepared(own(name))])
+            await index.upsert(LOCAL, NAME, [prepare_record(make_record(name))])
         async with opened(folder) as index:
             seen.append(await index.version(LOCAL, NAME))
 
@@ -160,11 +160,11 @@ async def test_a_disk_that_is_nearly_full_takes_no_writes(
     """What is stored is found and can be removed, and nothing is half written."""
     folder = new_folder()
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a")), prepared(own("b"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
     monkeypatch.setattr(disk_space, "disk_usage", lambda _: SimpleNamespace(free=disk_space.MIN_FREE_BYTES - 1))
     async with opened(folder) as index:
         with pytest.raises(StoreUnwritable, match="64 MB left"):
-            await index.upsert(LOCAL, NAME, [prepared(own("c"))])
+            await index.upsert(LOCAL, NAME, [prepare_record(make_record("c"))])
         with pytest.raises(StoreUnwritable, match="64 MB left"):
             await index.create(LOCAL, Collection(name="other"))
 
@@ -244,16 +244,16 @@ async def test_a_full_disk_acknowledges_nothing(
         return connection
 
     monkeypatch.setattr(SqliteRecordStore, "_connection", with_little_room)
-    large = prepared(own("large", "zebra " + "filling " * 60_000))
+    large = prepare_record(make_record("large", "zebra " + "filling " * 60_000))
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("before", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("before", "zebra"))])
         for _ in range(8):  # every thread that writes meets the full disk
             with pytest.raises(StoreUnwritable, match="nothing was stored"):
                 await index.upsert(LOCAL, NAME, [large])
-        await index.upsert(LOCAL, NAME, [prepared(own("after", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("after", "zebra"))])
 
-        assert ["after", "before"] == ids(await index.search(LOCAL, query("zebra")))
-        assert ["after", "before"] == ids(await index.scroll(LOCAL, NAME))
+        assert ["after", "before"] == record_ids(await index.search(LOCAL, make_query("zebra")))
+        assert ["after", "before"] == record_ids(await index.scroll(LOCAL, NAME))
 
 
 SHORT_OF_ROOM = """
@@ -293,5 +293,5 @@ async def test_no_room_for_any_file_loses_nothing_acknowledged(new_folder: Calla
 
     assert refused
     async with opened(folder) as index:
-        assert set(done) <= set(ids(await index.get(LOCAL, NAME, done)))
-        assert ids(await index.scroll(LOCAL, NAME)) == ids(await index.search(LOCAL, query("zebra")))
+        assert set(done) <= set(record_ids(await index.get(LOCAL, NAME, done)))
+        assert record_ids(await index.scroll(LOCAL, NAME)) == record_ids(await index.search(LOCAL, make_query("zebra")))

@@ -14,7 +14,16 @@ from contexture.adapters.index.collection_indexes import CollectionIndexes
 from contexture.adapters.index.edge_shard import EdgeShard, edge_errors
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.errors import SourceUnavailable
-from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    NAME,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.testing.workbench import opened
 from contexture.types import Collection, Equals, FieldType, Scope
 
@@ -49,26 +58,26 @@ async def test_a_spoilt_engine_heals(how: str, new_folder: Callable[[], Path]) -
     """Whatever happens to the engine's folder, the next opening fills it again from SQLite."""
     folder = new_folder()
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(20)])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record(f"r{number}", "zebra")) for number in range(20)])
         await index.delete(LOCAL, NAME, ["r3"])
     spoil(folder / "index" / NAME, how)
 
     async with opened(folder) as index:
         expected = sorted(f"r{number}" for number in range(20) if number != 3)
-        assert expected == ids(await index.search(LOCAL, query("zebra")))
-        assert expected == ids(await index.search(LOCAL, query(vector=EAST)))
+        assert expected == record_ids(await index.search(LOCAL, make_query("zebra")))
+        assert expected == record_ids(await index.search(LOCAL, make_query(vector=EAST)))
 
 
 async def test_an_engine_that_lost_passages_heals(new_folder: Callable[[], Path]) -> None:
     """An engine that opens but holds less than SQLite is built anew."""
     folder = new_folder()
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
-        await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("a", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("b", "zebra"))])
         index._search_backend.collection_index(NAME).shard.apply((), [1])
 
     async with opened(folder) as index:
-        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
+        assert ["a", "b"] == record_ids(await index.search(LOCAL, make_query("zebra")))
 
 
 async def test_an_engine_that_fails_is_built_anew(
@@ -76,15 +85,15 @@ async def test_an_engine_that_fails_is_built_anew(
 ) -> None:
     """When the engine cannot follow a committed write, it is filled again and the write is still acknowledged."""
     async with opened(new_folder()) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("a", "zebra"))])
 
         def broken(*_: object) -> None:
             raise SourceUnavailable("the search engine failed to update")
 
         monkeypatch.setattr(index._search_backend.collection_index(NAME).shard, "apply", broken)
-        await index.upsert(LOCAL, NAME, [prepared(own("b", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("b", "zebra"))])
 
-        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
+        assert ["a", "b"] == record_ids(await index.search(LOCAL, make_query("zebra")))
 
 
 async def test_an_interrupted_rebuild_starts_again(
@@ -93,7 +102,7 @@ async def test_an_interrupted_rebuild_starts_again(
     """A rebuild that was cut short is not taken for a whole index at the next opening."""
     folder = new_folder()
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(5)])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record(f"r{number}", "zebra")) for number in range(5)])
     shutil.rmtree(folder / "index")
 
     class Interrupted(BaseException):
@@ -108,37 +117,37 @@ async def test_an_interrupted_rebuild_starts_again(
             await asyncio.to_thread(EmbeddedIndex, folder, OPTIONS)
 
     async with opened(folder) as index:
-        assert 5 == len(ids(await index.search(LOCAL, query("zebra"))))
+        assert 5 == len(record_ids(await index.search(LOCAL, make_query("zebra"))))
 
 
 async def test_another_layout_is_another_engine(new_folder: Callable[[], Path]) -> None:
     """A store opened with another set of vectors still answers by words, and by the vectors it has."""
     folder = new_folder()
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra"))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("a", "zebra"))])
     async with opened(folder, EmbeddedOptions(vectors={"another": 8}, threads=1)) as index:
-        assert ["a"] == ids(await index.search(LOCAL, query("zebra")))
+        assert ["a"] == record_ids(await index.search(LOCAL, make_query("zebra")))
     async with opened(folder) as index:
-        assert ["a"] == ids(await index.search(LOCAL, query(vector=EAST)))
+        assert ["a"] == record_ids(await index.search(LOCAL, make_query(vector=EAST)))
 
 
 async def test_fields_added_before_a_crash_are_indexed(new_folder: Callable[[], Path]) -> None:
     """A field that SQLite knows and the engine does not is indexed at the next opening."""
     folder = new_folder()
     async with opened(folder) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own("a", "zebra", payload={"colour": "red"}))])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("a", "zebra", payload={"colour": "red"}))])
         grown = Collection(name=NAME, fields={**COLLECTION.fields, "colour": FieldType.KEYWORD})
         index._sqlite_store.declare(LOCAL.tenant, grown)
 
     async with opened(folder) as index:
-        assert ["a"] == ids(await index.search(LOCAL, query("zebra", where=Equals("colour", "red"))))
+        assert ["a"] == record_ids(await index.search(LOCAL, make_query("zebra", where=Equals("colour", "red"))))
 
 
 async def test_writes_are_flushed_now_and_then(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """After many changes the engine is made durable, and removals it knows are forgotten."""
     monkeypatch.setattr(collection_indexes, "_FLUSH_AFTER_CHANGES", 2)
     async with opened(new_folder()) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(name)) for name in "abc"])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record(name)) for name in "abc"])
         await index.delete(LOCAL, NAME, ["a", "b"])
 
         assert str(index._record_store.seq) == index._record_store.meta("flushed")
@@ -157,12 +166,12 @@ async def test_an_engine_that_cannot_be_rebuilt_is_tried_again(
         with monkeypatch.context() as patched:
             patched.setattr(EdgeShard, "apply", broken)
             with pytest.raises(SourceUnavailable):
-                await index.upsert(LOCAL, NAME, [prepared(own("a"))])
+                await index.upsert(LOCAL, NAME, [prepare_record(make_record("a"))])
         with pytest.raises(SourceUnavailable, match="being rebuilt"):
-            await index.search(LOCAL, query("zebra"))
-        await index.upsert(LOCAL, NAME, [prepared(own("b"))])
+            await index.search(LOCAL, make_query("zebra"))
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record("b"))])
 
-        assert ["a", "b"] == ids(await index.search(LOCAL, query("zebra")))
+        assert ["a", "b"] == record_ids(await index.search(LOCAL, make_query("zebra")))
 
 
 def test_a_panic_of_the_engine_is_ours_and_a_signal_is_not() -> None:
@@ -183,23 +192,25 @@ async def test_what_was_removed_is_swept_out_of_memory(
     """Once more passages are gone than left, memory holds only those left, and answers do not change."""
     monkeypatch.setattr(collection_index, "_MIN_REMOVED_TO_COMPACT", 2)
     async with opened(new_folder()) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(10)])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record(f"r{number}", "zebra")) for number in range(10)])
         await index.delete(LOCAL, NAME, [f"r{number}" for number in range(8)])
         scanner = index._search_backend.collection_index(NAME).scanner
 
         assert scanner is not None
         assert (2, 0) == (len(scanner.pids), scanner.removed)
-        assert ["r8", "r9"] == ids(await index.search(LOCAL, query(vector=EAST, where=Equals("kind", "document"))))
+        assert ["r8", "r9"] == record_ids(
+            await index.search(LOCAL, make_query(vector=EAST, where=Equals("kind", "document")))
+        )
 
 
 async def test_a_graph_is_left_when_exact_search_is_asked_for(new_folder: Callable[[], Path]) -> None:
     """A store that walked a graph compares every vector again as soon as the limit allows it."""
     folder = new_folder()
     async with opened(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0)) as index:
-        await index.upsert(LOCAL, NAME, [prepared(own(f"r{number}", "zebra")) for number in range(5)])
+        await index.upsert(LOCAL, NAME, [prepare_record(make_record(f"r{number}", "zebra")) for number in range(5)])
         await index.optimize()
         assert index._search_backend.collection_index(NAME).scanner is None
-        walked = ids(await index.search(LOCAL, query("zebra", vector=EAST)))
+        walked = record_ids(await index.search(LOCAL, make_query("zebra", vector=EAST)))
     async with opened(folder) as index:
         assert index._search_backend.collection_index(NAME).scanner is not None
-        assert walked == ids(await index.search(LOCAL, query("zebra", vector=EAST)))
+        assert walked == record_ids(await index.search(LOCAL, make_query("zebra", vector=EAST)))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, own, prepared
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_record, prepare_record
 from contexture.types import Scope
 
 
@@ -18,10 +18,12 @@ async def write(folder: Path, first: int, flush_every: int) -> None:
     await index.create(scope, COLLECTION)
     for number in range(first, first + 10_000):
         text = f"zebra number {number}\n\nsecond line of w{number}"
-        await index.upsert(scope, NAME, [prepared(own(f"r{number}", text))])
+        await index.upsert(scope, NAME, [prepare_record(make_record(f"r{number}", text))])
         say(f"+r{number}")
         if number % 5 == 0:
-            await index.upsert(scope, NAME, [prepared(own(f"r{number - 1}", f"zebra rewritten w{number}"))])
+            await index.upsert(
+                scope, NAME, [prepare_record(make_record(f"r{number - 1}", f"zebra rewritten w{number}"))]
+            )
             say(f"*r{number - 1}")
         if number % 7 == 0:
             await index.delete(scope, NAME, [f"r{number - 3}"])

@@ -21,7 +21,17 @@ from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.errors import InvalidRequest, SourceUnavailable
-from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    NAME,
+    NORTH,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.types import Collection, Equals, FieldType, Query, Scope
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -49,8 +59,8 @@ async def pair(pair: tuple[PostgresIndex, PostgresIndex]) -> tuple[PostgresIndex
 async def test_the_vectors_there_are_follow_what_others_write(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """They are told without asking the database, as of when it was last asked for a version."""
     one, other = pair
-    record = prepared(own("a"))
-    await one.search(ANNA, query("zebra"))
+    record = prepare_record(make_record("a"))
+    await one.search(ANNA, make_query("zebra"))
     before = await one.spaces(ANNA, NAME)
     await other.upsert(ANNA, NAME, [record])
     await one.version(ANNA, NAME)
@@ -67,14 +77,16 @@ async def test_parts_that_are_filled_anew_while_following_take_nothing_twice(
     monkeypatch.setattr(postgres_index, "_MAX_PASSAGES_IN_MEMORY", 4)
     monkeypatch.setattr(collection_index, "_MIN_REMOVED_TO_COMPACT", 0)
     one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own(f"r{at}"), vector=NORTH) for at in range(8)])
-    await other.search(ANNA, query("zebra"))
+    await one.upsert(ANNA, NAME, [prepare_record(make_record(f"r{at}"), vector=NORTH) for at in range(8)])
+    await other.search(ANNA, make_query("zebra"))
     other._listener.stop()  # so that it follows both writes at once
     await one.delete(ANNA, NAME, [f"r{at}" for at in range(6)])
-    await one.upsert(ANNA, NAME, [prepared(own("best"), vector=EAST), prepared(own("next"), vector=EAST)])
-    first = ids(await other.search(ANNA, query(vector=EAST, k=1)))
+    await one.upsert(
+        ANNA, NAME, [prepare_record(make_record("best"), vector=EAST), prepare_record(make_record("next"), vector=EAST)]
+    )
+    first = record_ids(await other.search(ANNA, make_query(vector=EAST, k=1)))
     await one.delete(ANNA, NAME, ["best"])
-    then = [ids(await each.search(ANNA, query(vector=EAST, k=1))) for each in (one, other)]
+    then = [record_ids(await each.search(ANNA, make_query(vector=EAST, k=1))) for each in (one, other)]
     slots = len(other._search_backend.collection_index(NAME).scanner or ())
 
     assert ["best"] == first
@@ -90,14 +102,14 @@ async def test_a_part_filled_anew_by_ones_own_write_does_not_take_a_later_one_tw
     monkeypatch.setattr(collection_index, "_MIN_REMOVED_TO_COMPACT", 0)
     one, other = pair
     one._listener.stop()
-    herd = [prepared(own(f"r{at}"), vector=NORTH) for at in range(4)]
+    herd = [prepare_record(make_record(f"r{at}"), vector=NORTH) for at in range(4)]
     for _ in range(2):
         await one.upsert(ANNA, NAME, herd)
     catch_up = one._catch_up
 
     def late(mine: postgres_index.LocalWrite | None = None) -> None:
         if mine is not None:
-            other._upsert(ANNA, NAME, [prepared(own("late"), vector=EAST)])
+            other._upsert(ANNA, NAME, [prepare_record(make_record("late"), vector=EAST)])
         catch_up(mine)
 
     monkeypatch.setattr(one, "_catch_up", late)
@@ -113,19 +125,21 @@ async def test_a_search_overtaken_by_another_process_shows_and_misses_nothing(
     """It is repeated on the database as it is at one moment."""
     one, other = pair
     boris = Scope(tenant="local", user="boris")
-    await one.upsert(ANNA, NAME, [prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))])
+    await one.upsert(
+        ANNA, NAME, [prepare_record(make_record("mine", text="zebra and much else besides", acl=("user:anna",)))]
+    )
     sight, written = one._open_view, list[str]()
 
     def overtaken(asked: Query, access: ScopeAccess) -> ScopedSearcher:
         if not written:
             written.append("secret")
-            other._upsert(boris, NAME, [prepared(own("secret", acl=("user:boris",)))])
+            other._upsert(boris, NAME, [prepare_record(make_record("secret", acl=("user:boris",)))])
             one._catch_up()
         return sight(asked, access)
 
     monkeypatch.setattr(one, "_open_view", overtaken)
 
-    assert ["mine"] == ids(await one.search(ANNA, query("zebra", k=1)))
+    assert ["mine"] == record_ids(await one.search(ANNA, make_query("zebra", k=1)))
     assert ["secret"] == written
 
 
@@ -141,8 +155,8 @@ async def test_a_process_may_have_more_files_open_than_select_can_name(
     try:
         index = await PostgresIndex.open(url, new_folder(), OPTIONS)
         await index.create(ANNA, COLLECTION)
-        await index.upsert(ANNA, NAME, [prepared(own("a"))])
-        found = ids(await index.search(ANNA, query("zebra")))
+        await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
+        found = record_ids(await index.search(ANNA, make_query("zebra")))
         await index.close()
     finally:
         for number in taken:
@@ -155,10 +169,10 @@ async def test_collections_and_fields_made_elsewhere_are_known(pair: tuple[Postg
     """A collection that another process has made, or given a field, can be used at once."""
     one, other = pair
     await one.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
-    await other.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))])
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("a", payload={"colour": "red"}))])
     await other.create(ANNA, Collection(name="other"))
 
-    assert ["a"] == ids(await one.search(ANNA, query("zebra", where=Equals("colour", "red"))))
+    assert ["a"] == record_ids(await one.search(ANNA, make_query("zebra", where=Equals("colour", "red"))))
     assert ["other", NAME] == [each.name for each in await one.collections(ANNA)]
 
 
@@ -176,17 +190,19 @@ async def test_a_field_that_comes_between_a_write_and_its_following_is_filtered_
 
     monkeypatch.setattr(one, "_catch_up", later)
     colours = ["red", "blue", "blue", "blue", "blue"]
-    rows = [prepared(own(f"r{at:02}", payload={"colour": colours[at % 5]})) for at in range(60)]
+    rows = [prepare_record(make_record(f"r{at:02}", payload={"colour": colours[at % 5]})) for at in range(60)]
     await one.upsert(ANNA, NAME, rows)
 
-    assert 12 == len(ids(await one.search(ANNA, query("zebra", where=Equals("colour", "red")))))
+    assert 12 == len(record_ids(await one.search(ANNA, make_query("zebra", where=Equals("colour", "red")))))
 
 
 async def test_versions_and_changes_are_those_of_all_processes(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """What another process wrote moves the version here, and is told to caches by id, to those who may read it."""
     one, other = pair
     before = await one.version(ANNA, NAME)
-    await other.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b", acl=("user:boris",)))])
+    await other.upsert(
+        ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b", acl=("user:boris",)))]
+    )
     changed = await one.changes(ANNA, NAME, before)
 
     assert await one.version(ANNA, NAME) == await other.version(ANNA, NAME) > before
@@ -196,12 +212,12 @@ async def test_versions_and_changes_are_those_of_all_processes(pair: tuple[Postg
 
 async def test_writes_from_both_sides_at_once_lose_nothing(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """Concurrent writes are all found by both, and the numbers of writes are all different."""
-    records = [prepared(own(f"r{at:02}")) for at in range(40)]
+    records = [prepare_record(make_record(f"r{at:02}")) for at in range(40)]
     numbers = await asyncio.gather(*(pair[at % 2].upsert(ANNA, NAME, [each]) for at, each in enumerate(records)))
 
     assert 40 == len(set(numbers))
     for index in pair:
-        assert [f"r{at:02}" for at in range(40)] == ids(await index.search(ANNA, query("zebra")))
+        assert [f"r{at:02}" for at in range(40)] == record_ids(await index.search(ANNA, make_query("zebra")))
 
 
 @settings(max_examples=12, suppress_health_check=LAX)
@@ -226,8 +242,10 @@ async def test_whoever_writes_all_answer_like_the_embedded_index(
             if remove:
                 await index.delete(tenant, NAME, [name])
             else:
-                await index.upsert(tenant, NAME, [prepared(own(name, text), EAST if text == "lynx" else NORTH)])
-    asked = (query("zebra lynx", k=3), query(vector=EAST, k=2), query("lynx", vector=NORTH))
+                await index.upsert(
+                    tenant, NAME, [prepare_record(make_record(name, text), EAST if text == "lynx" else NORTH)]
+                )
+    asked = (make_query("zebra lynx", k=3), make_query(vector=EAST, k=2), make_query("lynx", vector=NORTH))
     found = [
         [
             [(hit.record, hit.ordinal, hit.scores, hit.ranks) for hit in await index.search(tenant, each)]
@@ -243,16 +261,16 @@ async def test_whoever_writes_all_answer_like_the_embedded_index(
 async def test_a_process_that_was_away_too_long_builds_anew(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """When writes it has not seen are told no more, it reads everything again, and caches hold nothing from before."""
     one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     before = await other.version(ANNA, NAME)
     other._listener.stop()
-    await one.upsert(ANNA, NAME, [prepared(own("b"))])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("b"))])
     await one.delete(ANNA, NAME, ["a"])
     with one.pool.transaction() as db:
         db.execute("UPDATE counter SET forgotten = seq")
         db.execute("DELETE FROM writes")
 
-    assert ["b"] == ids(await other.search(ANNA, query("zebra")))
+    assert ["b"] == record_ids(await other.search(ANNA, make_query("zebra")))
     assert None is await other.changes(ANNA, NAME, before)
     other._listener = WriteListener(other.pool, lambda: None)
     other._listener.start()
@@ -266,10 +284,10 @@ async def test_a_folder_of_another_store_is_not_believed(
     for place, name in ((first, "a"), (second, "b")):
         index = await PostgresIndex.open(place, folder, OPTIONS)
         await index.create(ANNA, COLLECTION)
-        await index.upsert(ANNA, NAME, [prepared(own(name))])
+        await index.upsert(ANNA, NAME, [prepare_record(make_record(name))])
         await index.close()
     index = await PostgresIndex.open(first, folder, OPTIONS)
-    found = ids(await index.search(ANNA, query("zebra")))
+    found = record_ids(await index.search(ANNA, make_query("zebra")))
     await index.close()
 
     assert ["a"] == found
@@ -285,9 +303,9 @@ async def test_the_parts_of_a_process_can_be_lost(url: str, new_folder: Callable
         index = await PostgresIndex.open(url, folder, OPTIONS)
         if step == "write":
             await index.create(ANNA, COLLECTION)
-            await index.upsert(ANNA, NAME, [prepared(own(name)) for name in "abc"])
+            await index.upsert(ANNA, NAME, [prepare_record(make_record(name)) for name in "abc"])
             await index.delete(ANNA, NAME, ["b"])
-        answers.append(ids(await index.search(ANNA, query("zebra", vector=EAST))))
+        answers.append(record_ids(await index.search(ANNA, make_query("zebra", vector=EAST))))
         await index.close()
 
     assert [["a", "c"]] * 4 == answers
@@ -297,18 +315,20 @@ async def test_readers_may_be_many(pair: tuple[PostgresIndex, PostgresIndex]) ->
     """A list of readers longer than an index of the database takes is kept, and found again."""
     many = tuple(f"group:{'g' * 40}{at}" for at in range(300))
     member = Scope(tenant="local", user="x", groups=(many[7].removeprefix("group:"),))
-    await pair[0].upsert(ANNA, NAME, [prepared(own("a", acl=many)), prepared(own("b", acl=many))])
+    await pair[0].upsert(
+        ANNA, NAME, [prepare_record(make_record("a", acl=many)), prepare_record(make_record("b", acl=many))]
+    )
 
-    assert ["a", "b"] == ids(await pair[1].search(member, query("zebra")))
+    assert ["a", "b"] == record_ids(await pair[1].search(member, make_query("zebra")))
 
 
 async def test_an_id_that_is_too_long_is_refused(pair: tuple[PostgresIndex, PostgresIndex]) -> None:
     """The caller is told, and nothing of the write is stored."""
     endless = "".join(chr(0x4E00 + at * 7 % 20_000) for at in range(4_000))
     with pytest.raises(InvalidRequest, match="too long"):
-        await pair[0].upsert(ANNA, NAME, [prepared(own("a")), prepared(own(endless))])
+        await pair[0].upsert(ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record(endless))])
 
-    assert [] == ids(await pair[1].search(ANNA, query("zebra")))
+    assert [] == record_ids(await pair[1].search(ANNA, make_query("zebra")))
 
 
 def test_migrations_run_once_however_many_come(url: str) -> None:
@@ -368,11 +388,11 @@ async def test_following_that_was_cut_short_is_made_good(
     one, other = pair
     other._listener.stop()
     await one.create(ANNA, Collection(name="aside"))
-    await one.upsert(ANNA, "aside", [prepared(own("a"), NORTH)])
-    await one.search(ANNA, query("zebra"))
-    await other.search(ANNA, query("zebra"))
-    await one.upsert(ANNA, "aside", [prepared(own("b"), EAST)])
-    await one.upsert(ANNA, NAME, [prepared(own("c"))])
+    await one.upsert(ANNA, "aside", [prepare_record(make_record("a"), NORTH)])
+    await one.search(ANNA, make_query("zebra"))
+    await other.search(ANNA, make_query("zebra"))
+    await one.upsert(ANNA, "aside", [prepare_record(make_record("b"), EAST)])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("c"))])
     read, broken = other._postgres_store.passages_between, [NAME]
 
     def between(seq: int, until: int, collection: str) -> object:
@@ -382,13 +402,13 @@ async def test_following_that_was_cut_short_is_made_good(
 
     monkeypatch.setattr(other._postgres_store, "passages_between", between)
     with pytest.raises(SourceUnavailable):
-        await other.search(ANNA, query("zebra"))
+        await other.search(ANNA, make_query("zebra"))
     broken.clear()
-    aside = dataclasses.replace(query("zebra", vector=EAST), collection="aside")
-    found = [[ids(await index.search(ANNA, each)) for each in (query("zebra"), aside)] for index in pair]
+    aside = dataclasses.replace(make_query("zebra", vector=EAST), collection="aside")
+    found = [[record_ids(await index.search(ANNA, each)) for each in (make_query("zebra"), aside)] for index in pair]
     await one.delete(ANNA, "aside", ["b"])
-    nearest = dataclasses.replace(query(vector=EAST, k=1), collection="aside")
-    left = [ids(await index.search(ANNA, nearest)) for index in pair]
+    nearest = dataclasses.replace(make_query(vector=EAST, k=1), collection="aside")
+    left = [record_ids(await index.search(ANNA, nearest)) for index in pair]
     other._listener = WriteListener(other.pool, lambda: None)
     other._listener.start()
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from contexture import Settings, wiring
-from contexture.testing.bus import PATIENCE, Inbox, new_topic
+from contexture.testing.bus import TIMEOUT_SECONDS, Inbox, new_topic
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytest.importorskip("nats", reason="nats-py is not installed")
@@ -65,7 +65,7 @@ def client_of(home: Path) -> httpx.AsyncClient:
     """A client of a service, as its own command line is one."""
     told = json.loads((home / "serve.json").read_text())
     headers = {"Authorization": f"Bearer {told['token']}"}
-    return httpx.AsyncClient(base_url=told["url"], headers=headers, timeout=PATIENCE)
+    return httpx.AsyncClient(base_url=told["url"], headers=headers, timeout=TIMEOUT_SECONDS)
 
 
 async def send(client: httpx.AsyncClient, number: int) -> None:
@@ -90,19 +90,19 @@ async def test_nothing_is_lost_or_doubled_when_one_of_each_is_killed(
     bus, inbox = wiring.bus(places[0].model_copy(update={"bus_group": f"heard-{group}"})), Inbox()
     assert bus is not None
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(bus.subscribe(topics["bus_outbound"], inbox.take))
+        await stack.enter_async_context(bus.subscribe(topics["bus_outbound"], inbox.receive))
         words = [("serve", "--port", "0"), ("serve", "--port", "0"), ("worker",), ("worker",)]
         starting = [stack.enter_async_context(started(at, *each)) for at, each in zip(places, words, strict=True)]
         running = await asyncio.gather(*starting)
         doomed, left = [await stack.enter_async_context(client_of(place.home)) for place in places[:2]]
         for number in range(BEFORE):
             await send(doomed, number)
-        await inbox.until(2)
+        await inbox.wait_for_messages(2)
         for process, _ in (running[0], running[2]):
             process.send_signal(signal.SIGKILL)
         for number in range(BEFORE, BEFORE + AFTER):
             await send(left, number)
-        told = await inbox.replies({f"m-{number}" for number in range(BEFORE + AFTER)})
+        told = await inbox.wait_for_replies({f"m-{number}" for number in range(BEFORE + AFTER)})
         sessions = [
             (await left.get(f"/v1/sessions/s-{session}/events", params={"limit": 1_000})).json()["events"]
             for session in range(SESSIONS)

@@ -17,7 +17,16 @@ from contexture import Record, Settings, wiring
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.doubles import NOON
-from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    NAME,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Equals, FieldType, Hit, Query, Scope
 
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
 ANNA = Scope(tenant="local", user="anna")
-ZEBRA = query("zebra", vector=EAST)
+ZEBRA = make_query("zebra", vector=EAST)
 PUMP = Record(id="pump", title="Pump", text="The pump leaks oil into the basin.", acl=(PUBLIC,))
 Pair = tuple[QdrantOverPostgres, QdrantOverPostgres]
 
@@ -72,24 +81,24 @@ def sent(qdrant: QdrantDouble) -> list[int]:
 async def test_what_one_process_wrote_the_other_finds_at_once(pair: Pair, qdrant: QdrantDouble) -> None:
     """Written, changed and removed; whoever reads sends nothing that was sent before."""
     one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
-    found = ids(await other.search(ANNA, ZEBRA))
-    await other.upsert(ANNA, NAME, [prepared(own("a", "walrus"))])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
+    found = record_ids(await other.search(ANNA, ZEBRA))
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("a", "walrus"))])
     await other.delete(ANNA, NAME, ["b"])
 
     assert ["a", "b"] == found
-    assert [] == ids(await one.search(ANNA, query("zebra")))
-    assert ["a"] == ids(await one.search(ANNA, query("walrus")))
+    assert [] == record_ids(await one.search(ANNA, make_query("zebra")))
+    assert ["a"] == record_ids(await one.search(ANNA, make_query("walrus")))
     assert [1, 2, 3] == sent(qdrant)
 
 
 async def test_writes_from_both_sides_at_once_lose_nothing(pair: Pair, qdrant: QdrantDouble) -> None:
     """Each passage reaches Qdrant once, whoever sends it, and both find all of them."""
-    records = [prepared(own(f"r{at:02}")) for at in range(20)]
+    records = [prepare_record(make_record(f"r{at:02}")) for at in range(20)]
     await asyncio.gather(*(pair[at % 2].upsert(ANNA, NAME, [each]) for at, each in enumerate(records)))
 
     for index in pair:
-        assert [f"r{at:02}" for at in range(20)] == ids(await index.search(ANNA, ZEBRA))
+        assert [f"r{at:02}" for at in range(20)] == record_ids(await index.search(ANNA, ZEBRA))
     assert list(range(1, 21)) == sent(qdrant)
 
 
@@ -107,16 +116,16 @@ async def test_who_sends_for_another_process_sends_the_fields_it_does_not_know_o
         attempt(names)
 
     monkeypatch.setattr(one._qdrant, "try_sync", held_up)
-    slow = asyncio.create_task(one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"}))]))
+    slow = asyncio.create_task(one.upsert(ANNA, NAME, [prepare_record(make_record("a", payload={"colour": "red"}))]))
     await asyncio.to_thread(reached.wait, 60)
     await other.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
-    await other.upsert(ANNA, NAME, [prepared(own("b", payload={"colour": "red"}))])
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("b", payload={"colour": "red"}))])
     monkeypatch.setattr(other._qdrant, "try_sync", lambda _: None)
-    await other.upsert(ANNA, NAME, [prepared(own("c", payload={"colour": "red"}))])
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("c", payload={"colour": "red"}))])
     let.set()
     await slow
 
-    assert ["a", "b", "c"] == ids(await other.search(ANNA, query("zebra", where=Equals("colour", "red"))))
+    assert ["a", "b", "c"] == record_ids(await other.search(ANNA, make_query("zebra", where=Equals("colour", "red"))))
 
 
 async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
@@ -124,12 +133,12 @@ async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
 ) -> None:
     """What another process writes and sends just before the repeated search asks Qdrant stays there."""
     one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     loop, turn, found = asyncio.get_running_loop(), one._qdrant._send_lock, one._search_once
     written: dict[str, Future[int]] = {}
 
     def write(name: str) -> None:
-        work = other.upsert(ANNA, NAME, [prepared(own(name))])
+        work = other.upsert(ANNA, NAME, [prepare_record(make_record(name))])
         written[name] = asyncio.run_coroutine_threadsafe(work, loop)
         with suppress(TimeoutError):  # it may have to wait until the search is done
             written[name].result(1)
@@ -151,23 +160,23 @@ async def test_a_search_that_is_repeated_takes_nothing_back_from_qdrant(
     await one.search(ANNA, ZEBRA)
     await asyncio.gather(*map(asyncio.wrap_future, written.values()))
 
-    assert ["a", "b", "c"] == ids(await other.search(ANNA, ZEBRA))
+    assert ["a", "b", "c"] == record_ids(await other.search(ANNA, ZEBRA))
 
 
 async def test_what_a_writer_could_not_send_another_sends(pair: Pair, qdrant: QdrantDouble) -> None:
     """A write that was made while Qdrant was away is found by whoever asks first when it is back."""
     one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own("a"))])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     qdrant.stop()
-    await one.upsert(ANNA, NAME, [prepared(own("b"))])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record("b"))])
     await one.delete(ANNA, NAME, ["a"])
-    read = ids(await other.get(ANNA, NAME, ["a", "b"]))
+    read = record_ids(await other.get(ANNA, NAME, ["a", "b"]))
     with pytest.raises(SourceUnavailable, match="Qdrant at"):
         await other.search(ANNA, ZEBRA)
     qdrant.start()
 
     assert ["b"] == read
-    assert [["b"], ["b"]] == [ids(await index.search(ANNA, ZEBRA)) for index in (other, one)]
+    assert [["b"], ["b"]] == [record_ids(await index.search(ANNA, ZEBRA)) for index in (other, one)]
 
 
 async def test_who_waits_too_long_for_another_is_told_for_what(
@@ -181,10 +190,10 @@ async def test_who_waits_too_long_for_another_is_told_for_what(
     ]
     await one.create(ANNA, COLLECTION)
     with other._send_lock():
-        await one.upsert(ANNA, NAME, [prepared(own("a"))])
+        await one.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
         with pytest.raises(SourceTimeout, match=r"Qdrant at .* another process"):
             await one.search(ANNA, ZEBRA)
-    found = ids(await one.search(ANNA, ZEBRA))
+    found = record_ids(await one.search(ANNA, ZEBRA))
     await one.close()
     await other.close()
 
@@ -194,13 +203,15 @@ async def test_who_waits_too_long_for_another_is_told_for_what(
 async def test_fields_made_elsewhere_filter_what_was_there(pair: Pair) -> None:
     """A field that another process declares is sent for passages from before."""
     one, other = pair
-    await one.upsert(ANNA, NAME, [prepared(own("a", payload={"colour": "red"})), prepared(own("b"))])
+    await one.upsert(
+        ANNA, NAME, [prepare_record(make_record("a", payload={"colour": "red"})), prepare_record(make_record("b"))]
+    )
     await other.search(ANNA, ZEBRA)
     await one.create(ANNA, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
-    await other.upsert(ANNA, NAME, [prepared(own("c", payload={"colour": "red"}))])
-    red = query("zebra", where=Equals("colour", "red"))
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("c", payload={"colour": "red"}))])
+    red = make_query("zebra", where=Equals("colour", "red"))
 
-    assert [["a", "c"]] * 2 == [ids(await index.search(ANNA, red)) for index in pair]
+    assert [["a", "c"]] * 2 == [record_ids(await index.search(ANNA, red)) for index in pair]
 
 
 async def test_a_process_that_comes_later_sends_nothing_again(
@@ -208,12 +219,12 @@ async def test_a_process_that_comes_later_sends_nothing_again(
 ) -> None:
     """It finds what is there with an empty folder, and reads no vectors for it."""
     names = [f"r{at:02}" for at in range(60)]
-    await pair[0].upsert(ANNA, NAME, [prepared(own(name)) for name in names])
+    await pair[0].upsert(ANNA, NAME, [prepare_record(make_record(name)) for name in names])
     await pair[0].optimize()
     qdrant.asked.clear()
     server = QdrantServer(QdrantOptions(place=qdrant.place))
     third = await QdrantOverPostgres.open_with_server(url, new_folder(), OPTIONS, server)
-    found = ids(await third.search(ANNA, ZEBRA))
+    found = record_ids(await third.search(ANNA, ZEBRA))
     await third.close()
 
     assert names == found
@@ -232,9 +243,9 @@ async def test_shards_that_another_process_made_are_used(
     await one.create(ANNA, COLLECTION)
     await other.create(boris, COLLECTION)
     for index, scope, name in ((one, ANNA, "a"), (other, ANNA, "b"), (other, boris, "c"), (one, boris, "d")):
-        await index.upsert(scope, NAME, [prepared(own(name))])
+        await index.upsert(scope, NAME, [prepare_record(make_record(name))])
     await one.delete(boris, NAME, ["c"])
-    found = [ids(await index.search(scope, ZEBRA)) for index in (one, other) for scope in (ANNA, boris)]
+    found = [record_ids(await index.search(scope, ZEBRA)) for index in (one, other) for scope in (ANNA, boris)]
     await one.close()
     await other.close()
 
@@ -246,7 +257,7 @@ async def test_a_database_that_was_put_back_is_believed(
     pair: Pair, qdrant: QdrantDouble, url: str, new_folder: Callable[[], Path]
 ) -> None:
     """A Qdrant that has come to a state that the database never had gets everything again, and forgets the rest."""
-    await pair[0].upsert(ANNA, NAME, [prepared(own("a"))])
+    await pair[0].upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     (box,) = qdrant.client.get_collections().collections
     (known,) = qdrant.client.retrieve(box.name, [1], with_vectors=True)
     later = models.PointStruct(id=7, vector=known.vector, payload=known.payload)
@@ -256,7 +267,7 @@ async def test_a_database_that_was_put_back_is_believed(
     third = await QdrantOverPostgres.open_with_server(
         url, new_folder(), OPTIONS, QdrantServer(QdrantOptions(place=qdrant.place))
     )
-    found = ids(await third.search(ANNA, ZEBRA))
+    found = record_ids(await third.search(ANNA, ZEBRA))
     await third.close()
 
     assert ["a"] == found

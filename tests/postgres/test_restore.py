@@ -11,7 +11,17 @@ import pytest
 
 from contexture import Contexture, Record, Settings
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    NAME,
+    NORTH,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Scope
 
@@ -45,7 +55,7 @@ async def write(url: str, folder: Path, name: str) -> None:
     """Write one record as a process of its own."""
     index = await PostgresIndex.open(url, folder, OPTIONS)
     await index.create(ANNA, COLLECTION)
-    await index.upsert(ANNA, NAME, [prepared(own(name, f"zebra {name}"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record(name, f"zebra {name}"))])
     await index.close()
 
 
@@ -63,7 +73,7 @@ async def test_parts_from_before_a_restore_are_built_anew(
         await write(url, new_folder(), name)
     index = await PostgresIndex.open(url, folder, OPTIONS)
     asked = ("zebra", "badger", *since)
-    found = [ids(await index.search(ANNA, query(each))) for each in asked]
+    found = [record_ids(await index.search(ANNA, make_query(each))) for each in asked]
     await index.close()
 
     assert [["aardvark", *since], [], *([name] for name in since)] == found
@@ -82,7 +92,7 @@ async def test_parts_from_before_a_backup_are_kept(
     with monkeypatch.context() as patch:
         patch.setattr("shutil.rmtree", lambda *_, **__: pytest.fail("built anew"))
         index = await PostgresIndex.open(url, folder, OPTIONS)
-    found = ids(await index.search(ANNA, query("zebra")))
+    found = record_ids(await index.search(ANNA, make_query("zebra")))
     await index.close()
 
     assert ["aardvark", "civet"] == found
@@ -134,13 +144,13 @@ async def test_a_collection_from_before_a_restore_leaves_nothing_to_one_of_its_n
     one = await PostgresIndex.open(url, new_folder(), OPTIONS)
     backup = Backup(postgres, url)
     await one.create(ANNA, COLLECTION)
-    await one.upsert(ANNA, NAME, [prepared(own(f"old{at}"), vector=NORTH) for at in range(3)])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record(f"old{at}"), vector=NORTH) for at in range(3)])
     backup.put_back()
     gone = [each.name for each in await one.collections(ANNA)]
     await one.create(ANNA, COLLECTION)
-    await one.upsert(ANNA, NAME, [prepared(own(f"new{at}"), vector=EAST) for at in range(4)])
+    await one.upsert(ANNA, NAME, [prepare_record(make_record(f"new{at}"), vector=EAST) for at in range(4)])
     other = await PostgresIndex.open(url, new_folder(), OPTIONS)
-    found = [[(hit.record.id, hit.scores) for hit in await each.search(ANNA, query(vector=EAST, k=2))]
+    found = [[(hit.record.id, hit.scores) for hit in await each.search(ANNA, make_query(vector=EAST, k=2))]
              for each in (one, other)]  # fmt: skip
     await one.close()
     await other.close()

@@ -15,7 +15,7 @@ from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.postgres.index import PostgresIndex
 from contexture.adapters.store_migration.migrate import migrate_store, open_migration_store
 from contexture.errors import InvalidRequest, UnknownCollection
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.types import Collection, Equals, FieldType, Range, Scope
 
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
@@ -37,18 +37,18 @@ async def test_what_a_tenant_declares_in_one_process_is_its_own_in_every_other(
     one, other = pair
     await one.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.KEYWORD}))
     await other.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
-    await other.upsert(ANNA, NAME, [prepared(own("anna", payload={"grade": "high"}))])
-    await one.upsert(BORIS, NAME, [prepared(own("boris", payload={"grade": 5}))])
+    await other.upsert(ANNA, NAME, [prepare_record(make_record("anna", payload={"grade": "high"}))])
+    await one.upsert(BORIS, NAME, [prepare_record(make_record("boris", payload={"grade": 5}))])
     asked = ((ANNA, Equals("grade", "high")), (BORIS, Range(field="grade", gt=4)))
 
     for index in pair:
-        found = [ids(await index.search(scope, query("zebra", where=where))) for scope, where in asked]
+        found = [record_ids(await index.search(scope, make_query("zebra", where=where))) for scope, where in asked]
         assert [["anna"], ["boris"]] == found
         assert [] == await index.collections(CARL)
         assert [NAME] == await index.names()
         assert None is await index.spaces(CARL, NAME)
         with pytest.raises(UnknownCollection, match="none yet"):
-            await index.search(CARL, query("zebra"))
+            await index.search(CARL, make_query("zebra"))
         with pytest.raises(InvalidRequest, match="holds a keyword"):
             await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
 
@@ -61,13 +61,13 @@ async def test_a_store_from_before_has_its_collections_for_those_who_have_someth
     index = await PostgresIndex.open(url, folder, OPTIONS)
     for scope in (ANNA, CARL):
         await index.create(scope, COLLECTION)
-    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"tags": "red"}))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a", payload={"tags": "red"}))])
     with index.pool.transaction() as db:
         db.execute(BEFORE.encode())
     await index.close()
     index = await PostgresIndex.open(url, folder, OPTIONS)
     listed = [[(each.name, dict(each.fields)) for each in await index.collections(scope)] for scope in (ANNA, CARL)]
-    found = ids(await index.search(ANNA, query("zebra", where=Equals("tags", "red"))))
+    found = record_ids(await index.search(ANNA, make_query("zebra", where=Equals("tags", "red"))))
     await index.create(CARL, Collection(name=NAME, fields={"tags": FieldType.NUMBER}))
     await index.close()
 
@@ -81,7 +81,7 @@ async def test_a_move_carries_what_each_tenant_declared(url: str, new_folder: Ca
     index = await EmbeddedIndex.open(here, OPTIONS)
     await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.KEYWORD}))
     await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
-    await index.upsert(BORIS, NAME, [prepared(own("boris", payload={"grade": 5}))])
+    await index.upsert(BORIS, NAME, [prepare_record(make_record("boris", payload={"grade": 5}))])
     await index.close()
     for source, target in ((str(here), url), (url, str(back))):
         with (
@@ -94,7 +94,7 @@ async def test_a_move_carries_what_each_tenant_declared(url: str, new_folder: Ca
         assert declared[0] == declared[1]
         assert 2 == len(declared[0])
     index = await EmbeddedIndex.open(back, OPTIONS)
-    found = ids(await index.search(BORIS, query("zebra", where=Range(field="grade", gt=4))))
+    found = record_ids(await index.search(BORIS, make_query("zebra", where=Range(field="grade", gt=4))))
     await index.close()
 
     assert ["boris"] == found

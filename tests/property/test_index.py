@@ -33,7 +33,17 @@ from contexture.adapters.index.hits import fuse_channels
 from contexture.adapters.index.record_store import StoreChange
 from contexture.adapters.index.scoring import idf_weights, to_impacts
 from contexture.adapters.index.search_ports import ScopedSearcher
-from contexture.testing.prepared import COLLECTION, EAST, NAME, NORTH, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    NAME,
+    NORTH,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.text.terms import bm25_weights, extract_terms
 from contexture.types import Equals, PreparedRecord, Query, Record, Scope, Span
 
@@ -82,11 +92,13 @@ async def test_the_index_is_a_model_with_bm25(
             assert len(model.keys() & step.texts.keys()) == await index.delete(scope, NAME, list(step.texts))
             model = {name: text for name, text in model.items() if name not in step.texts}
         else:
-            await index.upsert(scope, NAME, [prepared(own(name, text)) for name, text in step.texts.items()])
+            await index.upsert(
+                scope, NAME, [prepare_record(make_record(name, text)) for name, text in step.texts.items()]
+            )
             model |= step.texts
 
     assert model == {record.id: record.text for record in await index.scroll(scope, NAME)}
-    found = await index.search(scope, query(" ".join(asked), k=k))
+    found = await index.search(scope, make_query(" ".join(asked), k=k))
     expected = by_hand(model, asked)[:k]
     ranked = sorted(found, key=lambda hit: hit.ranks["bm25"])
     assert [place for _, *place in expected] == [[hit.record.id, hit.ordinal] for hit in ranked]
@@ -130,7 +142,9 @@ async def test_reopening_changes_nothing(steps: list[Step], new_folder: Callable
         if step.remove:
             await index.delete(scope, NAME, list(step.texts))
         else:
-            await index.upsert(scope, NAME, [prepared(own(name, text)) for name, text in step.texts.items()])
+            await index.upsert(
+                scope, NAME, [prepare_record(make_record(name, text)) for name, text in step.texts.items()]
+            )
     before = await answers(index, scope)
     await index.warm()
     await index.optimize()
@@ -145,7 +159,7 @@ async def test_reopening_changes_nothing(steps: list[Step], new_folder: Callable
 
 async def answers(index: EmbeddedIndex, scope: Scope) -> list[object]:
     """What a store answers to a few questions, scores included."""
-    asked = (query("zebra walrus", k=3), query(vector=EAST, k=2), query("lynx", vector=NORTH))
+    asked = (make_query("zebra walrus", k=3), make_query(vector=EAST, k=2), make_query("lynx", vector=NORTH))
     found = [await index.search(scope, each) for each in asked]
     hits = [[(hit.record, hit.ordinal, hit.text, hit.scores, hit.ranks) for hit in each] for each in found]
     return [*hits, list(await index.scroll(scope, NAME)), index.count(NAME)]
@@ -156,10 +170,12 @@ async def test_a_graph_finds_what_it_should(new_folder: Callable[[], Path]) -> N
     folder, anna, boris = new_folder(), Scope.local(), Scope(tenant="local", user="boris")
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1, exact_limit=0))
     await index.create(Scope.local(), COLLECTION)
-    await index.upsert(anna, NAME, [prepared(own(f"p{at}", "zebra"), spread(at)) for at in range(40)])
-    await index.upsert(anna, NAME, [prepared(own(f"h{at}", "zebra", acl=("user:local",)), EAST) for at in range(10)])
+    await index.upsert(anna, NAME, [prepare_record(make_record(f"p{at}", "zebra"), spread(at)) for at in range(40)])
+    await index.upsert(
+        anna, NAME, [prepare_record(make_record(f"h{at}", "zebra", acl=("user:local",)), EAST) for at in range(10)]
+    )
     await index.optimize()
-    theirs, mine = [ids(await index.search(scope, query(vector=EAST, k=5))) for scope in (boris, anna)]
+    theirs, mine = [record_ids(await index.search(scope, make_query(vector=EAST, k=5))) for scope in (boris, anna)]
     await index.close()
 
     assert (5, 5) == (len(theirs), len(mine))
@@ -173,18 +189,21 @@ async def test_only_large_spaces_get_a_graph(new_folder: Callable[[], Path]) -> 
     folder, anna = new_folder(), Scope.local()
     index = await EmbeddedIndex.open(folder, options)
     await index.create(Scope.local(), COLLECTION)
-    await index.upsert(anna, NAME, [prepared(own(f"p{at}", "zebra"), spread(at)) for at in range(40)])
+    await index.upsert(anna, NAME, [prepare_record(make_record(f"p{at}", "zebra"), spread(at)) for at in range(40)])
     await index.upsert(anna, NAME, [in_space("rare", f"r{at}", spread(at), rating=at) for at in range(10)])
     await index.optimize()
     await index.upsert(anna, NAME, [in_space("rare", "later", EAST, rating=3)])
     await index.delete(anna, NAME, ["r0"])
-    asked = [query(vectors={"rare": EAST}, k=2), query(vectors={"rare": EAST}, k=2, where=Equals("rating", 3))]
-    large = query(vectors={**dict.fromkeys(VECTORS, spread(7)), "rare": EAST}, k=1)
-    before = [ids(await index.search(anna, each)) for each in (*asked, large)]
+    asked = [
+        make_query(vectors={"rare": EAST}, k=2),
+        make_query(vectors={"rare": EAST}, k=2, where=Equals("rating", 3)),
+    ]
+    large = make_query(vectors={**dict.fromkeys(VECTORS, spread(7)), "rare": EAST}, k=1)
+    before = [record_ids(await index.search(anna, each)) for each in (*asked, large)]
     walked = index._search_backend.collection_index(NAME)._graph_spaces
     await index.close()
     again = await EmbeddedIndex.open(folder, options)
-    after = [ids(await again.search(anna, each)) for each in (*asked, large)]
+    after = [record_ids(await again.search(anna, each)) for each in (*asked, large)]
     await again.close()
 
     assert frozenset(VECTORS) == walked
@@ -207,7 +226,7 @@ async def test_removed_records_take_no_place_among_the_best(index: EmbeddedIndex
 
 def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> PreparedRecord:
     """A record whose vector belongs to another space."""
-    item = prepared(own(record_id, "zebra", payload=payload), None)
+    item = prepare_record(make_record(record_id, "zebra", payload=payload), None)
     return dataclasses.replace(
         item, passages=tuple(structs.replace(each, vectors={name: vector}) for each in item.passages)
     )
@@ -224,7 +243,7 @@ async def test_warming_touches_only_what_there_is(new_folder: Callable[[], Path]
     index = await EmbeddedIndex.open(folder, OPTIONS)
     await index.create(Scope.local(), COLLECTION)
     await index.warm()
-    await index.upsert(Scope.local(), NAME, [prepared(own("a", "the and of"))])
+    await index.upsert(Scope.local(), NAME, [prepare_record(make_record("a", "the and of"))])
     await index.warm()
     await index.close()
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors={"another": 3}, threads=1))
@@ -269,12 +288,14 @@ async def test_any_number_of_reader_groups_can_be_told_apart(groups: int, index:
     tenant = f"t{next(EXAMPLES)}"
     everyone = Scope(tenant=tenant, user="root")
     await index.create(everyone, COLLECTION)
-    await index.upsert(everyone, NAME, [prepared(own(f"r{at:02}", acl=(f"group:g{at}",))) for at in range(40)])
+    await index.upsert(
+        everyone, NAME, [prepare_record(make_record(f"r{at:02}", acl=(f"group:g{at}",))) for at in range(40)]
+    )
     asker = Scope(tenant=tenant, user="anna", groups=tuple(f"g{at}" for at in range(groups)))
     expected = [f"r{at:02}" for at in range(groups)]
 
-    assert expected == ids(await index.search(asker, query("zebra")))
-    assert expected == ids(await index.search(asker, query(vector=EAST)))
+    assert expected == record_ids(await index.search(asker, make_query("zebra")))
+    assert expected == record_ids(await index.search(asker, make_query(vector=EAST)))
 
 
 def test_no_condition_where_nothing_is_hidden() -> None:
@@ -293,7 +314,7 @@ def test_no_condition_where_nothing_is_hidden() -> None:
 )
 def test_bytes_keep_what_they_were_given(spans: list[Span], text: str) -> None:
     """Spans, facts and vectors come out as they went in, vectors to half precision."""
-    (passage, *_) = prepared(Record(id="r", text=f"zebra {text}", acl=())).passages
+    (passage, *_) = prepare_record(Record(id="r", text=f"zebra {text}", acl=())).passages
     facts = unpack_facts(pack_facts(extract_facts(passage)))
 
     assert tuple(spans) == unpack_spans(pack_spans(tuple(spans)))
@@ -312,7 +333,7 @@ def test_a_term_nobody_may_see_has_no_weight() -> None:
 async def anna_with_a_zebra(index: EmbeddedIndex) -> tuple[Scope, PreparedRecord]:
     """Somebody in a tenant of her own, and the one record that she alone may read."""
     anna = Scope(tenant=f"t{next(EXAMPLES)}", user="anna")
-    mine = prepared(own("mine", text="zebra and much else besides", acl=("user:anna",)))
+    mine = prepare_record(make_record("mine", text="zebra and much else besides", acl=("user:anna",)))
     await index.create(anna, COLLECTION)
     await index.upsert(anna, NAME, [mine])
     return anna, mine
@@ -331,14 +352,14 @@ async def test_what_is_written_while_a_search_is_under_way_is_not_shown_to_those
     def overtaken(asked: Query, access: ScopeAccess) -> ScopedSearcher:
         if not written:
             written.append("secret")
-            index._upsert(other, NAME, [prepared(own("secret", text="zebra", acl=("user:boris",)))])
+            index._upsert(other, NAME, [prepare_record(make_record("secret", text="zebra", acl=("user:boris",)))])
         return sight(asked, access)
 
     monkeypatch.setattr(index, "_open_view", overtaken)
 
-    assert ["mine"] == ids(await index.search(anna, query("zebra", k=1)))
+    assert ["mine"] == record_ids(await index.search(anna, make_query("zebra", k=1)))
     assert ["secret"] == written
-    assert ["secret"] == ids(await index.search(other, query("zebra")))
+    assert ["secret"] == record_ids(await index.search(other, make_query("zebra")))
 
 
 @pytest.mark.parametrize("change", ["hidden one removed", "own one rewritten"])
@@ -348,8 +369,8 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
     """While a write is in the truth and not yet in the parts, what the asker has is still found."""
     anna, mine = await anna_with_a_zebra(index)
     boris = Scope(tenant=anna.tenant, user="boris")
-    await index.upsert(boris, NAME, [prepared(own("his", acl=("user:boris",)))])
-    await index.search(anna, query("zebra"))  # what may be read is known from now on
+    await index.upsert(boris, NAME, [prepare_record(make_record("his", acl=("user:boris",)))])
+    await index.search(anna, make_query("zebra"))  # what may be read is known from now on
     follow, still, waiting, found = (
         index._search_backend.apply_change,
         index._with_writes_paused,
@@ -358,7 +379,7 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
     )
 
     def search() -> None:
-        found.append(ids(index._search(anna, query("zebra", k=1))))
+        found.append(record_ids(index._search(anna, make_query("zebra", k=1))))
         waiting.set()
 
     def late(name: str, done: StoreChange, draft: PreparedPoints | None = None) -> bool:

@@ -26,7 +26,7 @@ from contexture.adapters.index.quantized_vectors import (
 )
 from contexture.adapters.index.record_store import StoredVectors
 from contexture.adapters.index.scanner import VectorScanner
-from contexture.testing.prepared import COLLECTION, own, prepared
+from contexture.testing.prepared import COLLECTION, make_record, prepare_record
 from contexture.testing.strategies import filters, record_lists
 from contexture.types import Filter, Record
 
@@ -42,7 +42,7 @@ def unit(seed: int) -> np.ndarray:
 
 def packed(vector: np.ndarray | None) -> bytes:
     """A passage's vectors as they are stored."""
-    item = prepared(own("x"), unit(0)[:4])
+    item = prepare_record(make_record("x"), unit(0)[:4])
     vectors = {} if vector is None else {"v": vector}
     return pack_vectors(type(item.passages[0])(**{**_fields(item.passages[0]), "vectors": vectors}))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.errors import ContextError
-from contexture.testing.prepared import EAST, VECTORS, own, prepared, query
+from contexture.testing.prepared import EAST, VECTORS, make_query, make_record, prepare_record
 from contexture.types import Collection, Contains, Equals, FieldType, Filter, Not, Range, Scope
 
 EXAMPLES = count()
@@ -65,11 +65,11 @@ async def stores(new_folder: Callable[[], Path]) -> AsyncIterator[tuple[Embedded
 async def done(index: EmbeddedIndex, step: Step, example: int) -> str:
     """How a step ended."""
     scope, name = Scope(tenant=f"{step.tenant}-{example}", user="anna"), f"{step.collection}-{example}"
-    records = [own(f"r{at}", payload=dict.fromkeys(FIELDS, value)) for at, value in enumerate(VALUES)]
+    records = [make_record(f"r{at}", payload=dict.fromkeys(FIELDS, value)) for at, value in enumerate(VALUES)]
     try:
         await index.create(scope, Collection(name=name, fields=step.fields))
         if step.writes:
-            await index.upsert(scope, name, [prepared(record) for record in records])
+            await index.upsert(scope, name, [prepare_record(record) for record in records])
     except ContextError as refusal:
         return f"{type(refusal).__name__}: {refusal}"
     return ""
@@ -79,8 +79,8 @@ async def told(index: EmbeddedIndex, name: str, where: Filter, scope: Scope) -> 
     """What searches and a walk say, by words, by meaning and by filter alone."""
     answers: list[str] = []
     for call in (
-        index.search(scope, query("zebra", where=where, collection=name)),
-        index.search(scope, query(vector=EAST, where=where, collection=name)),
+        index.search(scope, make_query("zebra", where=where, collection=name)),
+        index.search(scope, make_query(vector=EAST, where=where, collection=name)),
         index.scroll(scope, name, where=where),
     ):
         try:

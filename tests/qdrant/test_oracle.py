@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.ports import Index
-from contexture.testing.prepared import COLLECTION, NAME, VECTOR, prepared
+from contexture.testing.prepared import COLLECTION, NAME, VECTOR, prepare_record
 from contexture.testing.strategies import filters, record_lists
 from contexture.text.terms import extract_terms
 from contexture.types import PUBLIC, Filter, Query, Record, Scope, Vector
@@ -82,7 +82,7 @@ async def test_answers_are_those_of_the_embedded_index(
     tenant = uuid4().hex
     scopes = [Scope(tenant=tenant, user="anna"), Scope(tenant=tenant, user="boris"), Scope(tenant=tenant, user="x")]
     ready = [
-        prepared(replace(record, text=f"zebra {record.text}", acl=acl), vector(seed))
+        prepare_record(replace(record, text=f"zebra {record.text}", acl=acl), vector(seed))
         for record, acl, seed in zip(records, readers, seeds, strict=False)
     ]
     asked = Query(
@@ -107,7 +107,7 @@ async def test_many_near_neighbours_are_ranked_alike(pair: tuple[EmbeddedIndex, 
     drawn = [Record(id=f"r{at:03}", text="zebra", acl=(PUBLIC,)) for at in range(300)]
     for index in pair:
         await index.create(scope, COLLECTION)
-        await index.upsert(scope, NAME, [prepared(record, vector(at % 40)) for at, record in enumerate(drawn)])
+        await index.upsert(scope, NAME, [prepare_record(record, vector(at % 40)) for at, record in enumerate(drawn)])
     for seed in range(0, 160, 16):
         asked = Query(collection=NAME, vectors={VECTOR: vector(seed)}, k=12)
 

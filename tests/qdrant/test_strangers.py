@@ -11,7 +11,7 @@ import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import InvalidRequest, SourceUnavailable
-from contexture.testing.prepared import EAST, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.types import Equals, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
 ANNA = Scope(tenant="local", user="anna")
-ZEBRA = query("zebra", vector=EAST)
+ZEBRA = make_query("zebra", vector=EAST)
 UPDATE = "POST points batch"
 
 
@@ -51,35 +51,35 @@ async def test_a_collection_that_was_removed_is_made_again(
 ) -> None:
     """The search that meets its loss is an error; the next one fills it again, and nothing has to be started."""
     index = await reopen(by_tenant=by_tenant)
-    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
     qdrant.forget()
     with pytest.raises(SourceUnavailable, match="Qdrant at"):
         await index.search(ANNA, ZEBRA)
 
-    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a", "b"] == record_ids(await index.search(ANNA, ZEBRA))
 
 
 async def test_a_write_that_meets_the_loss_is_not_lost(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """What is written behind the loss of a collection is found together with what was there before."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     qdrant.forget()
-    await index.upsert(ANNA, NAME, [prepared(own("b"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("b"))])
 
-    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a", "b"] == record_ids(await index.search(ANNA, ZEBRA))
 
 
 async def test_a_qdrant_that_comes_back_with_less_is_counted(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """After a search that failed, the first that reaches Qdrant finds what was lost meanwhile."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
     qdrant.stop()
     with pytest.raises(SourceUnavailable):
         await index.search(ANNA, ZEBRA)
     qdrant.client.delete(box(qdrant), models.PointIdsList(points=[1]))
     qdrant.start()
 
-    assert ["a", "b"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a", "b"] == record_ids(await index.search(ANNA, ZEBRA))
 
 
 @pytest.mark.parametrize("said", [{"x": 1}, {"seq": "many", "mark": ""}, {"seq": None, "mark": ""}])
@@ -88,7 +88,7 @@ async def test_a_mark_that_says_nothing_is_made_again(
 ) -> None:
     """Everything is sent again, once, and the collection says again how far it has come."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     qdrant.client.upsert(box(qdrant), [models.PointStruct(id=0, vector={}, payload=said)])
     qdrant.asked.clear()
     await reopen()
@@ -101,11 +101,11 @@ async def test_a_mark_that_says_nothing_is_made_again(
 async def test_metadata_that_somebody_changed_are_made_again(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Fields that are no list are taken for none."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     qdrant.client.update_collection(box(qdrant), metadata={"fields": 7})
     index = await reopen()
 
-    assert ["a"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a"] == record_ids(await index.search(ANNA, ZEBRA))
     assert "tags:keyword" in qdrant.client.get_collection(box(qdrant)).config.metadata["fields"]
 
 
@@ -114,7 +114,9 @@ async def test_points_from_before_fields_were_told_apart_by_type_are_sent_again(
 ) -> None:
     """A collection that has fields by their names alone gets them by name and type, and filters find them."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"tags": "red"})), prepared(own("b"))])
+    await index.upsert(
+        ANNA, NAME, [prepare_record(make_record("a", payload={"tags": "red"})), prepare_record(make_record("b"))]
+    )
     (known,) = qdrant.client.retrieve(box(qdrant), [1])
     plain = {key.partition(":")[0]: value for key, value in known.payload.items()}
     qdrant.client.overwrite_payload(box(qdrant), plain, [1])
@@ -122,7 +124,7 @@ async def test_points_from_before_fields_were_told_apart_by_type_are_sent_again(
     qdrant.client.update_collection(box(qdrant), metadata={"fields": [each.partition(":")[0] for each in fields]})
     index = await reopen()
 
-    assert ["a"] == ids(await index.search(ANNA, query("zebra", where=Equals("tags", "red"))))
+    assert ["a"] == record_ids(await index.search(ANNA, make_query("zebra", where=Equals("tags", "red"))))
 
 
 @pytest.mark.parametrize("stranger", ["550e8400-e29b-41d4-a716-446655440000", (1 << 64) - 1])
@@ -131,13 +133,13 @@ async def test_points_that_cannot_be_passages_are_removed(
 ) -> None:
     """A search that is given one is an error that says so, and the next one is rid of it."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     (known,) = qdrant.client.retrieve(box(qdrant), [1], with_vectors=True)
     qdrant.client.upsert(box(qdrant), [models.PointStruct(id=stranger, vector=known.vector, payload=known.payload)])
     with pytest.raises(SourceUnavailable, match="no passage"):
         await index.search(ANNA, ZEBRA)
 
-    assert ["a"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a"] == record_ids(await index.search(ANNA, ZEBRA))
     assert 2 == qdrant.client.count(box(qdrant)).count
 
 
@@ -150,14 +152,14 @@ async def test_a_server_that_is_no_qdrant_is_an_error(qdrant: QdrantDouble, reop
     """Whatever it says, a write is kept, and a search says in one short line that Qdrant failed."""
     qdrant.saying = said
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     with pytest.raises(SourceUnavailable, match="Qdrant at") as caught:
         await index.search(ANNA, ZEBRA)
     qdrant.saying = b""
 
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
-    assert ["a"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a"] == record_ids(await index.search(ANNA, ZEBRA))
 
 
 async def test_a_key_that_a_server_repeats_is_not_shown(qdrant: QdrantDouble, reopen: Reopen) -> None:
@@ -165,7 +167,7 @@ async def test_a_key_that_a_server_repeats_is_not_shown(qdrant: QdrantDouble, re
     qdrant.failing, qdrant.saying = 401, b"invalid key: hunter2"
     with pytest.warns(UserWarning, match="insecure"):
         index = await reopen(api_key="hunter2")
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     with pytest.raises(SourceUnavailable, match="401: invalid key: …"):
         await index.search(ANNA, ZEBRA)
 
@@ -185,20 +187,20 @@ async def test_requests_stay_small_however_large_titles_are(
     """A server takes only so much at once: points go in as many requests as they need, the mark with the last."""
     monkeypatch.setattr(boxes, "_BATCH_BYTES", 10_000)
     index = await reopen()
-    large = [msgspec.structs.replace(own(name), title="x" * 2_000) for name in "abc"]
-    await index.upsert(ANNA, NAME, [prepared(each) for each in [*large, own("d")]])
+    large = [msgspec.structs.replace(make_record(name), title="x" * 2_000) for name in "abc"]
+    await index.upsert(ANNA, NAME, [prepare_record(each) for each in [*large, make_record("d")]])
     marked = ["upsert" in body["operations"][-1] and body["operations"][-1]["upsert"]["points"][0]["id"] == 0
               for body in qdrant.bodies(UPDATE)]  # fmt: skip
 
     assert [[1], [2], [3, 4]] == sent(qdrant)
     assert [False, False, True] == marked[-3:]
-    assert ["a", "b", "c", "d"] == ids(await index.search(ANNA, ZEBRA))
+    assert ["a", "b", "c", "d"] == record_ids(await index.search(ANNA, ZEBRA))
 
 
 async def test_fields_are_indexed_before_points_come(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Qdrant indexes an empty collection at once, and has the fields when it builds its graph."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     order = [each.what for each in qdrant.asked if each.what in ("PUT index", UPDATE)]
 
     assert order == sorted(order, key=[*dict.fromkeys(order)].index)

@@ -10,7 +10,7 @@ import pytest
 
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
-from contexture.testing.prepared import EAST, NAME, ids, own, prepared, query
+from contexture.testing.prepared import EAST, NAME, make_query, make_record, prepare_record, record_ids
 from contexture.types import AnyOf, Collection, Equals, FieldType, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -43,7 +43,7 @@ def operations(qdrant: QdrantDouble, kind: str) -> list[dict[str, Any]]:
 async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Named vectors, words, shards, copies and how many of them must have a write."""
     index = await reopen(shards=6, replicas=3)
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     (made,) = qdrant.bodies("PUT")
 
     assert {"dense": {"size": 4, "distance": "Dot", "datatype": "turbo8"}} == made["vectors"]
@@ -54,7 +54,7 @@ async def test_a_collection_is_laid_out_as_the_settings_say(qdrant: QdrantDouble
 async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Tenants lie together, access classes and every field that filters may name can be looked up."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     made = {body["field_name"]: body["field_schema"] for body in qdrant.bodies("PUT index")}
 
     assert {"type": "keyword", "is_tenant": True} == made["tenant"]
@@ -65,24 +65,30 @@ async def test_permissions_and_declared_fields_are_indexed(qdrant: QdrantDouble,
 async def test_a_field_that_is_declared_late_sends_only_what_has_it(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Those that have a value of its type, whoever they belong to; the rest is there as it was, and is found."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a", payload={"grade": "high"})), prepared(own("b"))])
-    await index.upsert(BORIS, NAME, [prepared(own("c", payload={"grade": 5})), prepared(own("d"))])
+    await index.upsert(
+        ANNA, NAME, [prepare_record(make_record("a", payload={"grade": "high"})), prepare_record(make_record("b"))]
+    )
+    await index.upsert(
+        BORIS, NAME, [prepare_record(make_record("c", payload={"grade": 5})), prepare_record(make_record("d"))]
+    )
     qdrant.asked.clear()
     await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
-    found = ids(await index.search(BORIS, query("zebra", where=Equals("grade", 5))))
+    found = record_ids(await index.search(BORIS, make_query("zebra", where=Equals("grade", 5))))
     sent = [point["id"] for each in operations(qdrant, "upsert") for point in each["points"]]
 
     assert (["c"], [3]) == (found, sent)
-    assert ["a", "b"] == ids(await index.search(ANNA, query("zebra")))
+    assert ["a", "b"] == record_ids(await index.search(ANNA, make_query("zebra")))
 
 
 async def test_every_question_says_who_asks(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """The classes that may be read stand beside the caller's filter in each search, and all searches go at once."""
     index = await reopen()
-    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b", acl=("user:boris",)))])
-    await index.upsert(BORIS, NAME, [prepared(own("c"))])
+    await index.upsert(
+        ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b", acl=("user:boris",)))]
+    )
+    await index.upsert(BORIS, NAME, [prepare_record(make_record("c"))])
     qdrant.asked.clear()
-    await index.search(ANNA, query("zebra", vector=EAST, where=Equals("tags", "red")))
+    await index.search(ANNA, make_query("zebra", vector=EAST, where=Equals("tags", "red")))
     (body,) = qdrant.bodies(QUERY)
     conditions = [search["filter"]["must"] for search in body["searches"]]
 
@@ -97,10 +103,10 @@ async def test_few_passages_are_compared_and_many_walked(
 ) -> None:
     """Who may read no more than the limit is answered exactly; what others have does not count."""
     index = await reopen(limit)
-    await index.upsert(ANNA, NAME, [prepared(own("a")), prepared(own("b"))])
-    await index.upsert(BORIS, NAME, [prepared(own("c"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
+    await index.upsert(BORIS, NAME, [prepare_record(make_record("c"))])
     qdrant.asked.clear()
-    await index.search(ANNA, query(vector=EAST, k=10))
+    await index.search(ANNA, make_query(vector=EAST, k=10))
     seen = [search["params"] for body in qdrant.bodies(QUERY) for search in body["searches"]]
 
     assert [{"exact": exact} if exact else {"exact": False, "hnsw_ef": 76}] == seen
@@ -110,9 +116,9 @@ async def test_each_tenant_has_shards_of_its_own(qdrant: QdrantDouble, reopen: R
     """Shard keys are made once; writes and questions of a tenant go to its shards alone."""
     index = await reopen(by_tenant=True, shards=2, replicas=2)
     for name in "ab":
-        await index.upsert(ANNA, NAME, [prepared(own(name))])
-    await index.upsert(BORIS, NAME, [prepared(own("c"))])
-    found = ids(await index.search(ANNA, query("zebra")))
+        await index.upsert(ANNA, NAME, [prepare_record(make_record(name))])
+    await index.upsert(BORIS, NAME, [prepare_record(make_record("c"))])
+    found = record_ids(await index.search(ANNA, make_query("zebra")))
     made = [
         (body["shard_key"], body["shards_number"], body["replication_factor"]) for body in qdrant.bodies("PUT shards")
     ]
@@ -129,24 +135,24 @@ async def test_each_tenant_has_shards_of_its_own(qdrant: QdrantDouble, reopen: R
 async def test_what_is_removed_is_removed_from_its_shards(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """A changed record goes from its tenant's shards; where only ids are known, every tenant's are told."""
     index = await reopen(by_tenant=True)
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
-    await index.upsert(BORIS, NAME, [prepared(own("c"))])
-    await index.upsert(ANNA, NAME, [prepared(own("a", "zebra again"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
+    await index.upsert(BORIS, NAME, [prepare_record(make_record("c"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a", "zebra again"))])
     await index.delete(BORIS, NAME, ["c"])
     sent = [(each["points"], each["shard_key"]) for each in operations(qdrant, "delete")]
 
     assert [([1], ["tenant.acme"]), ([2], ["tenant.acme", "tenant.globex"])] == sent
-    assert [] == ids(await index.search(BORIS, query("zebra")))
+    assert [] == record_ids(await index.search(BORIS, make_query("zebra")))
 
 
 async def test_the_key_is_sent_and_never_shown(qdrant: QdrantDouble, reopen: Reopen) -> None:
     """Every request carries it; no error and no description of the options does."""
     with pytest.warns(UserWarning, match="insecure"):
         index = await reopen(api_key="hunter2")
-    await index.upsert(ANNA, NAME, [prepared(own("a"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record("a"))])
     qdrant.failing = 403
     with pytest.raises(SourceUnavailable, match=r"Qdrant at .* 403") as caught:
-        await index.search(ANNA, query("zebra"))
+        await index.search(ANNA, make_query("zebra"))
     qdrant.failing = 0
 
     assert {"hunter2"} == {each.api_key for each in qdrant.asked}

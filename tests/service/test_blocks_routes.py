@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contexture.service.wire.ingest import BlockBody, block_object
-from contexture.testing.blocks_tree import PRIVATE, block
+from contexture.testing.blocks_tree import PRIVATE, make_block
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from contexture.workspace import BlockType
@@ -50,7 +50,9 @@ async def test_the_names_of_the_specification_are_understood(client, engine):
 
 async def test_a_block_goes_over_the_wire_and_back():
     """What one side sends the other reads as the same block."""
-    given = block("a", "p", text="x", kind=BlockType.TODO, order=1.5, readers=PRIVATE, properties={"due": "2026-01-01"})
+    given = make_block(
+        "a", "p", text="x", kind=BlockType.TODO, order=1.5, readers=PRIVATE, properties={"due": "2026-01-01"}
+    )
 
     assert given == BlockBody.model_validate(block_object(given)).to_block()
 

@@ -13,7 +13,7 @@ from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import SourceUnavailable
 from contexture.service.wire.schemas import EnqueuedResponse, ReplyResponse
-from contexture.testing.bus import LocalBus
+from contexture.testing.bus import InMemoryBus
 from contexture.testing.doubles import NOON, ScriptedChatModel
 from contexture.testing.service import service_client
 from contexture.types import Scope
@@ -32,7 +32,7 @@ def use(engine, *answers, **parts):
 @pytest.fixture
 def bus():
     """A bus in this process."""
-    return LocalBus()
+    return InMemoryBus()
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_a_message_is_handed_over_and_its_reply_read_where_the_answer_says
     place = taken.headers["Location"]
     waiting = await client.get(place)
     async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
-        (told,) = await bus.until(OUTBOUND, 1)
+        (told,) = await bus.wait_for_messages(OUTBOUND, 1)
     found = await client.get(place)
 
     assert (202, place, "s") == (taken.status_code, taken.json()["reply_url"], taken.json()["session_id"])
@@ -73,7 +73,7 @@ async def test_the_same_message_twice_is_one_turn(engine, client, bus):
     for _ in range(2):
         assert 202 == (await client.post("/v1/chat", json=asked)).status_code
     async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
-        told = await bus.until(OUTBOUND, 2)
+        told = await bus.wait_for_messages(OUTBOUND, 2)
     late = await client.post("/v1/chat", json=asked)
     direct = await client.post("/v1/chat", json={**asked, "background": False})
     events = (await client.get("/v1/sessions/s/events")).json()["events"]
@@ -90,7 +90,7 @@ async def test_an_id_that_another_message_has_is_refused(engine, client, bus):
     first, other = {**ASKED, "message_id": "m-1"}, {**ASKED, "message_id": "m-1", "message": "And back?"}
     taken = [(await client.post("/v1/chat", json=asked)).status_code for asked in (first, other)]
     async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
-        told = [json.loads(body)["status"] for body in await bus.until(OUTBOUND, 2)]
+        told = [json.loads(body)["status"] for body in await bus.wait_for_messages(OUTBOUND, 2)]
     late = [
         (await client.post("/v1/chat", json={**first, **changed})).status_code
         for changed in ({}, other, {**other, "background": False}, {"session_id": "t"})
@@ -114,7 +114,7 @@ async def test_a_message_that_fails_says_why_where_its_reply_would_be(engine, cl
     use(engine, "At nine.", policy=Changing())
     place = (await client.post("/v1/chat", json=ASKED)).headers["Location"]
     async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
-        await bus.until(OUTBOUND, 1)
+        await bus.wait_for_messages(OUTBOUND, 1)
     found = await client.get(place)
     ReplyResponse.model_validate(found.json())
 
@@ -183,7 +183,7 @@ async def test_without_a_bus_nothing_is_handed_over(engine):
 async def test_a_bus_that_is_away_takes_nothing(engine):
     """503 says to try again; nothing was promised."""
 
-    class Away(LocalBus):
+    class Away(InMemoryBus):
         async def publish(self, topic, key, body):
             raise SourceUnavailable("the bus at 10.0.0.1 failed")
 
@@ -202,7 +202,7 @@ async def test_many_sessions_at_once_end_in_one_turn_for_each_message(engine, cl
     for asked in [*sent, *sent]:
         await client.post("/v1/chat", json=asked)
     async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
-        await bus.until(OUTBOUND, 80)
+        await bus.wait_for_messages(OUTBOUND, 80)
     found = await asyncio.gather(*(engine.sessions.list_events(engine.scope, f"s-{n}", limit=100) for n in range(8)))
 
     for number, events in enumerate(found):

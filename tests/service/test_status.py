@@ -16,7 +16,7 @@ from contexture.adapters.index import disk_space
 from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable
 from contexture.service.app import create_app
-from contexture.testing.bus import LocalBus
+from contexture.testing.bus import InMemoryBus
 from contexture.testing.service import service_client, small_engine
 
 
@@ -100,13 +100,13 @@ async def test_a_full_disk_shows(client, monkeypatch):
 async def test_a_bus_shows_where_there_is_one(engine, state, shown):
     """One that does not answer is degraded, and one that cannot say how it does is taken to work."""
 
-    class Told(LocalBus):
+    class Told(InMemoryBus):
         async def state(self):
             return HealthState(state)
 
     async with service_client(engine, bus=Told()) as client:
         found = (await client.get("/health")).json()
-    async with service_client(engine, bus=LocalBus()) as client:
+    async with service_client(engine, bus=InMemoryBus()) as client:
         silent = (await client.get("/health")).json()
 
     assert shown == found["components"]["bus"]["state"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from contexture.adapters.token_counters import counter_for
 from contexture.blocks.records import FactsComputer, current_facts
-from contexture.testing.blocks_tree import block, page
+from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import FailingRedactor, WordRedactor
 from contexture.types import Span, content_hash
 from contexture.workspace import SUMMARY_BLOCKS, Block, BlockFacts, BlockType, StaleBlock
@@ -38,7 +38,7 @@ class Watched:
 
 def test_facts_speak_of_the_block_as_it_is_shown():
     """A list item with its mark; a line that looks like one of ours costs what its fence costs."""
-    found = READER.compute(stale(block("x", text="### swordfish", kind=BlockType.BULLETED)))
+    found = READER.compute(stale(make_block("x", text="### swordfish", kind=BlockType.BULLETED)))
 
     assert found is not None
     assert content_hash("- ### swordfish") == found.hash
@@ -48,8 +48,8 @@ def test_facts_speak_of_the_block_as_it_is_shown():
 
 def test_a_row_shows_its_cells_but_no_relations():
     """What a relation names depends on who reads."""
-    database = block("db", kind=BlockType.DB, properties={"schema": {"City": "text", "Deal": "relation"}})
-    row = block("r", "db", text="Acme", kind=BlockType.DB_ROW, properties={"City": "Oslo", "Deal": ["d"]})
+    database = make_block("db", kind=BlockType.DB, properties={"schema": {"City": "text", "Deal": "relation"}})
+    row = make_block("r", "db", text="Acme", kind=BlockType.DB_ROW, properties={"City": "Oslo", "Deal": ["d"]})
     found = READER.compute(stale(row, database))
 
     assert found is not None
@@ -58,8 +58,8 @@ def test_a_row_shows_its_cells_but_no_relations():
 
 def test_a_page_is_shown_by_its_summary():
     """One that everyone who may read the page shares; without one the page is shown by its title."""
-    below = tuple(block(f"b{at}", "p", text=f"Pump {at}.") for at in range(SUMMARY_BLOCKS + 1))
-    shared, mixed = READER.compute(stale(page("p"), below=below)), READER.compute(stale(page("p")))
+    below = tuple(make_block(f"b{at}", "p", text=f"Pump {at}.") for at in range(SUMMARY_BLOCKS + 1))
+    shared, mixed = READER.compute(stale(make_page("p"), below=below)), READER.compute(stale(make_page("p")))
 
     assert shared is not None
     assert shared.summary is not None
@@ -76,18 +76,18 @@ def test_what_is_gone_or_cannot_be_scanned_has_no_facts():
     """A build then scans it itself, and leaves it out if that fails too."""
     failing = FactsComputer(FailingRedactor("poison"), COUNTERS)
 
-    assert (None, None) == (READER.compute(stale(None)), failing.compute(stale(block("x", text="poison"))))
+    assert (None, None) == (READER.compute(stale(None)), failing.compute(stale(make_block("x", text="poison"))))
 
 
 def test_facts_that_still_hold_are_not_computed_again():
     """Other rules or another text are scanned anew."""
     watched = Watched()
-    waiting = stale(block("x", text="water"))
+    waiting = stale(make_block("x", text="water"))
     first = FactsComputer(watched, COUNTERS).compute(waiting)
     again = FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=first))
     watched.rules = "watched-2"
     ruled = FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=first))
-    FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=ruled, block=block("x", text="fire")))
+    FactsComputer(watched, COUNTERS).compute(replace(waiting, facts=ruled, block=make_block("x", text="fire")))
 
     assert first is again
     assert ["water", "water", "fire"] == watched.asked

@@ -12,7 +12,7 @@ from contexture.blocks.records import block_to_record
 from contexture.blocks.render import render_markdown, render_plain_text, summarize_page
 from contexture.blocks.workspace import check_blocks, check_order, check_targets
 from contexture.errors import InvalidRequest
-from contexture.testing.blocks_tree import block, page
+from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import NOON, WordCounter
 from contexture.types import PUBLIC
 from contexture.workspace import (
@@ -79,35 +79,41 @@ def test_cells_of_relations_name_rows():
 
 def test_schemas_belong_to_databases():
     """Only a database has columns, and only if they are an object."""
-    database = replace(page("d"), type=BlockType.DB, properties={"schema": {"To": "relation", "N": "number"}})
+    database = replace(make_page("d"), type=BlockType.DB, properties={"schema": {"To": "relation", "N": "number"}})
 
     assert {"To"} == relation_columns(database_schema(database))
     assert [{}, {}, {}] == [
-        database_schema(each) for each in (None, page("p"), replace(database, properties={"schema": "x"}))
+        database_schema(each) for each in (None, make_page("p"), replace(database, properties={"schema": "x"}))
     ]
 
 
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        (block("a", text="Call", kind=BlockType.TODO, properties={"due": "2026-11-20"}), "- [ ] Call (due 2026-11-20)"),
         (
-            block("a", text="Call", kind=BlockType.KANBAN_CARD, properties={"done": True, "status": "Done"}),
+            make_block("a", text="Call", kind=BlockType.TODO, properties={"due": "2026-11-20"}),
+            "- [ ] Call (due 2026-11-20)",
+        ),
+        (
+            make_block("a", text="Call", kind=BlockType.KANBAN_CARD, properties={"done": True, "status": "Done"}),
             "- [x] Call (status Done)",
         ),
-        (block("a", text="x = 1", kind=BlockType.CODE, properties={"language": "python"}), "```python\nx = 1\n```"),
-        (block("a", text="```\na\n```", kind=BlockType.CODE), "````\n```\na\n```\n````"),
-        (block("a", text="one\n\ntwo", kind=BlockType.QUOTE), "> one\n>\n> two"),
-        (block("a", text="mind", kind=BlockType.CALLOUT, properties={"kind": "warning"}), "> **warning** mind"),
-        (block("a", text="Title", kind=BlockType.HEADING, properties={"level": 3}), "### Title"),
-        (block("a", text="Title", kind=BlockType.HEADING, properties={"level": 99}), "###### Title"),
-        (block("a", text="Title", kind=BlockType.HEADING), "## Title"),
-        (block("a", text="one\ntwo", kind=BlockType.BULLETED), "- one\n  two"),
-        (block("a", text="one\ntwo", kind=BlockType.NUMBERED), "1. one\n   two"),
-        (block("a", kind=BlockType.DIVIDER), "---"),
-        (block("a", text="| a |\n|---|", kind=BlockType.TABLE), "| a |\n|---|"),
-        (page("a", text="Home"), "# Home"),
-        (block("a", text="just text"), "just text"),
+        (
+            make_block("a", text="x = 1", kind=BlockType.CODE, properties={"language": "python"}),
+            "```python\nx = 1\n```",
+        ),
+        (make_block("a", text="```\na\n```", kind=BlockType.CODE), "````\n```\na\n```\n````"),
+        (make_block("a", text="one\n\ntwo", kind=BlockType.QUOTE), "> one\n>\n> two"),
+        (make_block("a", text="mind", kind=BlockType.CALLOUT, properties={"kind": "warning"}), "> **warning** mind"),
+        (make_block("a", text="Title", kind=BlockType.HEADING, properties={"level": 3}), "### Title"),
+        (make_block("a", text="Title", kind=BlockType.HEADING, properties={"level": 99}), "###### Title"),
+        (make_block("a", text="Title", kind=BlockType.HEADING), "## Title"),
+        (make_block("a", text="one\ntwo", kind=BlockType.BULLETED), "- one\n  two"),
+        (make_block("a", text="one\ntwo", kind=BlockType.NUMBERED), "1. one\n   two"),
+        (make_block("a", kind=BlockType.DIVIDER), "---"),
+        (make_block("a", text="| a |\n|---|", kind=BlockType.TABLE), "| a |\n|---|"),
+        (make_page("a", text="Home"), "# Home"),
+        (make_block("a", text="just text"), "just text"),
     ],
     ids=lambda each: str(each.type) if isinstance(each, Block) else "",
 )
@@ -119,7 +125,7 @@ def test_a_block_is_shown_as_markdown(given, shown):
 def test_a_row_shows_its_cells_and_the_relations_that_can_be_read():
     """Values by column; a relation shows titles, and nothing of what the reader may not see."""
     cells = {"Status": "open", "due": "2026-01-02", "Tags": ["a", "b"], "Hot": True, "To": ["x", "y"], "None": None}
-    row = block("r", text="Acme", kind=BlockType.DB_ROW, properties={**cells, "icon": "x", "Deep": {"a": 1}})
+    row = make_block("r", text="Acme", kind=BlockType.DB_ROW, properties={**cells, "icon": "x", "Deep": {"a": 1}})
     schema = {"To": "relation"}
 
     lines = ["Status: open", "due: 2026-01-02", "Tags: a, b", "Hot: yes"]
@@ -149,7 +155,7 @@ def test_a_date_lasts_until_its_day_is_over(text, moment):
 
 def test_due_dates_and_states_of_rows_are_found_under_the_names_people_use():
     """`due` and `done` on tasks; a database may call them otherwise."""
-    row = block("r", kind=BlockType.DB_ROW, properties={"Due date": "2026-01-02", "Status": "Completed"})
+    row = make_block("r", kind=BlockType.DB_ROW, properties={"Due date": "2026-01-02", "Status": "Completed"})
     assert (True, datetime(2026, 1, 2, 23, 59, 59, 999_999, tzinfo=UTC)) == (is_done(row), task_due(row))
     assert None is task_due(replace(row, type=BlockType.TODO))
     assert None is task_due(replace(row, type=BlockType.PARAGRAPH, properties={"due": "2026-01-02"}))
@@ -163,10 +169,10 @@ def test_due_dates_and_states_of_rows_are_found_under_the_names_people_use():
 
 def test_pages_are_named_by_title_and_aliases():
     """Aliases are a list or a text with commas; other blocks have no names."""
-    told = replace(page("p", text=" The  Plan "), properties={"alias": "[[Roadmap]], plan b, "})
+    told = replace(make_page("p", text=" The  Plan "), properties={"alias": "[[Roadmap]], plan b, "})
     assert ("the plan", "roadmap", "plan b") == link_names(told)
-    assert ("p", "x") == link_names(replace(page("p"), properties={"aliases": ["X", 5]}))
-    assert () == link_names(block("a", text="The Plan"))
+    assert ("p", "x") == link_names(replace(make_page("p"), properties={"aliases": ["X", 5]}))
+    assert () == link_names(make_block("a", text="The Plan"))
 
 
 def stale(of, *ancestors, acl=(PUBLIC,)):
@@ -178,9 +184,9 @@ def stale(of, *ancestors, acl=(PUBLIC,)):
 
 def test_a_search_record_names_the_page_and_what_filters_need():
     """Title and page are those of the nearest page; a task has its date and state."""
-    home = replace(page("p", text="Home"), acl=(PUBLIC,))
-    todo = block("t", "s", text="Call", kind=BlockType.TODO, properties={"due": "2026-01-02"})
-    record = block_to_record(stale(todo, replace(block("s", "p"), acl=(PUBLIC,)), home))
+    home = replace(make_page("p", text="Home"), acl=(PUBLIC,))
+    todo = make_block("t", "s", text="Call", kind=BlockType.TODO, properties={"due": "2026-01-02"})
+    record = block_to_record(stale(todo, replace(make_block("s", "p"), acl=(PUBLIC,)), home))
 
     assert ("Home", "Call (due 2026-01-02)", "todo", NOON) == (record.title, record.text, record.kind, record.time)
     assert {
@@ -195,9 +201,9 @@ def test_a_search_record_names_the_page_and_what_filters_need():
 
 def test_a_search_record_names_nothing_that_one_of_its_readers_may_not_see():
     """The title of a page with fewer readers is left out, as is its id."""
-    secret = replace(page("p", text="Layoffs"), acl=("user:anna",))
-    shared = block_to_record(stale(block("a", "p"), secret, acl=("user:anna", "user:boris")))
-    private = block_to_record(stale(block("a", "p"), secret, acl=("user:anna",)))
+    secret = replace(make_page("p", text="Layoffs"), acl=("user:anna",))
+    shared = block_to_record(stale(make_block("a", "p"), secret, acl=("user:anna", "user:boris")))
+    private = block_to_record(stale(make_block("a", "p"), secret, acl=("user:anna",)))
 
     assert ("", {"type": "paragraph", "author": ""}) == (shared.title, dict(shared.payload))
     assert ("Layoffs", "p") == (private.title, private.payload["page"])
@@ -205,19 +211,19 @@ def test_a_search_record_names_nothing_that_one_of_its_readers_may_not_see():
 
 def test_rows_belong_to_their_database_and_their_content_to_the_row():
     """The home of a row is the database; what stands in the row has the row as its page."""
-    database = replace(page("d", text="Customers"), type=BlockType.DB, acl=(PUBLIC,))
-    row = replace(block("r", "d", text="Acme", kind=BlockType.DB_ROW), acl=(PUBLIC,))
+    database = replace(make_page("d", text="Customers"), type=BlockType.DB, acl=(PUBLIC,))
+    row = replace(make_block("r", "d", text="Acme", kind=BlockType.DB_ROW), acl=(PUBLIC,))
 
     found = block_to_record(stale(row, database))
     assert ("Customers", "d", "d") == (found.title, found.payload["page"], found.payload["db"])
-    assert "Acme" == block_to_record(stale(block("n", "r", text="note"), row, database)).title
+    assert "Acme" == block_to_record(stale(make_block("n", "r", text="note"), row, database)).title
 
 
 def test_what_says_nothing_is_not_searched():
     """Dividers, empty texts and what is gone have no record."""
-    blank = replace(block("a"), text="  \n")
+    blank = replace(make_block("a"), text="  \n")
     assert [None, None, None] == [
-        block_to_record(stale(block("d", kind=BlockType.DIVIDER))),
+        block_to_record(stale(make_block("d", kind=BlockType.DIVIDER))),
         block_to_record(stale(blank)),
         block_to_record(StaleBlock(number=1, tenant="t", id="x", readers=())),
     ]
@@ -233,39 +239,39 @@ def test_a_summary_keeps_the_sentences_that_say_most():
         "The valve of the pump arrives in May.",
     ]
     below = [
-        block("h", text="Pump valve", kind=BlockType.HEADING),
-        *(block(f"b{at}", text=text) for at, text in enumerate(said)),
+        make_block("h", text="Pump valve", kind=BlockType.HEADING),
+        *(make_block(f"b{at}", text=text) for at, text in enumerate(said)),
     ]
 
-    found = summarize_page(page("p", text="Maintenance"), below, WordCounter(), 15)
+    found = summarize_page(make_page("p", text="Maintenance"), below, WordCounter(), 15)
     assert WordCounter().count(found) <= 15
     assert found.startswith("The pump leaks at the valve.")
     assert "Lunch" not in found
-    assert "Lunch is at noon." in summarize_page(page("p"), below, WordCounter(), 8, query="when is lunch?")
+    assert "Lunch is at noon." in summarize_page(make_page("p"), below, WordCounter(), 8, query="when is lunch?")
 
 
 def test_a_page_without_text_has_no_summary():
     """Headings alone say nothing, and nothing fits into no tokens."""
-    assert "" == summarize_page(page("p"), [block("h", kind=BlockType.HEADING)], WordCounter(), 50)
-    assert "" == summarize_page(page("p"), [block("a", text="Something is said.")], WordCounter(), 0)
+    assert "" == summarize_page(make_page("p"), [make_block("h", kind=BlockType.HEADING)], WordCounter(), 50)
+    assert "" == summarize_page(make_page("p"), [make_block("a", text="Something is said.")], WordCounter(), 0)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (block(""), "`id`"),
-        (block("a\0b"), "without NUL"),
-        (block("\ud800"), "`id`"),
-        (block("x" * 513), "1 to 512"),
-        (block("a", ""), "`parent`"),
-        (block("a", "a"), "own parent"),
-        (block("a", order=float("nan")), "`order`"),
-        (block("a", order=float("inf")), "`order`"),
-        (block("a", readers=()), "nobody could read"),
-        (block("a", readers=("anna",)), "'user:NAME'"),
-        (block("a", readers=("user:a\0b",)), "'user:NAME'"),
-        (block("a", properties={"x": float("nan")}), "properties"),
-        (block("a", properties={"x": {1, 2}}), "properties"),
+        (make_block(""), "`id`"),
+        (make_block("a\0b"), "without NUL"),
+        (make_block("\ud800"), "`id`"),
+        (make_block("x" * 513), "1 to 512"),
+        (make_block("a", ""), "`parent`"),
+        (make_block("a", "a"), "own parent"),
+        (make_block("a", order=float("nan")), "`order`"),
+        (make_block("a", order=float("inf")), "`order`"),
+        (make_block("a", readers=()), "nobody could read"),
+        (make_block("a", readers=("anna",)), "'user:NAME'"),
+        (make_block("a", readers=("user:a\0b",)), "'user:NAME'"),
+        (make_block("a", properties={"x": float("nan")}), "properties"),
+        (make_block("a", properties={"x": {1, 2}}), "properties"),
     ],
 )
 def test_blocks_that_cannot_be_stored_are_refused(given, message):
@@ -277,12 +283,15 @@ def test_blocks_that_cannot_be_stored_are_refused(given, message):
 def test_one_id_may_not_come_twice():
     """Which of two would count is not for us to guess."""
     with pytest.raises(InvalidRequest, match=r"blocks\[1\]: block 'a' is already blocks\[0\]"):
-        check_blocks([block("a"), block("a", text="other")])
+        check_blocks([make_block("a"), make_block("a", text="other")])
 
 
 def test_broken_unicode_is_mended():
     """Text, author and properties are valid afterwards; what is valid stays the same object."""
-    fine, broken = block("a"), replace(block("b", text="x\ud800"), author="\udfff", properties={"\ud800": ["\ud800"]})
+    fine, broken = (
+        make_block("a"),
+        replace(make_block("b", text="x\ud800"), author="\udfff", properties={"\ud800": ["\ud800"]}),
+    )
     first, second = check_blocks([fine, broken])
 
     assert fine is first

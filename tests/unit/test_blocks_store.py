@@ -17,7 +17,7 @@ from contexture.adapters.blocks.schema import MAX_DEPTH, MIGRATIONS
 from contexture.adapters.blocks.sqlite import SqliteBlocks, SqliteConnectionPool
 from contexture.blocks.links import extract_links
 from contexture.errors import InvalidRequest, SourceUnavailable
-from contexture.testing.blocks_tree import block, ids, page
+from contexture.testing.blocks_tree import block_ids, make_block, make_page
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from contexture.workspace import PutResult
@@ -58,13 +58,13 @@ def work_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_large_family_is_never_read_whole(store, monkeypatch):
     """Of 20,000 children, most of them hidden, reading a few costs a few steps, wherever they stand."""
     hidden = ("user:anna",)
-    family = [block(f"k{at:05}", "p", order=at, readers=hidden if at < MANY - 5 else None) for at in range(MANY)]
-    await store.put(ANNA, [page("p"), *family], now=NOON)
+    family = [make_block(f"k{at:05}", "p", order=at, readers=hidden if at < MANY - 5 else None) for at in range(MANY)]
+    await store.put(ANNA, [make_page("p"), *family], now=NOON)
     steps = work_of(monkeypatch)
-    first = ids(await store.children(BORIS, "p", limit=2))
-    below = ids(await store.subtree(BORIS, "p", depth=2, limit=3))
-    beside = ids(await store.siblings(BORIS, "k19997", before=9, after=1))
-    middle = ids(await store.siblings(ANNA, "k10000", before=1, after=1))
+    first = block_ids(await store.children(BORIS, "p", limit=2))
+    below = block_ids(await store.subtree(BORIS, "p", depth=2, limit=3))
+    beside = block_ids(await store.siblings(BORIS, "k19997", before=9, after=1))
+    middle = block_ids(await store.siblings(ANNA, "k10000", before=1, after=1))
 
     assert (["k19995", "k19996"], ["k19995", "k19996", "k19997"]) == (first, below)
     assert (["k19995", "k19996", "k19998"], ["k09999", "k10001"]) == (beside, middle)
@@ -73,28 +73,28 @@ async def test_a_large_family_is_never_read_whole(store, monkeypatch):
 
 async def test_a_damaged_tree_never_hangs_a_reader(path, store):
     """A circle that no write can make still ends: upwards, downwards, and when it is deleted."""
-    await store.put(ANNA, [page("a"), block("b", "a"), block("c", "b")], now=NOON)
+    await store.put(ANNA, [make_page("a"), make_block("b", "a"), make_block("c", "b")], now=NOON)
     with sqlite3.connect(path) as damaged:
         damaged.execute("UPDATE blocks SET parent = (SELECT row FROM blocks WHERE id = 'c') WHERE id = 'a'")
 
     assert MAX_DEPTH == len((await store.ancestors(ANNA, ["c"]))["c"])
     assert 50 == len(await store.subtree(ANNA, "a", depth=10**9, limit=50))
     assert {"a", "b", "c"} == {each.id for each in await store.stale(limit=9)}
-    assert PutResult(changed=1) == await store.put(ANNA, [replace(page("a"), text="new", parent=None)], now=NOON)
+    assert PutResult(changed=1) == await store.put(ANNA, [replace(make_page("a"), text="new", parent=None)], now=NOON)
     assert 3 == await store.delete(ANNA, ["a"], now=NOON)
 
 
 async def test_a_tree_has_a_deepest_level(store):
     """Deeper ones are refused, by a write and by a move, also when it is what stands below that would be too deep."""
-    line = [block(f"n{at}", f"n{at - 1}" if at else None) for at in range(MAX_DEPTH + 1)]
+    line = [make_block(f"n{at}", f"n{at - 1}" if at else None) for at in range(MAX_DEPTH + 1)]
     with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
         await store.put(ANNA, line, now=NOON)
-    await store.put(ANNA, [*line[:-1], page("p"), block("a", "p")], now=NOON)
+    await store.put(ANNA, [*line[:-1], make_page("p"), make_block("a", "p")], now=NOON)
     for deep in (line[-2], line[-3]):
         with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
             await store.move(ANNA, "p", parent=deep.id, order=0)
         with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
-            await store.put(ANNA, [replace(page("p"), parent=deep.id)], now=NOON)
+            await store.put(ANNA, [replace(make_page("p"), parent=deep.id)], now=NOON)
     await store.move(ANNA, "p", parent=line[-4].id, order=0)
 
     assert MAX_DEPTH - 1 == len((await store.ancestors(ANNA, ["a"]))["a"])
@@ -102,11 +102,11 @@ async def test_a_tree_has_a_deepest_level(store):
 
 async def test_what_was_written_is_there_after_opening_again(path, store):
     """Blocks, links, activity and what searches are to be told."""
-    await store.put(ANNA, [page("p"), block("a", "p", text="((p))")], now=NOON)
+    await store.put(ANNA, [make_page("p"), make_block("a", "p", text="((p))")], now=NOON)
     store.close()
     again = SqliteBlocks(path, extract_links)
 
-    assert ["p", "a"] == ids(await again.get(ANNA, ["p", "a"]))
+    assert ["p", "a"] == block_ids(await again.get(ANNA, ["p", "a"]))
     assert ["a"] == [each.source for each in await again.backlinks(ANNA, ["p"], limit=5)]
     assert ["p", "a"] == [each.id for each in await again.stale(limit=5)]
     again.close()
@@ -122,13 +122,13 @@ async def test_nothing_is_made_before_it_is_needed(path, store):
 
 async def test_a_closed_store_says_so(store):
     """Reads and writes fail alike."""
-    await store.put(ANNA, [page("p")], now=NOON)
+    await store.put(ANNA, [make_page("p")], now=NOON)
     await store.get(ANNA, ["p"])
     store.close()
     with pytest.raises(SourceUnavailable):
         await store.get(ANNA, ["p"])
     with pytest.raises(SourceUnavailable):
-        await store.put(ANNA, [page("q")], now=NOON)
+        await store.put(ANNA, [make_page("q")], now=NOON)
 
 
 async def test_a_read_that_runs_while_a_store_is_closed_still_answers(path):
@@ -154,10 +154,10 @@ async def test_a_file_that_is_no_database_is_named(path, store):
 
 async def test_reads_do_not_wait_for_each_other(store):
     """Many at a time answer as one after the other."""
-    await store.put(ANNA, [page("p"), *(block(f"b{at}", "p", order=at) for at in range(20))], now=NOON)
+    await store.put(ANNA, [make_page("p"), *(make_block(f"b{at}", "p", order=at) for at in range(20))], now=NOON)
     found = await asyncio.gather(*(store.children(ANNA, "p", limit=20) for _ in range(40)))
 
-    assert [ids(found[0])] * 40 == [ids(each) for each in found]
+    assert [block_ids(found[0])] * 40 == [block_ids(each) for each in found]
 
 
 async def test_reads_that_come_together_fail_alone(path):
@@ -273,7 +273,7 @@ async def test_blocks_of_before_there_were_facts_wait_for_them(path):
 
 async def test_a_text_that_is_no_text_is_named(path, store):
     """What SQLite can read and Python cannot is a failure of the store like any other."""
-    await store.put(ANNA, [page("p")], now=NOON)
+    await store.put(ANNA, [make_page("p")], now=NOON)
     with sqlite3.connect(path) as db:
         db.execute("UPDATE blocks SET text = CAST(x'ff' AS TEXT)")
 
@@ -283,7 +283,7 @@ async def test_a_text_that_is_no_text_is_named(path, store):
 
 async def test_damaged_facts_are_as_good_as_none(path, store):
     """They can be computed again."""
-    await store.put(ANNA, [page("p")], now=NOON)
+    await store.put(ANNA, [make_page("p")], now=NOON)
     with sqlite3.connect(path) as db:
         db.execute("UPDATE blocks SET facts = x'00'")
 
@@ -295,7 +295,7 @@ async def test_times_beyond_the_calendar_stand_at_its_end(store):
     """A zone may push a time over the edge; it is stored all the same."""
     late = datetime.fromisoformat("9999-12-31T23:59:59-14:00")
     early = datetime.fromisoformat("0001-01-01T00:00:00+14:00")
-    await store.put(ANNA, [replace(page("p"), created=early, modified=late)], now=NOON)
+    await store.put(ANNA, [replace(make_page("p"), created=early, modified=late)], now=NOON)
     (found,) = await store.get(ANNA, ["p"])
 
     assert (1, 9999) == (found.created.year, found.modified.year)
@@ -304,7 +304,7 @@ async def test_times_beyond_the_calendar_stand_at_its_end(store):
 
 async def test_a_principal_is_compared_whole(store):
     """A user whose name goes on behind a NUL is not the user before it."""
-    await store.put(ANNA, [page("p", readers=("user:anna",))], now=NOON)
+    await store.put(ANNA, [make_page("p", readers=("user:anna",))], now=NOON)
     disguised = Scope(tenant="acme", user="anna\0x")
 
     assert [] == list(await store.get(disguised, ["p"]))
@@ -316,6 +316,6 @@ async def test_names_that_cannot_be_stored_are_refused(store):
     """A lone surrogate in a tenant or a user is an error of the request."""
     for scope in (Scope(tenant="\ud800", user="anna"), Scope(tenant="acme", user="\ud800")):
         with pytest.raises(InvalidRequest):
-            await store.put(scope, [page("p")], now=NOON)
+            await store.put(scope, [make_page("p")], now=NOON)
         with pytest.raises(InvalidRequest):
             await store.get(scope, ["p"])

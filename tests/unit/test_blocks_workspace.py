@@ -14,7 +14,7 @@ import contexture
 from contexture import Contexture, Settings, wiring
 from contexture.blocks.workspace import Workspace
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
-from contexture.testing.blocks_tree import PRIVATE, block, ids, page
+from contexture.testing.blocks_tree import PRIVATE, block_ids, make_block, make_page
 from contexture.testing.doubles import NOON
 from contexture.testing.service import small_engine
 from contexture.testing.workbench import Parts
@@ -40,10 +40,10 @@ async def found(engine, question="pump", scope=ANNA, where=None):
 
 async def plant(engine):
     """A page with a task and a private note."""
-    note = block("n", "p", text="the pump is stolen", readers=PRIVATE)
-    todo = block("t", "p", text="mend the pump", kind=BlockType.TODO, properties={"due": "2026-05-01"})
+    note = make_block("n", "p", text="the pump is stolen", readers=PRIVATE)
+    todo = make_block("t", "p", text="mend the pump", kind=BlockType.TODO, properties={"due": "2026-05-01"})
     return await engine.workspace.put(
-        ANNA, [todo, note, block("d", "n", text="pump of anna"), page("p", text="Plant")], now=NOON
+        ANNA, [todo, note, make_block("d", "n", text="pump of anna"), make_page("p", text="Plant")], now=NOON
     )
 
 
@@ -63,7 +63,7 @@ async def test_an_index_that_is_up_to_date_is_not_written(engine):
     await plant(engine)
     before = await engine.index.version(ANNA, "blocks")
     again = await plant(engine)
-    await engine.workspace.put(ANNA, [replace(page("p", text="Plant"), order=5.0)], now=NOON)
+    await engine.workspace.put(ANNA, [replace(make_page("p", text="Plant"), order=5.0)], now=NOON)
 
     assert PutResult(unchanged=4) == again
     assert before == await engine.index.version(ANNA, "blocks")
@@ -72,7 +72,7 @@ async def test_an_index_that_is_up_to_date_is_not_written(engine):
 async def test_a_new_title_reaches_every_record_of_the_page(engine):
     """Also those of blocks that the writer may not read."""
     await plant(engine)
-    await engine.workspace.put(BORIS, [page("p", text="Works")], now=NOON)
+    await engine.workspace.put(BORIS, [make_page("p", text="Works")], now=NOON)
 
     assert {"t": "Works", "n": "Works", "d": "Works"} == await found(engine)
 
@@ -111,7 +111,7 @@ async def test_pages_are_found_by_their_names(engine):
     """Names are compared without case."""
     await plant(engine)
 
-    assert ["p"] == ids(list((await engine.workspace.find_pages(BORIS, ["PLANT", "PLANT", "none"])).values()))
+    assert ["p"] == block_ids(list((await engine.workspace.find_pages(BORIS, ["PLANT", "PLANT", "none"])).values()))
 
 
 async def test_views_and_deeds_are_noted(engine):
@@ -129,11 +129,11 @@ async def test_views_and_deeds_are_noted(engine):
             await engine.workspace.view(BORIS, name, now=NOON)
 
 
-@pytest.mark.parametrize("bad", [block("x", "never"), block("x", "x"), block("x", readers=())])
+@pytest.mark.parametrize("bad", [make_block("x", "never"), make_block("x", "x"), make_block("x", readers=())])
 async def test_all_or_nothing_is_written(engine, bad):
     """One block that cannot be stored keeps the others out, of the store and of the index."""
     with pytest.raises((InvalidRequest, NotFound)):
-        await engine.workspace.put(ANNA, [page("p", text="pump"), bad], now=NOON)
+        await engine.workspace.put(ANNA, [make_page("p", text="pump"), bad], now=NOON)
 
     assert [] == list(await engine.blocks.get(ANNA, ["p", "x"]))
     assert 0 == await engine.workspace.catch_up()
@@ -149,20 +149,20 @@ async def test_an_index_that_failed_is_brought_up_to_date(engine, monkeypatch):
         broken.setattr(engine.index, "upsert", refuse)
         with pytest.raises(SourceUnavailable):
             await plant(engine)
-    await engine.workspace.put(ANNA, [block("late", "p", text="a late pump")], now=NOON)
+    await engine.workspace.put(ANNA, [make_block("late", "p", text="a late pump")], now=NOON)
 
     assert {"t", "n", "d", "late"} == set(await found(engine))
 
 
 async def test_a_block_that_the_index_refuses_keeps_no_other_out(engine):
     """Its writer is told, nobody else, and everything else is found."""
-    await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    await engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON)
     foreign = Record(id="t", text="not a block", acl=("user:mallory",))
     await engine.add([foreign], collection="blocks", scope=Scope(tenant="acme", user="mallory"))
     other = Scope(tenant="other", user="zoe")
     with pytest.raises(NotPermitted, match="'t'"):
         await plant(engine)
-    await engine.workspace.put(other, [block("y", text="pump")], now=NOON)
+    await engine.workspace.put(other, [make_block("y", text="pump")], now=NOON)
 
     assert {"x", "n", "d"} == set(await found(engine))
     assert {"y"} == set(await found(engine, scope=other))
@@ -206,7 +206,7 @@ async def given_up(engine, monkeypatch):
     """A write whose caller goes away while the index writes."""
     held = Held(engine)
     monkeypatch.setattr(engine.index, "upsert", held)
-    writing = asyncio.create_task(engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON))
+    writing = asyncio.create_task(engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON))
     await held.begun.wait()
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -288,14 +288,14 @@ def before_writing(engine, monkeypatch, name, act):
 async def test_an_older_record_that_arrives_late_is_mended(engine, monkeypatch, last):
     """Another process changes a block, and is done with it, while this one is about to write what it was."""
     other = beside(engine)
-    await engine.workspace.put(ANNA, [page("p", readers=PRIVATE)], now=NOON)
+    await engine.workspace.put(ANNA, [make_page("p", readers=PRIVATE)], now=NOON)
     acts = {
         "delete": lambda: other.delete(ANNA, ["x"], now=NOON),
-        "narrow": lambda: other.put(ANNA, [block("x", text="pump", readers=PRIVATE)], now=NOON),
+        "narrow": lambda: other.put(ANNA, [make_block("x", text="pump", readers=PRIVATE)], now=NOON),
         "move": lambda: other.move(ANNA, "x", parent="p"),
     }
     acted = before_writing(engine, monkeypatch, "upsert", acts[last])
-    await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    await engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON)
     stored = [each.id for each in await engine.blocks.get(ANNA, ["x"])]
 
     assert [True] == acted
@@ -307,7 +307,7 @@ async def test_an_older_record_that_arrives_late_is_mended(engine, monkeypatch, 
 async def test_a_removal_that_arrives_late_is_mended(engine, monkeypatch):
     """A block that another process brought back is found although this one removed its record after that."""
     other = beside(engine)
-    await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+    await engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON)
     before_writing(engine, monkeypatch, "delete", lambda: other.restore(ANNA, ["x"]))
     await engine.workspace.delete(ANNA, ["x"], now=NOON)
 
@@ -320,7 +320,7 @@ async def test_what_is_mended_and_fails_is_left_to_the_next_process(engine, monk
     before_writing(engine, monkeypatch, "upsert", lambda: other.delete(ANNA, ["x"], now=NOON))
     monkeypatch.setattr(engine.index, "delete", fail)
     with pytest.raises(SourceUnavailable):
-        await engine.workspace.put(ANNA, [block("x", text="pump")], now=NOON)
+        await engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON)
     monkeypatch.undo()
 
     assert 1 == await other.catch_up()
@@ -330,11 +330,11 @@ async def test_what_is_mended_and_fails_is_left_to_the_next_process(engine, monk
 async def test_a_refusal_of_what_is_not_so_any_more_is_not_told(engine, monkeypatch):
     """The record that another process wrote meanwhile is hidden from those who could read the older block."""
     other = beside(engine)
-    await engine.workspace.put(ANNA, [block("x", text="valve", readers=("user:boris", "user:anna"))], now=NOON)
-    narrowed = block("x", text="pump", readers=("group:board",))
+    await engine.workspace.put(ANNA, [make_block("x", text="valve", readers=("user:boris", "user:anna"))], now=NOON)
+    narrowed = make_block("x", text="pump", readers=("group:board",))
     board = Scope(tenant="acme", user="anna", groups=("board",))
     before_writing(engine, monkeypatch, "upsert", lambda: other.put(board, [narrowed], now=NOON))
-    await engine.workspace.put(ANNA, [block("x", text="pump", readers=PRIVATE)], now=NOON)
+    await engine.workspace.put(ANNA, [make_block("x", text="pump", readers=PRIVATE)], now=NOON)
 
     assert {"x": ""} == await found(engine, scope=board)
     assert {} == await found(engine)
@@ -342,8 +342,8 @@ async def test_a_refusal_of_what_is_not_so_any_more_is_not_told(engine, monkeypa
 
 async def test_writes_at_the_same_time_all_arrive(engine):
     """However they interleave, the index ends as the store."""
-    await engine.workspace.put(ANNA, [page("p", text="Plant")], now=NOON)
-    texts = [block(f"b{number % 4}", "p", text=f"pump number {number}") for number in range(12)]
+    await engine.workspace.put(ANNA, [make_page("p", text="Plant")], now=NOON)
+    texts = [make_block(f"b{number % 4}", "p", text=f"pump number {number}") for number in range(12)]
     await asyncio.gather(*(engine.workspace.put(ANNA, [each], now=NOON) for each in texts))
 
     stored = {each.id: each.text for each in await engine.blocks.children(ANNA, "p", limit=9)}
@@ -355,7 +355,7 @@ async def test_more_blocks_than_one_batch_are_indexed(engine, monkeypatch):
     """Batches follow each other until nothing waits."""
     monkeypatch.setattr("contexture.blocks.workspace.BATCH_SIZE", 3)
     await engine.workspace.put(
-        ANNA, [page("p", text="Plant"), *(block(f"b{n}", "p", text=f"pump {n}") for n in range(8))], now=NOON
+        ANNA, [make_page("p", text="Plant"), *(make_block(f"b{n}", "p", text=f"pump {n}") for n in range(8))], now=NOON
     )
 
     assert 8 == len(await found(engine))
@@ -366,7 +366,7 @@ async def test_opening_a_store_brings_its_index_up_to_date(new_folder, monkeypat
     monkeypatch.setattr(wiring, "encoders", lambda _: Parts().encoders)
     settings = Settings(home=new_folder(), tenant="acme", user="anna")
     store = wiring.block_store(settings)
-    await store.put(ANNA, [page("p", text="pump")], now=NOON)
+    await store.put(ANNA, [make_page("p", text="pump")], now=NOON)
     store.close()
     async with contexture.open(settings) as opened:
         assert {"p": "pump"} == await found(opened)

@@ -13,7 +13,7 @@ import pytest
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.errors import SourceUnavailable
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_record, prepare_record, record_ids
 from contexture.types import Record, Scope
 
 SCOPE = Scope.local()
@@ -55,7 +55,7 @@ async def opened(folder: Path) -> EmbeddedIndex:
     """A store with one record."""
     index = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=VECTORS, threads=1))
     await index.create(SCOPE, COLLECTION)
-    await index.upsert(SCOPE, NAME, [prepared(own("a"))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("a"))])
     return index
 
 
@@ -69,7 +69,7 @@ async def test_closing_waits_for_a_reader_and_refuses_the_next(tmp_path: Path, h
 
     assert not closing.done()
     held.free.set()
-    assert ids(await reading) == ["a"]
+    assert record_ids(await reading) == ["a"]
     await closing
 
 

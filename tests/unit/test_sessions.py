@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contexture.adapters.conversation.sqlite import SqliteSessions
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
-from contexture.testing.sessions import event
+from contexture.testing.sessions import make_event
 from contexture.types import Scope
 
 ANNA = Scope(tenant="acme", user="anna")
@@ -30,7 +30,7 @@ def path(new_folder: Callable[[], Path]) -> Path:
 async def test_only_the_owner_may_read_the_file(path: Path) -> None:
     """The file and what SQLite puts beside it are closed to everyone else."""
     store = SqliteSessions(path)
-    await store.append(ANNA, "s", [event("a")])
+    await store.append(ANNA, "s", [make_event("a")])
 
     assert {0o600} == {each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
     store.close()
@@ -39,11 +39,11 @@ async def test_only_the_owner_may_read_the_file(path: Path) -> None:
 async def test_events_are_there_after_reopening(path: Path) -> None:
     """A session goes on where it stopped."""
     first = SqliteSessions(path)
-    await first.append(ANNA, "s", [event("a")])
+    await first.append(ANNA, "s", [make_event("a")])
     first.close()
     second = SqliteSessions(path)
 
-    assert await second.append(ANNA, "s", [event("b")]) == 2
+    assert await second.append(ANNA, "s", [make_event("b")]) == 2
     second.close()
 
 
@@ -52,7 +52,7 @@ def test_threads_with_loops_of_their_own_lose_nothing(path: Path) -> None:
     store = SqliteSessions(path)
 
     def write(number: int) -> int:
-        return asyncio.run(store.append(ANNA, "s", [event(str(number))]))
+        return asyncio.run(store.append(ANNA, "s", [make_event(str(number))]))
 
     with ThreadPoolExecutor(8) as pool:
         positions = list(pool.map(write, range(64)))
@@ -66,12 +66,14 @@ def test_threads_with_loops_of_their_own_lose_nothing(path: Path) -> None:
 async def test_a_caller_that_leaves_does_not_undo_a_write(path: Path) -> None:
     """A cancelled append is stored whole or not at all, and the store goes on."""
     store = SqliteSessions(path)
-    tasks = [asyncio.create_task(store.append(ANNA, "s", [event(f"{n}a"), event(f"{n}b")])) for n in range(20)]
+    tasks = [
+        asyncio.create_task(store.append(ANNA, "s", [make_event(f"{n}a"), make_event(f"{n}b")])) for n in range(20)
+    ]
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await store.append(ANNA, "s", [event("end")])
+    await store.append(ANNA, "s", [make_event("end")])
 
     found = await store.list_events(ANNA, "s", limit=100)
     # What a cancelled caller left may be written even behind the end.
@@ -96,7 +98,7 @@ async def test_a_damaged_file_is_named(path: Path, content: bytes) -> None:
 async def test_a_damaged_row_is_refused(path: Path) -> None:
     """A message that is no JSON any more is an error, not a guess."""
     store = SqliteSessions(path)
-    await store.append(ANNA, "s", [event("a")])
+    await store.append(ANNA, "s", [make_event("a")])
     with sqlite3.connect(path) as other:
         other.execute("UPDATE events SET message = '{'")
     other.close()
@@ -109,7 +111,7 @@ async def test_a_damaged_row_is_refused(path: Path) -> None:
 async def test_a_newer_file_is_refused(path: Path) -> None:
     """A file of a later version is left alone."""
     store = SqliteSessions(path)
-    await store.append(ANNA, "s", [event("a")])
+    await store.append(ANNA, "s", [make_event("a")])
     store.close()
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
@@ -146,9 +148,9 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        event("\ud800"),
-        replace(event("a"), message={"role": "user", "content": object()}),
-        replace(event("a"), metadata={"score": float("nan")}),
+        make_event("\ud800"),
+        replace(make_event("a"), message={"role": "user", "content": object()}),
+        replace(make_event("a"), metadata={"score": float("nan")}),
     ],
     ids=["id", "message", "metadata"],
 )
@@ -157,7 +159,7 @@ async def test_what_cannot_be_stored_is_refused_before_anything_is(path: Path, b
     store = SqliteSessions(path)
 
     with pytest.raises(InvalidRequest, match="stored"):
-        await store.append(ANNA, "s", [event("good"), bad])
+        await store.append(ANNA, "s", [make_event("good"), bad])
     assert [] == list(await store.list_events(ANNA, "s"))
     store.close()
 
@@ -171,7 +173,7 @@ def test_a_session_is_its_events_in_order_of_first_appearance(lasting_folder, ap
     async def run() -> None:
         for session, names in appends:
             model[session] += [name for name in dict.fromkeys(names) if name not in model[session]]
-            assert len(model[session]) == await store.append(ANNA, session, [event(name) for name in names])
+            assert len(model[session]) == await store.append(ANNA, session, [make_event(name) for name in names])
         for session, names in model.items():
             found = await store.list_events(ANNA, session)
             assert list(enumerate(names, start=1)) == [(each.position, each.id) for each in found]

@@ -18,7 +18,7 @@ from contexture.adapters.store_migration.migrate import compare_stores, migrate_
 from contexture.errors import BrokenPromise, StoreUnwritable, UnknownCollection
 from contexture.retrieval import prepare as made_module
 from contexture.retrieval.prepare import EnsuredCollection
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.types import Collection, Equals, FieldType, Range, Scope
 
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)
@@ -38,7 +38,7 @@ async def two_types(folder: Path) -> None:
     index = await EmbeddedIndex.open(folder, OPTIONS)
     for scope, kind, value in ((ANNA, FieldType.KEYWORD, "high"), (BORIS, FieldType.NUMBER, 5)):
         await index.create(scope, Collection(name=NAME, fields={"grade": kind}))
-        await index.upsert(scope, NAME, [prepared(own(scope.user, payload={"grade": value}))])
+        await index.upsert(scope, NAME, [prepare_record(make_record(scope.user, payload={"grade": value}))])
     await index.close()
 
 
@@ -46,7 +46,7 @@ async def graded(folder: Path) -> list[list[str]]:
     """Who has a grade, as each tenant asks for it."""
     index = await EmbeddedIndex.open(folder, OPTIONS)
     asked = ((ANNA, Equals("grade", "high")), (BORIS, Range(field="grade", gt=4)))
-    found = [ids(await index.search(scope, query("zebra", where=where))) for scope, where in asked]
+    found = [record_ids(await index.search(scope, make_query("zebra", where=where))) for scope, where in asked]
     await index.close()
     return found
 
@@ -58,7 +58,7 @@ async def test_a_store_from_before_has_its_collections_for_those_who_have_someth
         await index.create(scope, COLLECTION)
     await index.create(CARL, Collection(name="empty"))
     for scope in (ANNA, BORIS):
-        await index.upsert(scope, NAME, [prepared(own(scope.user, payload={"tags": "red", "rating": 2}))])
+        await index.upsert(scope, NAME, [prepare_record(make_record(scope.user, payload={"tags": "red", "rating": 2}))])
     await index.delete(BORIS, NAME, ["boris"])
     await index.close()
     with closing(sqlite3.connect(tmp_path / "truth.sqlite")) as db:
@@ -67,11 +67,11 @@ async def test_a_store_from_before_has_its_collections_for_those_who_have_someth
     listed = [[each.name for each in await index.collections(scope)] for scope in (ANNA, BORIS, CARL)]
     fields = [dict(each.fields) for each in await index.collections(ANNA)]
     found = [
-        ids(await index.search(ANNA, query("zebra", where=where)))
+        record_ids(await index.search(ANNA, make_query("zebra", where=where)))
         for where in (Equals("tags", "red"), Range(field="rating", gt=1), Range(field="rating", gt=2))
     ]
     with pytest.raises(UnknownCollection):
-        await index.search(CARL, query("zebra"))
+        await index.search(CARL, make_query("zebra"))
     await index.create(CARL, Collection(name="empty", fields={"tags": FieldType.NUMBER}))
     await index.close()
 
@@ -106,14 +106,16 @@ async def test_a_field_that_is_declared_late_outlasts_a_crash(new_folder: Callab
     here, there = new_folder(), new_folder()
     index = await EmbeddedIndex.open(here, OPTIONS)
     await index.create(ANNA, Collection(name=NAME))
-    await index.upsert(ANNA, NAME, [prepared(own(f"r{at}", payload={"grade": at % 5})) for at in range(20)])
+    await index.upsert(
+        ANNA, NAME, [prepare_record(make_record(f"r{at}", payload={"grade": at % 5})) for at in range(20)]
+    )
     await index.close()
     index = await EmbeddedIndex.open(here, OPTIONS)
     await index.create(ANNA, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))
     shutil.copytree(here, there, dirs_exist_ok=True)
     await index.close()
     index = await EmbeddedIndex.open(there, OPTIONS)
-    found = ids(await index.search(ANNA, query("zebra", where=Equals("grade", 3))))
+    found = record_ids(await index.search(ANNA, make_query("zebra", where=Equals("grade", 3))))
     await index.close()
 
     assert ["r13", "r18", "r3", "r8"] == sorted(found)
@@ -126,8 +128,10 @@ async def test_what_a_tenant_declares_touches_no_passages_of_others(
     index = await EmbeddedIndex.open(tmp_path, OPTIONS)
     await index.create(ANNA, COLLECTION)
     await index.create(BORIS, COLLECTION)
-    await index.upsert(ANNA, NAME, [prepared(own(f"a{at}", payload={"tags": "red"})) for at in range(20)])
-    await index.upsert(BORIS, NAME, [prepared(own("b", payload={"grade": 5})), prepared(own("c"))])
+    await index.upsert(ANNA, NAME, [prepare_record(make_record(f"a{at}", payload={"tags": "red"})) for at in range(20)])
+    await index.upsert(
+        BORIS, NAME, [prepare_record(make_record("b", payload={"grade": 5})), prepare_record(make_record("c"))]
+    )
     engine, written = index._search_backend.collection_index(NAME).shard, list[str]()
     monkeypatch.setattr(engine, "apply", lambda added, removed: written.extend(row.record_id for row in added))
     await index.create(BORIS, Collection(name=NAME, fields={"grade": FieldType.NUMBER}))

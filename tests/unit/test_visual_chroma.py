@@ -25,7 +25,17 @@ from contexture.errors import SourceError, SourceTimeout, SourceUnavailable, Unk
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.testing.page_conformance import DOCUMENT_VECTORS
 from contexture.testing.page_store import pages_over
-from contexture.testing.prepared import COLLECTION, EAST, NAME, VECTOR, VECTORS, ids, own, prepared, query
+from contexture.testing.prepared import (
+    COLLECTION,
+    EAST,
+    NAME,
+    VECTOR,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.testing.visual import PAGE_VECTORS, document, pages_of
 from contexture.testing.workbench import Parts, Workbench
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope
@@ -55,7 +65,7 @@ async def test_a_server_that_is_not_there_is_a_source_that_is_down():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     index = ChromaIndex(f"chroma+http://127.0.0.1:{port}", OPTIONS)
-    for call in (index.collections(SCOPE), index.search(SCOPE, query("zebra")), index.get(SCOPE, NAME, ["a"])):
+    for call in (index.collections(SCOPE), index.search(SCOPE, make_query("zebra")), index.get(SCOPE, NAME, ["a"])):
         with pytest.raises(SourceError, match="Chroma at"):
             await call
 
@@ -85,9 +95,9 @@ async def test_a_closed_index_holds_no_file_open(new_folder: Callable[[], Path])
     """Only the last of those that share a folder lets go of it."""
     folder = new_folder()
     first, second = await opened(folder), await opened(folder)
-    await first.upsert(SCOPE, NAME, [prepared(own("a"))])
+    await first.upsert(SCOPE, NAME, [prepare_record(make_record("a"))])
     await first.close()
-    found = ids(await second.search(SCOPE, query("zebra", vector=EAST)))
+    found = record_ids(await second.search(SCOPE, make_query("zebra", vector=EAST)))
     await second.close()
 
     assert found == ["a"]
@@ -100,13 +110,13 @@ async def test_another_process_sees_writes_and_removals(new_folder: Callable[[],
     """A second index over the same Chroma, with its own mirror, answers from the last write."""
     folder = new_folder()
     writer, reader = await opened(folder), await opened(folder)
-    await writer.upsert(SCOPE, NAME, [prepared(own("a")), prepared(own("b"))])
-    assert ids(await reader.search(SCOPE, query("zebra", vector=EAST))) == ["a", "b"]
-    await writer.upsert(SCOPE, NAME, [prepared(own("a", "walrus"))])
+    await writer.upsert(SCOPE, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
+    assert record_ids(await reader.search(SCOPE, make_query("zebra", vector=EAST))) == ["a", "b"]
+    await writer.upsert(SCOPE, NAME, [prepare_record(make_record("a", "walrus"))])
     await writer.delete(SCOPE, NAME, ["b"])
 
-    assert ids(await reader.search(SCOPE, query("zebra", vector=EAST))) == ["a"]
-    assert ids(await reader.search(SCOPE, query("zebra"))) == []
+    assert record_ids(await reader.search(SCOPE, make_query("zebra", vector=EAST))) == ["a"]
+    assert record_ids(await reader.search(SCOPE, make_query("zebra"))) == []
     assert [record.text for record in await reader.scroll(SCOPE, NAME)] == ["walrus"]
 
 
@@ -114,12 +124,12 @@ async def test_what_was_written_is_there_when_it_is_opened_again(new_folder: Cal
     """Collections, fields and records are read from Chroma."""
     folder = new_folder()
     index = await opened(folder)
-    await index.upsert(SCOPE, NAME, [prepared(own("a", payload={"tags": ["red"]}))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("a", payload={"tags": ["red"]}))])
     await index.close()
     again = await ChromaIndex.open(f"chroma:{folder}", OPTIONS)
 
     assert [COLLECTION] == list(await again.collections(SCOPE))
-    assert ids(await again.search(SCOPE, query(vector=EAST, where=Equals("tags", "red")))) == ["a"]
+    assert record_ids(await again.search(SCOPE, make_query(vector=EAST, where=Equals("tags", "red")))) == ["a"]
 
 
 async def test_the_graph_finds_what_comparing_finds(new_folder: Callable[[], Path]):
@@ -128,14 +138,14 @@ async def test_the_graph_finds_what_comparing_finds(new_folder: Callable[[], Pat
     rows = draw / np.linalg.norm(draw, axis=1, keepdims=True)
     folder = new_folder()
     index = await opened(folder)
-    records = [own(f"r{at:03}", payload={"rating": at % 2}) for at in range(len(rows))]
-    await index.upsert(SCOPE, NAME, [prepared(record, row) for record, row in zip(records, rows, strict=True)])
+    records = [make_record(f"r{at:03}", payload={"rating": at % 2}) for at in range(len(rows))]
+    await index.upsert(SCOPE, NAME, [prepare_record(record, row) for record, row in zip(records, rows, strict=True)])
     exact = await opened(folder, replace(OPTIONS, exact_limit=10_000))
     for where in (None, Equals("rating", 1), Not(Equals("rating", 1))):
-        asked = query(vector=EAST, k=10, where=where)
+        asked = make_query(vector=EAST, k=10, where=where)
         walked, compared = await index.search(SCOPE, asked), await exact.search(SCOPE, asked)
 
-        assert ids(compared) == ids(walked)
+        assert record_ids(compared) == record_ids(walked)
         assert [hit.scores[VECTOR] for hit in compared] == [hit.scores[VECTOR] for hit in walked]
 
 
@@ -143,7 +153,7 @@ async def test_collections_from_before_are_of_those_who_have_something_there(new
     """A store whose collections all tenants shared: who has written keeps them with their fields, nobody else does."""
     folder, stranger = new_folder(), Scope(tenant="elsewhere", user="anna")
     index = await opened(folder)
-    await index.upsert(SCOPE, NAME, [prepared(own("a", payload={"tags": "red"}))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("a", payload={"tags": "red"}))])
     meta = index._open_store()._meta
     ((item, said),) = [(id_, said) for id_, said in meta.scroll({"name": {"$eq": NAME}}) if "owner" in said]
     meta.remove([item])
@@ -153,9 +163,9 @@ async def test_collections_from_before_are_of_those_who_have_something_there(new
 
     assert [COLLECTION] == list(await index.collections(SCOPE))
     assert [] == list(await index.collections(stranger))
-    assert ["a"] == ids(await index.search(SCOPE, query("zebra", where=Equals("tags", "red"))))
+    assert ["a"] == record_ids(await index.search(SCOPE, make_query("zebra", where=Equals("tags", "red"))))
     with pytest.raises(UnknownCollection, match="none yet"):
-        await index.search(stranger, query("zebra"))
+        await index.search(stranger, make_query("zebra"))
     await index.create(SCOPE, Collection(name=NAME, fields={"colour": FieldType.KEYWORD}))
     await index.create(stranger, Collection(name=NAME, fields={"tags": FieldType.NUMBER}))
     assert {*COLLECTION.fields, "colour"} == set((await index.collections(SCOPE))[0].fields)
@@ -165,13 +175,13 @@ async def test_collections_from_before_are_of_those_who_have_something_there(new
 async def test_a_write_that_fails_half_way_changes_nothing(new_folder: Callable[[], Path], monkeypatch):
     """Vectors that were written before their record failed are found by nobody."""
     index = await opened(new_folder())
-    await index.upsert(SCOPE, NAME, [prepared(own("a", "zebra"))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("a", "zebra"))])
     store = index._open_store()
     monkeypatch.setattr(store, "_put_matrices", _fails)
     with pytest.raises(SourceUnavailable):
-        await index.upsert(SCOPE, NAME, [prepared(own("a", "walrus")), prepared(own("b"))])
+        await index.upsert(SCOPE, NAME, [prepare_record(make_record("a", "walrus")), prepare_record(make_record("b"))])
 
-    assert ids(await index.search(SCOPE, query(vector=EAST))) == ["a"]
+    assert record_ids(await index.search(SCOPE, make_query(vector=EAST))) == ["a"]
     assert [record.text for record in await index.get(SCOPE, NAME, ["a", "b"])] == ["zebra"]
 
 
@@ -183,10 +193,14 @@ async def test_a_write_whose_end_is_unknown_is_read_again(new_folder: Callable[[
     with monkeypatch.context() as broken:
         broken.setattr(store, "_finish_write", _fails)
         with pytest.raises(SourceUnavailable):
-            await index.upsert(SCOPE, NAME, [prepared(own("a"))])
-    await index.upsert(SCOPE, NAME, [prepared(own("b"))])
+            await index.upsert(SCOPE, NAME, [prepare_record(make_record("a"))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("b"))])
 
-    assert ids(await index.scroll(SCOPE, NAME)) == ids(await (await opened(folder)).scroll(SCOPE, NAME)) == ["a", "b"]
+    assert (
+        record_ids(await index.scroll(SCOPE, NAME))
+        == record_ids(await (await opened(folder)).scroll(SCOPE, NAME))
+        == ["a", "b"]
+    )
 
 
 async def test_a_server_that_hangs_is_given_up(new_folder: Callable[[], Path]):
@@ -252,12 +266,12 @@ async def test_each_collection_lives_where_it_is_sent(new_folder: Callable[[], P
     index = RoutedIndex(home, {"far": away})
     far = Collection(name="far", fields={"tags": FieldType.KEYWORD})
     await index.create(SCOPE, far)
-    await index.upsert(SCOPE, "far", [prepared(own("f"))])
-    await index.upsert(SCOPE, NAME, [prepared(own("n"))])
+    await index.upsert(SCOPE, "far", [prepare_record(make_record("f"))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("n"))])
 
     assert ["far", NAME] == [collection.name for collection in await index.collections(SCOPE)]
-    assert ids(await index.search(SCOPE, query("zebra", collection="far"))) == ["f"]
-    assert ids(await index.get(SCOPE, NAME, ["n", "f"])) == ["n"]
+    assert record_ids(await index.search(SCOPE, make_query("zebra", collection="far"))) == ["f"]
+    assert record_ids(await index.get(SCOPE, NAME, ["n", "f"])) == ["n"]
     assert await index.version(SCOPE, "far") == await away.version(SCOPE, "far")
     assert await index.delete(SCOPE, "far", ["f"]) == 1
     with pytest.raises(UnknownCollection):

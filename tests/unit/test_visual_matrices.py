@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
-from contexture.testing.index_matrices import ROWS, with_rows
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, ids, own, prepared
+from contexture.testing.index_matrices import ROWS, prepare_with_rows
+from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_record, prepare_record, record_ids
 from contexture.types import Scope
 
 SCOPE = Scope.local()
@@ -35,7 +35,7 @@ async def test_a_store_made_before_matrices_still_opens(tmp_path: Path):
     options = EmbeddedOptions(vectors=VECTORS, threads=1)
     index = await EmbeddedIndex.open(tmp_path, options)
     await index.create(SCOPE, COLLECTION)
-    await index.upsert(SCOPE, NAME, [prepared(own("old"))])
+    await index.upsert(SCOPE, NAME, [prepare_record(make_record("old"))])
     await index.close()
     with sqlite3.connect(tmp_path / "truth.sqlite") as db:
         db.executescript(
@@ -45,8 +45,8 @@ async def test_a_store_made_before_matrices_still_opens(tmp_path: Path):
         )
     db.close()
     index = await EmbeddedIndex.open(tmp_path, options)
-    await index.upsert(SCOPE, NAME, [with_rows(own("new"), ROWS)])
+    await index.upsert(SCOPE, NAME, [prepare_with_rows(make_record("new"), ROWS)])
 
-    assert ids(await index.scroll(SCOPE, NAME)) == ["new", "old"]
+    assert record_ids(await index.scroll(SCOPE, NAME)) == ["new", "old"]
     assert list(await index.matrices(SCOPE, NAME, "rows", ["old", "new"])) == ["new"]
     await index.close()

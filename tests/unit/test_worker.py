@@ -28,7 +28,7 @@ from contexture.errors import (
 from contexture.resilience.retry import RetryPolicy
 from contexture.service.server import bind_socket
 from contexture.service.wire.chat import InboundMessage, parse_inbound
-from contexture.testing.bus import LocalBus
+from contexture.testing.bus import InMemoryBus
 from contexture.worker import MAX_PAUSE_SECONDS, Topics, Worker, run_until_stopped, serve_metrics
 
 TOPICS = Topics(inbound="in", outbound="out", dead="dead")
@@ -84,14 +84,14 @@ def worker(bus, answer, *, naps=None, most=2, at_once=8) -> Worker:
     return Worker(bus=bus, answer=answer, topics=TOPICS, retries=retries, at_once=at_once)
 
 
-async def heard(bus: LocalBus, topic: str, count: int) -> list[dict]:
+async def heard(bus: InMemoryBus, topic: str, count: int) -> list[dict]:
     """The messages of a topic, once there are so many."""
-    return [json.loads(body) for body in await bus.until(topic, count)]
+    return [json.loads(body) for body in await bus.wait_for_messages(topic, count)]
 
 
 async def test_a_message_is_answered_on_the_topic_of_answers():
     """The answer names its message, its user and its session."""
-    bus = LocalBus()
+    bus = InMemoryBus()
     async with worker(bus, Answers()).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
@@ -105,7 +105,7 @@ async def test_a_message_is_answered_on_the_topic_of_answers():
 
 async def test_a_failure_that_may_pass_is_tried_again_with_growing_pauses():
     """Two failures and two pauses later there is an answer, and no dead letter."""
-    bus, naps = LocalBus(), Naps()
+    bus, naps = InMemoryBus(), Naps()
     answers = Answers({"m-1": [SourceUnavailable("busy"), SourceTimeout("late")]})
     async with worker(bus, answers, naps=naps).consume():
         await bus.publish("in", "s", said())
@@ -118,7 +118,7 @@ async def test_a_failure_that_may_pass_is_tried_again_with_growing_pauses():
 @pytest.mark.parametrize("full", [Overloaded("64 requests are under way"), StoreUnwritable("the disk is full")])
 async def test_what_no_message_is_to_blame_for_is_waited_for(full):
     """However long it takes, with pauses that stop growing, and there is no dead letter."""
-    bus, naps = LocalBus(), Naps()
+    bus, naps = InMemoryBus(), Naps()
     answers = Answers({"m-1": [full] * 8})
     async with worker(bus, answers, naps=naps).consume():
         await bus.publish("in", "s", said())
@@ -130,7 +130,7 @@ async def test_what_no_message_is_to_blame_for_is_waited_for(full):
 
 async def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason():
     """It says why, after how many tries, and all that it said; whoever waits for the answer is told too."""
-    bus = LocalBus()
+    bus = InMemoryBus()
     async with worker(bus, Answers({"m-1": [SourceUnavailable("the model is down")] * 3})).consume():
         await bus.publish("in", "s", said())
         (told,) = await heard(bus, "out", 1)
@@ -144,7 +144,7 @@ async def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason()
 
 async def test_what_will_not_pass_is_not_tried_again():
     """A policy that denies is asked once."""
-    bus, answers = LocalBus(), Answers({"m-1": [NotPermitted("not after six")]})
+    bus, answers = InMemoryBus(), Answers({"m-1": [NotPermitted("not after six")]})
     async with worker(bus, answers).consume():
         await bus.publish("in", "s", said())
         (letter,) = await heard(bus, "dead", 1)
@@ -154,7 +154,7 @@ async def test_what_will_not_pass_is_not_tried_again():
 
 async def test_what_nobody_foresaw_is_a_dead_letter_that_tells_nothing_of_it():
     """The worker goes on, and a value inside the failure is not repeated."""
-    bus = LocalBus()
+    bus = InMemoryBus()
     async with worker(bus, Answers({"m-1": [KeyError("a secret")]})).consume():
         await bus.publish("in", "s", said(1))
         await bus.publish("in", "s", said(2))
@@ -185,7 +185,7 @@ async def test_what_nobody_foresaw_is_a_dead_letter_that_tells_nothing_of_it():
 )
 async def test_what_cannot_be_read_is_a_dead_letter(body, why):
     """Its reason names what is wrong; the next message is answered."""
-    bus, answers = LocalBus(), Answers()
+    bus, answers = InMemoryBus(), Answers()
     async with worker(bus, answers).consume():
         await bus.publish("in", "a", body)
         await bus.publish("in", "b", said())
@@ -230,7 +230,7 @@ def test_a_session_is_answered_in_order(sessions, failing, at_once):
             inside -= 1
 
     async def talk():
-        bus = LocalBus()
+        bus = InMemoryBus()
         async with worker(bus, counted, at_once=at_once).consume():
             for number, session in enumerate(sessions):
                 await bus.publish("in", str(number), said(number, session=session))  # as if nobody set a key
@@ -246,7 +246,7 @@ def test_a_session_is_answered_in_order(sessions, failing, at_once):
 
 async def test_leaving_finishes_what_is_under_way_and_begins_nothing():
     """The message being answered gets its answer; the one behind it stays on the bus."""
-    bus, begun, go_on = LocalBus(), asyncio.Event(), asyncio.Event()
+    bus, begun, go_on = InMemoryBus(), asyncio.Event(), asyncio.Event()
 
     async def slow(inbound):
         begun.set()
@@ -264,7 +264,7 @@ async def test_leaving_finishes_what_is_under_way_and_begins_nothing():
 
 async def test_sigterm_finishes_what_is_under_way():
     """The worker ends by itself, and the message that it was answering has its answer."""
-    bus = LocalBus()
+    bus = InMemoryBus()
     await bus.publish("in", "s", said())
 
     async def told_to_stop(inbound):
@@ -280,7 +280,7 @@ async def test_sigterm_finishes_what_is_under_way():
     assert ["m-1"] == [each["id"] for each in await heard(bus, "out", 1)]
 
 
-class Moody(LocalBus):
+class Moody(InMemoryBus):
     """Refuses what it is told to refuse, in order."""
 
     def __init__(self, *refusals):
@@ -329,7 +329,7 @@ async def test_a_dead_letter_that_is_too_large_leaves_out_what_was_said():
 
 async def test_messages_are_counted_by_how_they_end():
     """Answered, failed and unreadable ones, and every further try."""
-    bus, registry = LocalBus(), CollectorRegistry()
+    bus, registry = InMemoryBus(), CollectorRegistry()
     answers = Answers({"m-1": [SourceUnavailable("busy")], "m-2": [NotPermitted("no")]})
     measured = Worker(
         bus=bus, answer=answers, topics=TOPICS, retries=RetryPolicy(sleep=Naps()), tally=WorkerMetrics(registry)

@@ -21,7 +21,7 @@ from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, NotPermi
 from contexture.ledger import Reason, State
 from contexture.pipeline.truncation import TruncationStrategy
 from contexture.retrieval.citations import verify_citations
-from contexture.testing.blocks_memory import MemoryBlocks
+from contexture.testing.blocks_memory import InMemoryBlockStore
 from contexture.testing.doubles import NOON, FailingRedactor, ScriptedChatModel
 from contexture.testing.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 from contexture.types import Form, Scope
@@ -413,7 +413,7 @@ async def test_what_cannot_be_redacted_is_left_out(new_folder: Callable[[], Path
     """A block, and a message with all before it; the context says so."""
     async with workspace_bench(new_folder(), WorkspaceParts(redactor=FailingRedactor("poison"))) as bench:
         builder = await bench.load([block("a", BlockType.PARAGRAPH, "fine"), block("b", BlockType.PARAGRAPH, "a drop")])
-        poisoned = MemoryBlocks([block("b", BlockType.PARAGRAPH, "some poison")])
+        poisoned = InMemoryBlockStore([block("b", BlockType.PARAGRAPH, "some poison")])
         history = [{"role": "user", "content": text} for text in ("first", "poison", "last")]
         asked = {"query": "hello", "focus": {"blockId": "b"}, "conversationHistory": history}
         found = await bench.builder_over(poisoned).build(asked, scope=ANNA)
@@ -523,7 +523,7 @@ def spoiled(found: ContextPayload, **change: Any) -> ContextPayload:
 # --- failures ---
 
 
-class Failing(MemoryBlocks):
+class Failing(InMemoryBlockStore):
     """A store one of whose reads is down."""
 
     down = ""

@@ -14,8 +14,8 @@ from contexture.blocks.records import FactsComputer
 from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import pack_capsule
 from contexture.errors import SourceUnavailable
-from contexture.testing.blocks_memory import MemoryBlocks
-from contexture.testing.blocks_tree import block, page
+from contexture.testing.blocks_memory import InMemoryBlockStore
+from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import WordRedactor
 from contexture.testing.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 from contexture.types import Scope, Span
@@ -23,16 +23,16 @@ from contexture.workspace import Block, BlockFacts, BlockLink, LinkKind
 
 ANNA = Scope(tenant="local", user="anna")
 BLOCKS = (
-    page("plan", text="Launch plan"),
-    *(block(f"b{at}", "plan", order=at, text=f"Pump number {at} stands in hall {at}.") for at in range(12)),
-    page("budget", text="Budget"),
-    block("sum", "budget", text="The pumps cost nine thousand."),
+    make_page("plan", text="Launch plan"),
+    *(make_block(f"b{at}", "plan", order=at, text=f"Pump number {at} stands in hall {at}.") for at in range(12)),
+    make_page("budget", text="Budget"),
+    make_block("sum", "budget", text="The pumps cost nine thousand."),
 )
 LINKS = (BlockLink(source="b1", target="budget", kind=LinkKind.LINK),)
 ASKED: dict[str, Any] = {"query": "what do the pumps cost", "focus": {"pageId": "plan"}}
 
 
-class Noted(MemoryBlocks):
+class Noted(InMemoryBlockStore):
     """A store that notes which reads it is asked for; its facts may be out of reach."""
 
     def __init__(self, *, facts: Mapping[str, BlockFacts], down: bool = False) -> None:
@@ -79,7 +79,7 @@ def facts_of(bench: WorkspaceBench) -> dict[str, BlockFacts]:
     return {id_: facts for id_, facts in found.items() if facts is not None}
 
 
-async def built(bench: WorkspaceBench, store: MemoryBlocks) -> ContextPayload:
+async def built(bench: WorkspaceBench, store: InMemoryBlockStore) -> ContextPayload:
     """The context around the plan."""
     return await bench.builder_over(store).build(ASKED, scope=ANNA)
 

@@ -15,15 +15,15 @@ from uuid import uuid4
 
 import pytest
 
-from contexture.testing.blocks_facts import BlockFactsKept
-from contexture.testing.blocks_generated import GeneratedTrees
-from contexture.testing.blocks_links import BlockLinks
-from contexture.testing.blocks_removal import BlockRemoval
-from contexture.testing.blocks_tree import BlockTree
+from contexture.testing.blocks_facts import BlockFactsTests
+from contexture.testing.blocks_generated import GeneratedTreeTests
+from contexture.testing.blocks_links import BlockLinkTests
+from contexture.testing.blocks_removal import BlockRemovalTests
+from contexture.testing.blocks_tree import BlockTreeTests
 from contexture.types import Scope
 
 
-class BlockStoreConformance(BlockTree, BlockLinks, BlockRemoval, BlockFactsKept, GeneratedTrees):
+class BlockStoreConformance(BlockTreeTests, BlockLinkTests, BlockRemovalTests, BlockFactsTests, GeneratedTreeTests):
     """Everything a block store promises."""
 
     @pytest.fixture

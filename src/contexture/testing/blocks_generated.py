@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from contexture.blocks.records import block_to_record
 from contexture.errors import RequestError
-from contexture.testing.blocks_memory import MemoryBlocks
-from contexture.testing.blocks_removal import drained
+from contexture.testing.blocks_memory import InMemoryBlockStore
+from contexture.testing.blocks_removal import settle_all
 from contexture.testing.doubles import NOON
 from contexture.types import Record, Scope
 from contexture.workspace import (
@@ -44,10 +44,10 @@ _DATES = ("", "2026-01-01", "2026-01-02", "2027-01-01")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to do with a block, perhaps with the help of another."""
+class WriteStep:
+    """One write to a block; some kinds use a second block."""
 
-    deed: str
+    kind: str
     block: int
     other: int
     readers: tuple[str, ...] | None
@@ -83,8 +83,8 @@ def _blocks(draw: st.DrawFn, number: int, *, names: bool) -> Block:
 
 
 @st.composite
-def books(draw: st.DrawFn) -> list[Block]:
-    """Trees whose roots are pages, and whose blocks mostly have the readers of what they stand in."""
+def page_trees(draw: st.DrawFn) -> list[Block]:
+    """Trees whose roots are pages; most blocks inherit their readers."""
     blocks = draw(trees(names=False).filter(lambda found: len(found) > _SIZE // 2))
     own = draw(st.sets(st.sampled_from([block.id for block in blocks]), max_size=1))
     return [
@@ -97,73 +97,73 @@ def books(draw: st.DrawFn) -> list[Block]:
     ]
 
 
-def steps(least: int = 0) -> st.SearchStrategy[list[Step]]:
-    """Things to do, some of which cannot be done."""
+def write_steps(least: int = 0) -> st.SearchStrategy[list[WriteStep]]:
+    """Sequences of writes, some of which a store refuses."""
     place = st.integers(0, _SIZE - 1)
     deeds = st.sampled_from(("put", "both", "all", "move", "top", "delete", "restore"))
-    return st.lists(st.builds(Step, deeds, place, place, st.sampled_from(_READERS)), min_size=least, max_size=8)
+    return st.lists(st.builds(WriteStep, deeds, place, place, st.sampled_from(_READERS)), min_size=least, max_size=8)
 
 
-class GeneratedTrees:
-    """Whatever the tree, and whatever was done with it."""
+class GeneratedTreeTests:
+    """Generated trees and generated sequences of writes."""
 
     @given(blocks=trees(names=True))
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
     async def test_hidden_blocks_leave_no_trace(self, store: WritableBlocks, blocks: list[Block]) -> None:
         """Every answer is the same with hidden blocks present and absent."""
-        anna, writer = _people(uuid4().hex)
+        anna, writer = _reader_and_writer(uuid4().hex)
         await store.put(writer, blocks, now=NOON)
-        everything = await _answers(store, anna)
+        everything = await _read_everything(store, anna)
         seen = await store.get(anna, [block.id for block in blocks])
-        alone, elsewhere = _people(uuid4().hex)
+        alone, elsewhere = _reader_and_writer(uuid4().hex)
         await store.put(elsewhere, [replace(block, readers=block.acl, author="") for block in seen], now=NOON)
 
-        assert everything == await _answers(store, alone)
+        assert everything == await _read_everything(store, alone)
 
-    @given(blocks=trees(names=False), doings=steps())
+    @given(blocks=trees(names=False), doings=write_steps())
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
     async def test_a_store_answers_as_its_model(
-        self, store: WritableBlocks, blocks: list[Block], doings: list[Step]
+        self, store: WritableBlocks, blocks: list[Block], doings: list[WriteStep]
     ) -> None:
         """After moves, deletions, restores and other readers, reads and search records are those of the tree itself."""
-        anna, writer = _people(uuid4().hex)
+        anna, writer = _reader_and_writer(uuid4().hex)
         await store.put(writer, blocks, now=NOON)
-        model, told = _Model(blocks), dict[str, Record]()
+        model, told = _TreeModel(blocks), dict[str, Record]()
         for doing in doings:
-            _tell(told, await drained(store, writer))
-            await _do(store, writer, model, doing)
-        _tell(told, await drained(store, writer))
-        memory = MemoryBlocks(model.live.values(), model.links(), tenant=writer.tenant)
+            _update_index_records(told, await settle_all(store, writer))
+            await _apply_step(store, writer, model, doing)
+        _update_index_records(told, await settle_all(store, writer))
+        memory = InMemoryBlockStore(model.live.values(), model.links(), tenant=writer.tenant)
 
-        assert await _answers(memory, anna) == await _answers(store, anna)
+        assert await _read_everything(memory, anna) == await _read_everything(store, anna)
         expected = {each.id: record for each in memory.stale() if (record := block_to_record(each)) is not None}
-        assert {name: _plain(each) for name, each in expected.items()} == {
-            name: _plain(each) for name, each in told.items()
+        assert {name: _comparable_record(each) for name, each in expected.items()} == {
+            name: _comparable_record(each) for name, each in told.items()
         }
 
-    @given(blocks=books(), doings=steps(least=1))
+    @given(blocks=page_trees(), doings=write_steps(least=1))
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
-    async def test_what_is_kept_of_a_page_is_what_its_readers_read(
-        self, store: WritableBlocks, blocks: list[Block], doings: list[Step]
+    async def test_a_stored_summary_matches_what_readers_may_read(
+        self, store: WritableBlocks, blocks: list[Block], doings: list[WriteStep]
     ) -> None:
         """Whatever was done since it was settled: nobody is shown a summary of what they may not read any more."""
-        anna, writer = _people(uuid4().hex)
+        anna, writer = _reader_and_writer(uuid4().hex)
         await store.put(writer, blocks, now=NOON)
-        model = _Model(blocks)
+        model = _TreeModel(blocks)
         for at, doing in enumerate(doings):
             if at % 2 == 0:
-                await _settle(store)
-            await _do(store, writer, model, doing)
+                await _settle_with_summaries(store)
+            await _apply_step(store, writer, model, doing)
 
         names = [_id(number) for number in range(_SIZE)]
         for scope in (anna, writer):
             pages = {each.id: each for each in await store.get(scope, names)}
             for name, kept in (await store.facts(scope, names)).items():
                 below = await store.subtree(scope, name, depth=SUMMARY_DEPTH, limit=FOCUSED_SUMMARY_BLOCKS)
-                assert kept.summary == _summed(pages[name], below)
+                assert kept.summary == _summarize(pages[name], below)
 
 
-class _Model:
+class _TreeModel:
     """The tree as a dictionary."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
@@ -200,29 +200,29 @@ class _Model:
         return [link for link in found if link.target in self.live]
 
 
-async def _settle(store: WritableBlocks) -> None:
-    """Settle all that waits, pages with a summary."""
+async def _settle_with_summaries(store: WritableBlocks) -> None:
+    """Settle everything that is stale, pages with a summary."""
     while found := await store.stale(limit=5):
-        await store.settle([replace(each, facts=_facts(each)) for each in found])
+        await store.settle([replace(each, facts=_summary_facts(each)) for each in found])
 
 
-def _facts(stale: StaleBlock) -> BlockFacts | None:
+def _summary_facts(stale: StaleBlock) -> BlockFacts | None:
     if stale.block is None or stale.below is None:
         return None
-    return BlockFacts(hash="", rules="", summary=_summed(stale.block, stale.below))
+    return BlockFacts(hash="", rules="", summary=_summarize(stale.block, stale.below))
 
 
-def _summed(page: Block, below: Sequence[Block]) -> PageSummary:
-    """All that a summary could be made of."""
+def _summarize(page: Block, below: Sequence[Block]) -> PageSummary:
+    """A summary that contains everything a summary could be made of."""
     told = " ".join(f"{each.id}={each.type}={each.text}" for each in (page, *below))
     return PageSummary(text=told, further="", encoding="", limit=0)
 
 
-async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) -> None:
-    """Do it here and there; what the store refuses, the model does not do."""
+async def _apply_step(store: WritableBlocks, writer: Scope, model: _TreeModel, doing: WriteStep) -> None:
+    """Apply a step to the store and to the model; a step that the store refuses changes neither."""
     name, other = _id(doing.block), _id(doing.other)
     try:
-        match doing.deed:
+        match doing.kind:
             case "put" if name in model.live:
                 changed = replace(model.live[name], text=f"new {doing.other}", readers=doing.readers)
                 await store.put(writer, [changed], now=NOON)
@@ -230,12 +230,12 @@ async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) 
             case "both" | "all" if {name, other} <= model.live.keys():
                 changed = replace(model.live[name], readers=doing.readers)
                 second = replace(model.live[other], text="also new", readers=None)
-                rest = [] if doing.deed == "both" else list(model.live.values())
+                rest = [] if doing.kind == "both" else list(model.live.values())
                 written = {each.id: each for each in [*rest, second, changed]}
                 await store.put(writer, list(written.values())[::-1], now=NOON)
                 model.live |= written
             case "move" | "top":
-                parent = other if doing.deed == "move" else None
+                parent = other if doing.kind == "move" else None
                 await store.move(writer, name, parent=parent, order=1.5)
                 model.live[name] = replace(model.live[name], parent=parent, order=1.5)
             case "delete" if await store.delete(writer, [name], now=NOON):
@@ -248,37 +248,37 @@ async def _do(store: WritableBlocks, writer: Scope, model: _Model, doing: Step) 
         return
 
 
-async def _answers(store: BlockStore, scope: Scope) -> list[Any]:
-    """Everything that can be asked of a small tree."""
+async def _read_everything(store: BlockStore, scope: Scope) -> list[Any]:
+    """The answers of every read of the port on a small tree."""
     names = [_id(number) for number in range(_SIZE)]
-    found: list[Any] = [_shown(await store.get(scope, names))]
+    found: list[Any] = [_comparable_blocks(await store.get(scope, names))]
     chains = await store.ancestors(scope, names)
-    found.append({name: _shown(chain) for name, chain in chains.items()})
+    found.append({name: _comparable_blocks(chain) for name, chain in chains.items()})
     for name in names:
-        found.append(_shown(await store.siblings(scope, name, before=2, after=1)))
-        found.append(_shown(await store.children(scope, name, limit=3)))
-        found.append(_shown(await store.subtree(scope, name, depth=3, limit=5)))
+        found.append(_comparable_blocks(await store.siblings(scope, name, before=2, after=1)))
+        found.append(_comparable_blocks(await store.children(scope, name, limit=3)))
+        found.append(_comparable_blocks(await store.subtree(scope, name, depth=3, limit=5)))
         found.append(list(await store.links(scope, [name], limit=3)))
         found.append([(each.source, each.target) for each in await store.backlinks(scope, [name], limit=3)])
-    found.append(_shown(await store.tasks(scope, due_before=NOON, limit=3)))
-    found.append(_shown(await store.tasks(scope, open_only=False, limit=3)))
+    found.append(_comparable_blocks(await store.tasks(scope, due_before=NOON, limit=3)))
+    found.append(_comparable_blocks(await store.tasks(scope, open_only=False, limit=3)))
     found.append([each.block_id for each in await store.recent(scope, ActivityKind.EDIT, since=NOON, limit=3)])
     return found
 
 
-def _shown(blocks: Sequence[Block]) -> list[tuple[Any, ...]]:
-    """What tells blocks apart, but for how their readers came about and who wrote them."""
+def _comparable_blocks(blocks: Sequence[Block]) -> list[tuple[Any, ...]]:
+    """Blocks as tuples, without their own readers and their author."""
     return [(each.id, each.type, each.text, each.parent, each.order, dict(each.properties), sorted(each.acl))
             for each in blocks]  # fmt: skip
 
 
-def _people(tenant: str) -> tuple[Scope, Scope]:
-    """Someone who may read some blocks, and the writer, who may read all."""
+def _reader_and_writer(tenant: str) -> tuple[Scope, Scope]:
+    """A user who may read some of the blocks, and the writer, who may read all."""
     writer = Scope(tenant=tenant, user="writer", groups=("all",))
     return Scope(tenant=tenant, user="anna", groups=("sales",)), writer
 
 
-def _tell(told: dict[str, Record], stale: Sequence[StaleBlock]) -> None:
+def _update_index_records(told: dict[str, Record], stale: Sequence[StaleBlock]) -> None:
     for each in stale:
         record = block_to_record(each)
         if record is None:
@@ -287,7 +287,7 @@ def _tell(told: dict[str, Record], stale: Sequence[StaleBlock]) -> None:
             told[each.id] = record
 
 
-def _plain(record: Record) -> tuple[Any, ...]:
+def _comparable_record(record: Record) -> tuple[Any, ...]:
     payload = {name: value for name, value in record.payload.items() if name != "author"}
     return record.text, record.title, record.kind, sorted(set(record.acl)), payload
 

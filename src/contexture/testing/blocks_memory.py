@@ -24,10 +24,10 @@ from contexture.workspace import (
     task_due,
 )
 
-_LEVELS = 1_000
+_MAX_DEPTH = 1_000
 
 
-class MemoryBlocks:
+class InMemoryBlockStore:
     """Implements `BlockStore` for one tenant over values given once; who may read is worked out from `readers`.
 
     MemoryBlocks([Block(id="p", type=BlockType.PAGE, text="Plans")], tenant="acme")
@@ -44,40 +44,44 @@ class MemoryBlocks:
     ) -> None:
         given = {block.id: block for block in blocks}
         self._tenant = tenant
-        self._blocks = {id_: replace(block, acl=_acl(block, given)) for id_, block in given.items()}
+        self._blocks = {id_: replace(block, acl=_effective_readers(block, given)) for id_, block in given.items()}
         self._links = tuple(links)
         self._activity = tuple(activity)
         self._facts = dict(facts or {})
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Block]:
         """Those that exist, in the order asked for."""
-        return [block for id_ in ids if (block := self._seen(scope, id_)) is not None]
+        return [block for id_ in ids if (block := self._find(scope, id_)) is not None]
 
     async def ancestors(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
         """By id, the parents upwards, up to the first hidden one."""
-        return {id_: list(self._up(scope, block)) for id_ in ids if (block := self._seen(scope, id_)) is not None}
+        return {
+            id_: list(self._readable_ancestors(scope, block))
+            for id_ in ids
+            if (block := self._find(scope, id_)) is not None
+        }
 
     async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
         """The nearest siblings, without the block itself."""
-        block = self._seen(scope, block_id)
+        block = self._find(scope, block_id)
         if block is None or block.parent is None:  # a hidden parent is none
             return []
-        family = self._below(scope, block.parent)
+        family = self._children(scope, block.parent)
         at = next((number for number, each in enumerate(family) if each.id == block_id), 0)
         return [*family[max(0, at - before) : at], *family[at + 1 : at + 1 + after]]
 
     async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:
         """The first children in order, behind `after`."""
-        if self._seen(scope, block_id) is None:
+        if self._find(scope, block_id) is None:
             return []
-        family = self._below(scope, block_id)
-        return [each for each in family if after is None or _place(each) > _place(after)][:limit]
+        family = self._children(scope, block_id)
+        return [each for each in family if after is None or _sort_key(each) > _sort_key(after)][:limit]
 
     async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
         """Blocks below it in document order."""
-        if self._seen(scope, block_id) is None:
+        if self._find(scope, block_id) is None:
             return []
-        return list(self._walk(scope, block_id, depth))[:limit]
+        return list(self._descendants(scope, block_id, depth))[:limit]
 
     async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
         """By id, what `subtree` gives with its limit."""
@@ -86,27 +90,27 @@ class MemoryBlocks:
     async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
         """What these blocks name: relations first, then as they were given."""
         found = [link for id_ in dict.fromkeys(ids) for link in self._links if link.source == id_]
-        mine = [link for link in found if self._both(scope, link)]
+        mine = [link for link in found if self._may_follow(scope, link)]
         return sorted(mine, key=lambda link: link.kind is not LinkKind.RELATION)[:limit]
 
     async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
         """What names these blocks, the last modified source first."""
         wanted = set(ids)
-        mine = [link for link in self._links if link.target in wanted and self._both(scope, link)]
-        return sorted(mine, key=lambda link: (-_seconds(self._blocks[link.source].modified), link.source))[:limit]
+        mine = [link for link in self._links if link.target in wanted and self._may_follow(scope, link)]
+        return sorted(mine, key=lambda link: (-_timestamp(self._blocks[link.source].modified), link.source))[:limit]
 
     async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
         """The user's newest deeds, one per block."""
         newest: dict[str, Activity] = {}
-        for each in self._mine(scope):
+        for each in self._own_activity(scope):
             known = newest.get(each.block_id)
             if each.deed is deed and each.time >= since and (known is None or known.time < each.time):
                 newest[each.block_id] = each
-        return sorted(newest.values(), key=lambda each: (-_seconds(each.time), each.block_id))[:limit]
+        return sorted(newest.values(), key=lambda each: (-_timestamp(each.time), each.block_id))[:limit]
 
     async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockUsage]:
         """What the user has had to do with these blocks."""
-        found = {block.id: self._touch(scope, block) for block in await self.get(scope, ids)}
+        found = {block.id: self._usage(scope, block) for block in await self.get(scope, ids)}
         return {id_: touch for id_, touch in found.items() if touch != BlockUsage()}
 
     async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
@@ -121,12 +125,14 @@ class MemoryBlocks:
         dated = [
             (due, block.id, block)
             for block in self._blocks.values()
-            if self._may(scope, block)
+            if self._may_read(scope, block)
             and (due := task_due(block)) is not None
             and (due_before is None or due < due_before)
             and not (open_only and is_done(block))
         ]
-        return [self._shown(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
+        return [self._without_foreign_parent(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][
+            :limit
+        ]
 
     def stale(self) -> Sequence[StaleBlock]:
         """Every block as the search index is told of it, whoever may read it."""
@@ -137,68 +143,70 @@ class MemoryBlocks:
                 id=block.id,
                 readers=block.acl,
                 block=block,
-                ancestors=tuple(self._above(block)),
-                below=self._summed(block) if block.type is BlockType.PAGE else None,
+                ancestors=tuple(self._ancestors(block)),
+                below=self._summary_source(block) if block.type is BlockType.PAGE else None,
             )
             for number, block in enumerate(self._blocks.values())
         ]
 
-    def _summed(self, page: Block) -> tuple[Block, ...] | None:
+    def _summary_source(self, page: Block) -> tuple[Block, ...] | None:
         """What everyone reads who reads the page: the first few blocks below it, if all have its readers."""
-        found = list(self._walk(None, page.id, SUMMARY_DEPTH))[:FOCUSED_SUMMARY_BLOCKS]
+        found = list(self._descendants(None, page.id, SUMMARY_DEPTH))[:FOCUSED_SUMMARY_BLOCKS]
         return tuple(found) if all(set(each.acl) == set(page.acl) for each in found) else None
 
-    def _above(self, block: Block) -> Iterator[Block]:
-        for _ in range(_LEVELS):
+    def _ancestors(self, block: Block) -> Iterator[Block]:
+        for _ in range(_MAX_DEPTH):
             above = self._blocks.get(block.parent) if block.parent is not None else None
             if above is None:
                 return
             yield above
             block = above
 
-    def _seen(self, scope: Scope, block_id: str) -> Block | None:
+    def _find(self, scope: Scope, block_id: str) -> Block | None:
         block = self._blocks.get(block_id)
-        return self._shown(scope, block) if block is not None and self._may(scope, block) else None
+        return (
+            self._without_foreign_parent(scope, block) if block is not None and self._may_read(scope, block) else None
+        )
 
-    def _shown(self, scope: Scope, block: Block) -> Block:
+    def _without_foreign_parent(self, scope: Scope, block: Block) -> Block:
         """The block as it is shown: a parent that the scope may not read is not named."""
         above = self._blocks.get(block.parent) if block.parent is not None else None
-        return block if above is None or self._may(scope, above) else replace(block, parent=None)
+        return block if above is None or self._may_read(scope, above) else replace(block, parent=None)
 
-    def _may(self, scope: Scope | None, block: Block) -> bool:
+    def _may_read(self, scope: Scope | None, block: Block) -> bool:
         """Whether a scope may read a block; None stands for everyone there is."""
         if scope is None:
             return True
         return scope.tenant == self._tenant and not set(block.acl).isdisjoint(scope.principals)
 
-    def _both(self, scope: Scope, link: BlockLink) -> bool:
-        return self._seen(scope, link.source) is not None and self._seen(scope, link.target) is not None
+    def _may_follow(self, scope: Scope, link: BlockLink) -> bool:
+        return self._find(scope, link.source) is not None and self._find(scope, link.target) is not None
 
-    def _up(self, scope: Scope, block: Block) -> Iterator[Block]:
+    def _readable_ancestors(self, scope: Scope, block: Block) -> Iterator[Block]:
         above = block
-        for _ in range(_LEVELS):
-            found = self._seen(scope, above.parent) if above.parent is not None else None
+        for _ in range(_MAX_DEPTH):
+            found = self._find(scope, above.parent) if above.parent is not None else None
             if found is None:
                 return
             yield found
             above = found
 
-    def _below(self, scope: Scope | None, parent: str) -> list[Block]:
-        mine = (block for block in self._blocks.values() if block.parent == parent and self._may(scope, block))
-        return sorted(mine, key=_place)
+    def _children(self, scope: Scope | None, parent: str) -> list[Block]:
+        mine = (block for block in self._blocks.values() if block.parent == parent and self._may_read(scope, block))
+        return sorted(mine, key=_sort_key)
 
-    def _walk(self, scope: Scope | None, parent: str, depth: int) -> Iterator[Block]:
-        for child in self._below(scope, parent) if depth > 0 else ():
+    def _descendants(self, scope: Scope | None, parent: str, depth: int) -> Iterator[Block]:
+        for child in self._children(scope, parent) if depth > 0 else ():
             yield child
-            yield from self._walk(scope, child.id, depth - 1)
+            yield from self._descendants(scope, child.id, depth - 1)
 
-    def _mine(self, scope: Scope) -> list[Activity]:
+    def _own_activity(self, scope: Scope) -> list[Activity]:
         return [
-            each for each in self._activity if each.user == scope.user and self._seen(scope, each.block_id) is not None
+            each for each in self._activity if each.user == scope.user and self._find(scope, each.block_id) is not None
         ]
 
-    def _touch(self, scope: Scope, block: Block) -> BlockUsage:
-        mine = [each for each in self._mine(scope) if each.block_id == block.id]
+    def _usage(self, scope: Scope, block: Block) -> BlockUsage:
+        mine = [each for each in self._own_activity(scope) if each.block_id == block.id]
         return BlockUsage(
             edits=sum(each.deed is ActivityKind.EDIT for each in mine),
             views=sum(each.deed is ActivityKind.VIEW for each in mine),
@@ -207,9 +215,9 @@ class MemoryBlocks:
         )
 
 
-def _acl(block: Block, blocks: Mapping[str, Block]) -> tuple[str, ...]:
-    """Who may read a block: what it says, or the nearest above it that says something."""
-    for _ in range(_LEVELS):
+def _effective_readers(block: Block, blocks: Mapping[str, Block]) -> tuple[str, ...]:
+    """Who may read a block: its own readers, or those of the nearest ancestor that has some."""
+    for _ in range(_MAX_DEPTH):
         if block.readers is not None:
             return block.readers
         above = blocks.get(block.parent) if block.parent is not None else None
@@ -219,9 +227,9 @@ def _acl(block: Block, blocks: Mapping[str, Block]) -> tuple[str, ...]:
     return (PUBLIC,)
 
 
-def _place(block: Block) -> tuple[float, str]:
+def _sort_key(block: Block) -> tuple[float, str]:
     return (block.order, block.id)
 
 
-def _seconds(time: datetime | None) -> float:
+def _timestamp(time: datetime | None) -> float:
     return 0.0 if time is None else time.timestamp()

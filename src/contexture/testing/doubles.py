@@ -18,7 +18,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class FixedClock:
-    """A clock that stands still."""
+    """A clock that always shows the same time."""
 
     moment: datetime = NOON
 
@@ -142,7 +142,7 @@ class WordCounter:
 
 @dataclass(slots=True)
 class ScriptedChatModel:
-    """Gives these answers in turn and remembers what it was asked; raises the errors among them."""
+    """Returns these answers in turn, raises the errors among them, and records the prompts in `asked`."""
 
     answers: Sequence[str | Exception]
     name: str = "scripted"

@@ -33,7 +33,7 @@ class EmbedderConformance:
         """An empty request is answered with an empty matrix of the right width."""
         assert (await embedder.embed([])).shape == (0, embedder.dimensions)
 
-    async def test_a_row_does_not_depend_on_its_companions(self, embedder: Embedder) -> None:
+    async def test_a_row_does_not_depend_on_the_batch(self, embedder: Embedder) -> None:
         """Equal texts give equal bits, alone, in a batch, and in another order."""
         together = await embedder.embed(TEXTS)
         reversed_order = (await embedder.embed(TEXTS[::-1]))[::-1]

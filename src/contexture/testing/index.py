@@ -16,19 +16,21 @@ from uuid import uuid4
 import pytest
 
 from contexture.ports import Index
-from contexture.testing.index_filters import IndexFilters
-from contexture.testing.index_matrices import IndexMatrices
-from contexture.testing.index_permissions import IndexPermissions
-from contexture.testing.index_searches import IndexSearches
-from contexture.testing.index_tenants import IndexTenants
-from contexture.testing.index_writes import IndexWrites
+from contexture.testing.index_filters import IndexFilterTests
+from contexture.testing.index_matrices import IndexMatrixTests
+from contexture.testing.index_permissions import IndexPermissionTests
+from contexture.testing.index_searches import IndexSearchTests
+from contexture.testing.index_tenants import IndexTenantTests
+from contexture.testing.index_writes import IndexWriteTests
 from contexture.testing.prepared import COLLECTION, VECTORS
 from contexture.types import Scope
 
 __all__ = ["VECTORS", "IndexConformance"]
 
 
-class IndexConformance(IndexWrites, IndexSearches, IndexFilters, IndexPermissions, IndexTenants, IndexMatrices):
+class IndexConformance(
+    IndexWriteTests, IndexSearchTests, IndexFilterTests, IndexPermissionTests, IndexTenantTests, IndexMatrixTests
+):
     """Everything an index promises."""
 
     @pytest.fixture

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from contexture.adapters.index.filters import field_types, record_matches
 from contexture.ports import Index
-from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, EAST, NAME, make_query, make_record, prepare_record, record_ids
 from contexture.testing.strategies import filters, record_lists
 from contexture.types import PUBLIC, Filter, Range, Record, Scope
 
@@ -20,22 +20,24 @@ from contexture.types import PUBLIC, Filter, Range, Record, Scope
 _EXPECTED = (HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
 
 
-class IndexFilters:
-    """A filter means the same everywhere."""
+class IndexFilterTests:
+    """Search, scroll and the definition of a filter agree."""
 
     @given(records=record_lists(max_size=8), where=filters())
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
-    async def test_filters_mean_what_they_say(self, store: Index, records: list[Record], where: Filter) -> None:
+    async def test_search_and_scroll_agree_with_the_definition(
+        self, store: Index, records: list[Record], where: Filter
+    ) -> None:
         """Every generated filter tree picks the same records by search, by scroll and by its definition."""
         scope = Scope(tenant=uuid4().hex, user="anna")
         await store.create(scope, COLLECTION)
         visible = [replace(record, text=f"zebra {record.text}", acl=(PUBLIC,)) for record in records]
-        await store.upsert(scope, NAME, [prepared(record) for record in visible])
+        await store.upsert(scope, NAME, [prepare_record(record) for record in visible])
         expected = sorted(record.id for record in visible if record_matches(where, record, field_types(COLLECTION)))
 
-        assert expected == ids(await store.scroll(scope, NAME, where=where))
-        assert expected == ids(await store.search(scope, query("zebra", where=where)))
-        assert expected == ids(await store.search(scope, query(vector=EAST, where=where)))
+        assert expected == record_ids(await store.scroll(scope, NAME, where=where))
+        assert expected == record_ids(await store.search(scope, make_query("zebra", where=where)))
+        assert expected == record_ids(await store.search(scope, make_query(vector=EAST, where=where)))
 
     @pytest.mark.parametrize(
         ("seen", "found"),
@@ -53,8 +55,8 @@ class IndexFilters:
         self, store: Index, scope: Scope, *, seen: object, found: bool
     ) -> None:
         """A time may be written as such or as ISO text; anything else is no time, and without a zone it is UTC."""
-        await store.upsert(scope, NAME, [prepared(own("a", payload={"seen": seen}))])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", payload={"seen": seen}))])
         where = Range(field="seen", gte=datetime(2026, 1, 1, tzinfo=UTC), lt=datetime(2026, 12, 31))  # noqa: DTZ001 - read as UTC
 
         assert found is bool(await store.scroll(scope, NAME, where=where))
-        assert found is bool(await store.search(scope, query("zebra", where=where)))
+        assert found is bool(await store.search(scope, make_query("zebra", where=where)))

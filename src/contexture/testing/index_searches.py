@@ -15,17 +15,17 @@ import pytest
 from contexture.errors import InvalidRequest, RequestError, UnknownCollection, UnknownField
 from contexture.ports import Index
 from contexture.testing.prepared import (
+    AWKWARD_IDS,
     COLLECTION,
     EAST,
-    IDS,
     NAME,
     NORTH,
     NOT_UNICODE,
     VECTOR,
-    ids,
-    own,
-    prepared,
-    query,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
 )
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope, Vector
 
@@ -56,24 +56,27 @@ REFUSED_FILTERS: tuple[tuple[Filter, type[RequestError]], ...] = (
 )
 
 
-class IndexSearches:
+class IndexSearchTests:
     """Searches rank, filter and refuse as the port says."""
 
     async def test_equal_scores_are_ranked_by_id(self, store: Index, scope: Scope) -> None:
         """Ties go to the smaller id and then to the earlier passage, whatever was written first."""
         for name in ("c", "a", "b"):
-            await store.upsert(scope, NAME, [prepared(own(name, "zebra\n\nzebra"), EAST)])
-        for asked, channel in ((query("zebra", k=3), "bm25"), (query(vector=EAST, k=3), VECTOR)):
+            await store.upsert(scope, NAME, [prepare_record(make_record(name, "zebra\n\nzebra"), EAST)])
+        for asked, channel in ((make_query("zebra", k=3), "bm25"), (make_query(vector=EAST, k=3), VECTOR)):
             found = await store.search(scope, asked)
             ranked = sorted((hit.ranks[channel], hit.record.id, hit.ordinal) for hit in found)
 
             assert ranked == [(1, "a", 0), (2, "a", 1), (3, "b", 0)]
 
-    async def test_every_channel_brings_its_best(self, store: Index, scope: Scope) -> None:
+    async def test_every_channel_returns_its_best(self, store: Index, scope: Scope) -> None:
         """The answer is the union of the channels; a hit is scored by every channel that can score it."""
-        words, vector = prepared(own("words", "zebra"), NORTH), prepared(own("vector", "walrus"), EAST)
+        words, vector = (
+            prepare_record(make_record("words", "zebra"), NORTH),
+            prepare_record(make_record("vector", "walrus"), EAST),
+        )
         await store.upsert(scope, NAME, [words, vector])
-        found = {hit.record.id: hit for hit in await store.search(scope, query("zebra", vector=EAST, k=1))}
+        found = {hit.record.id: hit for hit in await store.search(scope, make_query("zebra", vector=EAST, k=1))}
 
         assert (dict(found["words"].ranks), dict(found["vector"].ranks)) == ({"bm25": 1}, {VECTOR: 1})
         assert found["words"].scores["bm25"] > 0 == found["vector"].scores["bm25"]
@@ -81,52 +84,55 @@ class IndexSearches:
 
     async def test_a_passage_without_a_vector_is_not_near_anything(self, store: Index, scope: Scope) -> None:
         """The dense channel leaves it out, the lexical one finds it and gives no similarity."""
-        await store.upsert(scope, NAME, [prepared(own("a", "zebra"), None)])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", "zebra"), None)])
 
-        assert ids(await store.search(scope, query(vector=EAST))) == []
-        assert [{"bm25"}] == [set(hit.scores) for hit in await store.search(scope, query("zebra", vector=EAST))]
+        assert record_ids(await store.search(scope, make_query(vector=EAST))) == []
+        assert [{"bm25"}] == [set(hit.scores) for hit in await store.search(scope, make_query("zebra", vector=EAST))]
 
     async def test_rarer_words_weigh_more(self, store: Index, scope: Scope) -> None:
         """Of two records that share one word with the question, the one with the rarer word is better."""
         texts = {"a": "zebra", "b": "walrus", "c": "zebra", "d": "zebra"}
-        await store.upsert(scope, NAME, [prepared(own(name, text)) for name, text in texts.items()])
-        found = await store.search(scope, query("zebra walrus"))
+        await store.upsert(scope, NAME, [prepare_record(make_record(name, text)) for name, text in texts.items()])
+        found = await store.search(scope, make_query("zebra walrus"))
 
         assert max(found, key=lambda hit: hit.scores["bm25"]).record.id == "b"
 
-    async def test_a_question_without_channels_finds_nothing(self, store: Index, scope: Scope) -> None:
+    async def test_a_query_without_channels_finds_nothing(self, store: Index, scope: Scope) -> None:
         """No terms and no vectors, or only unknown terms, give no hits."""
-        await store.upsert(scope, NAME, [prepared(own("a", "zebra"))])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", "zebra"))])
 
-        assert ids(await store.search(scope, query())) == []
-        assert ids(await store.search(scope, query("walrus"))) == []
+        assert record_ids(await store.search(scope, make_query())) == []
+        assert record_ids(await store.search(scope, make_query("walrus"))) == []
 
     async def test_k_may_be_larger_than_the_store(self, store: Index, scope: Scope) -> None:
         """Asking for more than there is gives what there is."""
-        await store.upsert(scope, NAME, [prepared(own("a", "zebra"))])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", "zebra"))])
 
-        assert ids(await store.search(scope, query("zebra", vector=EAST, k=10**9))) == ["a"]
+        assert record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=10**9))) == ["a"]
 
     async def test_the_pool_holds_the_best_of_all_channels(self, store: Index, scope: Scope) -> None:
         """What two channels rank well comes before what one ranks best; ties go to the smaller id."""
-        both = [prepared(own(name, "zebra"), EAST) for name in "ba"]
-        single = [prepared(own("words", "zebra zebra"), NORTH), prepared(own("vector", "walrus"), EAST)]
+        both = [prepare_record(make_record(name, "zebra"), EAST) for name in "ba"]
+        single = [
+            prepare_record(make_record("words", "zebra zebra"), NORTH),
+            prepare_record(make_record("vector", "walrus"), EAST),
+        ]
         await store.upsert(scope, NAME, [*single, *both])
 
-        assert ids(await store.search(scope, query("zebra", vector=EAST, k=3, pool=2))) == ["a", "b"]
-        assert ids(await store.search(scope, query("zebra", vector=EAST, k=3, pool=1))) == ["a"]
-        everything = ids(await store.search(scope, query("zebra", vector=EAST, k=3, pool=99)))
+        assert record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=3, pool=2))) == ["a", "b"]
+        assert record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=3, pool=1))) == ["a"]
+        everything = record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=3, pool=99)))
         assert everything == ["a", "b", "vector", "words"]
 
     async def test_an_empty_pool_is_refused(self, store: Index, scope: Scope) -> None:
         """A pool holds at least one passage."""
         with pytest.raises(InvalidRequest):
-            await store.search(scope, query("zebra", pool=0))
+            await store.search(scope, make_query("zebra", pool=0))
 
     async def test_scroll_walks_in_id_order(self, store: Index, scope: Scope) -> None:
         """Pages of any size, each starting behind the last, give every record once, by code point."""
-        names = sorted([*IDS, "B", "Ж", "\uffff", "\U0001f642"])
-        await store.upsert(scope, NAME, [prepared(own(name)) for name in reversed(names)])
+        names = sorted([*AWKWARD_IDS, "B", "Ж", "\uffff", "\U0001f642"])
+        await store.upsert(scope, NAME, [prepare_record(make_record(name)) for name in reversed(names)])
         walked: list[str] = []
         while page := await store.scroll(scope, NAME, after=walked[-1] if walked else "", limit=3):
             walked += [record.id for record in page]
@@ -145,12 +151,12 @@ class IndexSearches:
             await store.scroll(scope, NAME, after=NOT_UNICODE)
 
     @pytest.mark.parametrize(("where", "error"), REFUSED_FILTERS, ids=lambda value: ascii(value)[:48])
-    async def test_a_filter_that_makes_no_sense_is_refused(
+    async def test_an_invalid_filter_is_refused(
         self, store: Index, scope: Scope, where: Filter, error: type[RequestError]
     ) -> None:
         """Unknown fields and values of another type are named, by search and scroll alike."""
         with pytest.raises(error):
-            await store.search(scope, query("zebra", where=where))
+            await store.search(scope, make_query("zebra", where=where))
         with pytest.raises(error):
             await store.scroll(scope, NAME, where=where)
 
@@ -164,12 +170,12 @@ class IndexSearches:
             ({}, -1),
         ],
     )
-    async def test_a_question_that_makes_no_sense_is_refused(
+    async def test_an_invalid_query_is_refused(
         self, store: Index, scope: Scope, vectors: Mapping[str, Vector], k: int
     ) -> None:
         """Unknown vectors, wrong lengths, values that are no numbers, and a `k` below 1 are named."""
         with pytest.raises(InvalidRequest):
-            await store.search(scope, query("zebra", vectors=vectors, k=k))
+            await store.search(scope, make_query("zebra", vectors=vectors, k=k))
 
     async def test_an_unknown_collection_is_named(self, store: Index, scope: Scope) -> None:
         """Every call that takes a collection refuses an unknown one, and says which the tenant has."""
@@ -181,7 +187,7 @@ class IndexSearches:
             store.delete(scope, "nowhere", []),
             store.get(scope, "nowhere", []),
             store.scroll(scope, "nowhere"),
-            store.search(scope, query("zebra", collection="nowhere")),
+            store.search(scope, make_query("zebra", collection="nowhere")),
             store.matrices(scope, "nowhere", "rows", []),
             store.version(scope, "nowhere"),
         )
@@ -190,7 +196,7 @@ class IndexSearches:
                 await call
 
     @pytest.mark.parametrize("name", ["", "..", "a/b", "1st", "é", "x" * 65, "a b"])
-    async def test_names_are_plain(self, store: Index, scope: Scope, name: str) -> None:
+    async def test_collection_names_are_restricted(self, store: Index, scope: Scope, name: str) -> None:
         """Collections and fields are named with letters, digits, `_`, `-` and `.`."""
         with pytest.raises(InvalidRequest):
             await store.create(scope, Collection(name=name))
@@ -210,14 +216,14 @@ class IndexSearches:
         """A field declared after records were written filters those too."""
         late = f"late_{uuid4().hex[:8]}"
         await index.create(scope, Collection(name=late))
-        record = own("a", "zebra", payload={"colour": "red"})
-        await index.upsert(scope, late, [prepared(record)])
+        record = make_record("a", "zebra", payload={"colour": "red"})
+        await index.upsert(scope, late, [prepare_record(record)])
         await index.create(scope, Collection(name=late, fields={"colour": FieldType.KEYWORD}))
 
         for colour, expected in (("red", ["a"]), ("blue", [])):
             where = Equals("colour", colour)
-            assert expected == ids(await index.search(scope, query("zebra", where=where, collection=late)))
-            assert expected == ids(await index.scroll(scope, late, where=where))
+            assert expected == record_ids(await index.search(scope, make_query("zebra", where=where, collection=late)))
+            assert expected == record_ids(await index.scroll(scope, late, where=where))
 
     async def test_collections_are_listed_by_name(self, index: Index, scope: Scope) -> None:
         """What was created is listed with its fields, in order, once."""

@@ -14,7 +14,7 @@ import pytest
 from contexture.adapters.index.filters import field_types, record_matches
 from contexture.errors import ContextError, InvalidRequest, UnknownCollection, UnknownField
 from contexture.ports import Index
-from contexture.testing.prepared import COLLECTION, EAST, NAME, ids, own, prepared, query
+from contexture.testing.prepared import COLLECTION, EAST, NAME, make_query, make_record, prepare_record, record_ids
 from contexture.types import Collection, Contains, Equals, FieldType, Filter, Not, Range, Record, Scope
 
 KEYWORD, NUMBER, FLAG, TIME = FieldType.KEYWORD, FieldType.NUMBER, FieldType.FLAG, FieldType.TIME
@@ -33,59 +33,61 @@ FILTERS: Mapping[FieldType, tuple[Filter, ...]] = {
 VALUES: tuple[object, ...] = ("red", "2026-03-01", ["red", "blue"], 1, 1.5, True, False, None)
 
 
-def _calls(index: Index, scope: Scope, name: str) -> tuple[Call, ...]:
+def _all_calls(index: Index, scope: Scope, name: str) -> tuple[Call, ...]:
     """Every call of the port that names a collection."""
     return (
-        lambda: index.upsert(scope, name, [prepared(own("a"))]),
+        lambda: index.upsert(scope, name, [prepare_record(make_record("a"))]),
         lambda: index.delete(scope, name, ["a"]),
-        *_reads(index, scope, name),
+        *_read_calls(index, scope, name),
     )
 
 
-def _reads(index: Index, scope: Scope, name: str) -> tuple[Call, ...]:
-    """Those that change nothing."""
+def _read_calls(index: Index, scope: Scope, name: str) -> tuple[Call, ...]:
+    """Those calls that change nothing."""
     return (
         lambda: index.get(scope, name, ["a"]),
         lambda: index.scroll(scope, name),
         lambda: index.scroll(scope, name, where=Equals("tags", "red")),
-        lambda: index.search(scope, query("zebra", vector=EAST, collection=name)),
-        lambda: index.search(scope, query("zebra", where=Equals("tags", "red"), collection=name)),
+        lambda: index.search(scope, make_query("zebra", vector=EAST, collection=name)),
+        lambda: index.search(scope, make_query("zebra", where=Equals("tags", "red"), collection=name)),
         lambda: index.matrices(scope, name, "rows", ["a"]),
         lambda: index.version(scope, name),
     )
 
 
-async def _told(call: Call) -> str:
-    """What a call answers, or how it refuses."""
+async def _answer_or_error(call: Call) -> str:
+    """The answer of a call, or its error, as text."""
     try:
         return repr(await call())
     except ContextError as refusal:
         return f"{type(refusal).__name__}: {refusal}"
 
 
-class IndexTenants:
-    """A collection and its fields belong to a tenant; nobody else can tell that they are there."""
+class IndexTenantTests:
+    """Collections and fields belong to a tenant; no other tenant can tell that they exist."""
 
     @pytest.fixture
     def stranger(self) -> Scope:
         """A user of a tenant that has nothing."""
         return Scope(tenant=uuid4().hex, user="anna", groups=("sales",))
 
-    async def test_a_foreign_collection_is_an_unknown_one(self, store: Index, scope: Scope, stranger: Scope) -> None:
+    async def test_a_collection_of_another_tenant_is_unknown(self, store: Index, scope: Scope, stranger: Scope) -> None:
         """Every call of a tenant that has not created it is refused, in the words that a name nobody has gets."""
-        await store.upsert(scope, NAME, [prepared(own("a", payload={"tags": "red"}))])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", payload={"tags": "red"}))])
         for mine in ("none yet", "aside"):
             if mine == "aside":
                 await store.create(stranger, Collection(name=mine))
-            for call, other in zip(_calls(store, stranger, NAME), _calls(store, stranger, "nowhere"), strict=True):
+            for call, other in zip(
+                _all_calls(store, stranger, NAME), _all_calls(store, stranger, "nowhere"), strict=True
+            ):
                 with pytest.raises(UnknownCollection) as refused:
                     await call()
 
                 assert str(refused.value) == f"unknown collection {NAME!r}; there are: {mine}"
-                assert await _told(other) == f"UnknownCollection: {refused.value}".replace(NAME, "nowhere")
-        assert ids(await store.get(scope, NAME, ["a"])) == ["a"]
+                assert await _answer_or_error(other) == f"UnknownCollection: {refused.value}".replace(NAME, "nowhere")
+        assert record_ids(await store.get(scope, NAME, ["a"])) == ["a"]
 
-    async def test_a_tenant_is_told_of_its_own_collections(self, store: Index, scope: Scope, stranger: Scope) -> None:
+    async def test_a_tenant_lists_its_own_collections(self, store: Index, scope: Scope, stranger: Scope) -> None:
         """Two tenants with a collection of one name each list their own, with the fields that they declared."""
         assert await store.collections(stranger) == []
         theirs = Collection(name=NAME, fields={"colour": KEYWORD})
@@ -104,7 +106,7 @@ class IndexTenants:
         await store.create(stranger, theirs)
         for who, mine, field in ((scope, COLLECTION, "colour"), (stranger, theirs, "tags")):
             known, where = ", ".join(sorted(field_types(mine))), Equals(field, "red")
-            for call in (store.scroll(who, NAME, where=where), store.search(who, query("zebra", where=where))):
+            for call in (store.scroll(who, NAME, where=where), store.search(who, make_query("zebra", where=where))):
                 with pytest.raises(UnknownField) as refused:
                     await call
 
@@ -114,44 +116,42 @@ class IndexTenants:
         """Four tenants declare one field of one collection, each with its own type, before and after they write."""
         name = f"typed_{uuid4().hex[:8]}"
         tenants = {kind: Scope(tenant=f"{kind}-{uuid4().hex}", user="anna") for kind in FILTERS}
-        records = [own(f"r{at}", payload={"it": value}) for at, value in enumerate(VALUES)]
+        records = [make_record(f"r{at}", payload={"it": value}) for at, value in enumerate(VALUES)]
         for kind, scope in tenants.items():
             early = kind in (KEYWORD, TIME)
             await index.create(scope, Collection(name=name, fields={"it": kind} if early else {}))
-            await index.upsert(scope, name, [prepared(record) for record in records])
+            await index.upsert(scope, name, [prepare_record(record) for record in records])
             await index.create(scope, Collection(name=name, fields={"it": kind}))
         for kind, scope in tenants.items():
             for where in FILTERS[kind]:
-                expected = _passing(where, records, kind)
+                expected = _matching_ids(where, records, kind)
 
-                assert expected == ids(await index.scroll(scope, name, where=where)), where
-                for asked in (query("zebra", where=where), query(vector=EAST, where=where)):
-                    assert expected == ids(await index.search(scope, replace(asked, collection=name))), where
+                assert expected == record_ids(await index.scroll(scope, name, where=where)), where
+                for asked in (make_query("zebra", where=where), make_query(vector=EAST, where=where)):
+                    assert expected == record_ids(await index.search(scope, replace(asked, collection=name))), where
             for other in FILTERS.keys() - {kind}:
                 with pytest.raises(InvalidRequest, match=f"holds a {kind}: it cannot become a {other}"):
                     await index.create(scope, Collection(name=name, fields={"it": other}))
 
-    async def test_what_others_declare_and_store_changes_no_answer(
-        self, store: Index, scope: Scope, stranger: Scope
-    ) -> None:
+    async def test_writes_of_other_tenants_change_no_answer(self, store: Index, scope: Scope, stranger: Scope) -> None:
         """Every answer and every error is the same to the letter before and after."""
-        await store.upsert(scope, NAME, [prepared(own("a", payload={"tags": "red", "colour": "red"}))])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", payload={"tags": "red", "colour": "red"}))])
         calls = (
-            *_reads(store, scope, NAME),
-            *_calls(store, scope, "elsewhere"),
+            *_read_calls(store, scope, NAME),
+            *_all_calls(store, scope, "elsewhere"),
             lambda: store.scroll(scope, NAME, where=Equals("colour", "red")),
-            lambda: store.search(scope, query("zebra", where=Equals("rating", "red"))),
+            lambda: store.search(scope, make_query("zebra", where=Equals("rating", "red"))),
             lambda: store.create(scope, Collection(name=NAME, fields={"tags": TIME})),
             lambda: store.collections(scope),
         )
-        before = [await _told(call) for call in calls]
+        before = [await _answer_or_error(call) for call in calls]
         for name in (NAME, "elsewhere"):
             fields = {"tags": TIME, "colour": NUMBER, "rating": KEYWORD}
             await store.create(stranger, Collection(name=name, fields=fields))
-            await store.upsert(stranger, name, [prepared(own("a", payload={"tags": "red", "colour": 1}))])
+            await store.upsert(stranger, name, [prepare_record(make_record("a", payload={"tags": "red", "colour": 1}))])
 
-        assert before == [await _told(call) for call in calls]
+        assert before == [await _answer_or_error(call) for call in calls]
 
 
-def _passing(where: Filter, records: list[Record], kind: FieldType) -> list[str]:
+def _matching_ids(where: Filter, records: list[Record], kind: FieldType) -> list[str]:
     return [record.id for record in records if record_matches(where, record, {"it": kind})]

@@ -21,7 +21,7 @@ class ScriptedMemory:
     failures: Sequence[Exception | None] = ()
     asked: list[Recall] = field(default_factory=list[Recall])
     remembered: list[Memory] = field(default_factory=list[Memory])
-    given: list[Feedback] = field(default_factory=list[Feedback])
+    feedback_given: list[Feedback] = field(default_factory=list[Feedback])
     forgotten: list[str] = field(default_factory=list[str])
     calls: int = 0
 
@@ -44,7 +44,7 @@ class ScriptedMemory:
         """Noted, and of no effect."""
         del scope
         self._step()
-        self.given.append(given)
+        self.feedback_given.append(given)
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Noted; every id counts."""

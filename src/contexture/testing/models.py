@@ -40,13 +40,13 @@ class ChatModelConformance:
         """A prompt with history and memory has an answer."""
         assert (await model.complete(PROMPT, max_tokens=24)).strip()
 
-    async def test_the_pieces_are_the_answer(self, model: ChatModel) -> None:
+    async def test_a_stream_has_text(self, model: ChatModel) -> None:
         """A stream has pieces that say something."""
         pieces = [piece async for piece in model.stream(PROMPT, max_tokens=24)]
 
         assert "".join(pieces).strip()
 
-    async def test_a_stream_can_be_left(self, model: ChatModel) -> None:
+    async def test_a_stream_can_be_closed_early(self, model: ChatModel) -> None:
         """Whoever leaves after the first piece can ask again at once."""
         stream = cast("AsyncGenerator[str]", model.stream(PROMPT, max_tokens=200))
         async with aclosing(stream) as pieces:
@@ -55,13 +55,13 @@ class ChatModelConformance:
 
         assert (await model.complete(PROMPT, max_tokens=8)).strip()
 
-    async def test_several_may_ask_at_once(self, model: ChatModel) -> None:
+    async def test_concurrent_calls_are_answered(self, model: ChatModel) -> None:
         """Every one of them gets an answer."""
         answers = await asyncio.gather(*(model.complete(PROMPT, max_tokens=4) for _ in range(3)))
 
         assert all(answer.strip() for answer in answers)
 
-    async def test_the_prompt_is_left_alone(self, model: ChatModel) -> None:
+    async def test_the_prompt_is_not_modified(self, model: ChatModel) -> None:
         """A model does not change what it is given."""
         given = [dict(message) for message in PROMPT]
         await model.complete(given, max_tokens=4)

@@ -29,7 +29,7 @@ COLLECTION = Collection(
 EAST: Vector = np.array([1, 0, 0, 0], np.float32)
 NORTH: Vector = np.array([0, 1, 0, 0], np.float32)
 
-IDS = (
+AWKWARD_IDS = (
     "a",
     "with space",
     "quote\"'`",
@@ -49,7 +49,7 @@ NOT_UNICODE = "half \ud800 pair"
 _PARAGRAPH = re.compile(r"[^\n]*\S[^\n]*")
 
 
-def own(
+def make_record(
     record_id: str,
     text: str = "zebra",
     *,
@@ -63,8 +63,8 @@ def own(
     return Record(id=record_id, text=text, acl=acl, title=title, source=source, time=time, payload=payload or {})
 
 
-def prepared(record: Record, vector: Vector | None = EAST) -> PreparedRecord:
-    """A record with one passage per line, each with this vector."""
+def prepare_record(record: Record, vector: Vector | None = EAST) -> PreparedRecord:
+    """The record with one passage per line, each with this vector."""
     pieces = [match.span() for match in _PARAGRAPH.finditer(record.text)]
     return PreparedRecord(
         record=record,
@@ -75,7 +75,7 @@ def prepared(record: Record, vector: Vector | None = EAST) -> PreparedRecord:
     )
 
 
-def query(
+def make_query(
     words: str = "",
     *,
     vector: Vector | None = None,
@@ -85,12 +85,12 @@ def query(
     pool: int | None = None,
     collection: str = NAME,
 ) -> Query:
-    """A question by words, by vector, or both."""
+    """A query by words, by vector, or both."""
     dense = dict(vectors or {}) if vector is None else {VECTOR: vector}
     return Query(collection=collection, terms=tuple(extract_terms(words)), vectors=dense, where=where, k=k, pool=pool)
 
 
-def ids(found: Sequence[Record | Hit]) -> list[str]:
+def record_ids(found: Sequence[Record | Hit]) -> list[str]:
     """The ids of records, or of the records that hits belong to, in the order given and without repeats."""
     return list(dict.fromkeys(each.record.id if isinstance(each, Hit) else each.id for each in found))
 

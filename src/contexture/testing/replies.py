@@ -31,7 +31,7 @@ class ReplyStoreConformance:
         """A user of a tenant that nobody else has."""
         return Scope(tenant=uuid4().hex, user="anna")
 
-    async def test_what_was_never_put_is_not_there(self, store: ReplyStore, scope: Scope) -> None:
+    async def test_an_unknown_reply_is_none(self, store: ReplyStore, scope: Scope) -> None:
         """Nothing is known of it."""
         assert await store.get(scope, "unknown") is None
 
@@ -43,7 +43,7 @@ class ReplyStoreConformance:
 
     @pytest.mark.parametrize("before", [ACCEPTED, FAILED])
     @pytest.mark.parametrize("after", [ACCEPTED, FAILED, COMPLETE])
-    async def test_what_is_not_complete_is_replaced(
+    async def test_an_incomplete_reply_is_replaced(
         self, store: ReplyStore, scope: Scope, before: StoredReply, after: StoredReply
     ) -> None:
         """A message may be accepted again, fail again, or be answered after all."""
@@ -54,14 +54,14 @@ class ReplyStoreConformance:
         assert await store.get(scope, later.message_id) == later
 
     @pytest.mark.parametrize("after", [ACCEPTED, FAILED, replace(COMPLETE, body=b"{}")])
-    async def test_what_is_complete_stays(self, store: ReplyStore, scope: Scope, after: StoredReply) -> None:
+    async def test_a_complete_reply_is_not_replaced(self, store: ReplyStore, scope: Scope, after: StoredReply) -> None:
         """The first answer is the one; whoever puts another is told so."""
         await store.put(scope, COMPLETE)
 
         assert await store.put(scope, after) == COMPLETE
         assert await store.get(scope, COMPLETE.message_id) == COMPLETE
 
-    async def test_of_two_at_the_same_moment_one_stands(self, store: ReplyStore, scope: Scope) -> None:
+    async def test_of_concurrent_puts_one_wins(self, store: ReplyStore, scope: Scope) -> None:
         """Both are told the same one."""
         made = [replace(COMPLETE, body=f'{{"n": {number}}}'.encode()) for number in range(8)]
         told = await asyncio.gather(*(store.put(scope, each) for each in made))

@@ -48,7 +48,7 @@ def prose() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def copies(draw: st.DrawFn) -> str:
+def near_duplicates(draw: st.DrawFn) -> str:
     """One passage with up to three words replaced, so that two of them nearly coincide."""
     words = [f"word{at}" for at in range(40)]
     for at in draw(st.lists(st.integers(0, 39), max_size=3)):
@@ -136,7 +136,7 @@ def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
         Candidate(
             id=f"c{number:02}",
             key=draw(st.sampled_from(("k1", "k2", "k3", f"k-{number}"))),
-            text=draw(prose() | copies()),
+            text=draw(prose() | near_duplicates()),
             score=draw(scores()),
             time=draw(st.none() | times()),
         )
@@ -144,7 +144,7 @@ def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
     ]
 
 
-def options() -> st.SearchStrategy[PackingOption]:
+def packing_options() -> st.SearchStrategy[PackingOption]:
     """Forms that cost little, nothing or far too much, and are worth anything from nothing up."""
     tokens = st.integers(0, 5) | st.integers(0, 30) | st.just(10**9)
     value = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 10)
@@ -155,7 +155,7 @@ def options() -> st.SearchStrategy[PackingOption]:
 def item_lists(draw: st.DrawFn, max_size: int = 6, sections: tuple[str, ...] = ("context",)) -> list[PackingItem]:
     """Items with up to three forms each, small enough for trying every choice; some are alike."""
     count = draw(st.integers(0, max_size))
-    forms = st.lists(options(), max_size=3).map(tuple)
+    forms = st.lists(packing_options(), max_size=3).map(tuple)
     shared = st.sampled_from(draw(st.lists(forms, min_size=1, max_size=2)))
     return [PackingItem(f"i{at}", draw(forms | shared), draw(st.sampled_from(sections))) for at in range(count)]
 

@@ -20,7 +20,7 @@ TEXTS = (
 class TokenCounterConformance:
     """What every token counter promises."""
 
-    def test_nothing_counts_nothing(self, counter: TokenCounter) -> None:
+    def test_the_empty_text_has_no_tokens(self, counter: TokenCounter) -> None:
         """The empty text has no tokens."""
         assert counter.count("") == 0
 

@@ -16,7 +16,7 @@ from contexture.ports import ChatModel, Redactor, Secrets, TokenCounter
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache
-from contexture.testing.blocks_memory import MemoryBlocks
+from contexture.testing.blocks_memory import InMemoryBlockStore
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
 from contexture.types import Scope
 from contexture.workspace import Activity, Block, BlockLink, BlockStore
@@ -55,7 +55,7 @@ class WorkspaceBench:
     def __init__(self, index: EmbeddedIndex, parts: WorkspaceParts) -> None:
         self.index = index
         self.parts = parts
-        self.blocks = MemoryBlocks(tenant=parts.tenant)
+        self.blocks = InMemoryBlockStore(tenant=parts.tenant)
         encoders = parts.encoders
         self._preparer = Preparer(encoders=encoders, counters=[parts.counter], redactor=parts.redactor)
         self.search = HybridSearch(
@@ -81,10 +81,10 @@ class WorkspaceBench:
         self, blocks: Sequence[Block], links: Sequence[BlockLink] = (), activity: Sequence[Activity] = ()
     ) -> WorkspaceContextBuilder:
         """Write the blocks to the store and to the index; returns the builder over them."""
-        stale = MemoryBlocks(blocks, tenant=self.parts.tenant).stale()
+        stale = InMemoryBlockStore(blocks, tenant=self.parts.tenant).stale()
         reader = FactsComputer(self.parts.redactor, [self.parts.counter])
         facts = {each.id: told for each in stale if self.parts.facts and (told := reader.compute(each)) is not None}
-        self.blocks = MemoryBlocks(blocks, links, activity, tenant=self.parts.tenant, facts=facts)
+        self.blocks = InMemoryBlockStore(blocks, links, activity, tenant=self.parts.tenant, facts=facts)
         records = [record for each in stale if (record := block_to_record(each)) is not None]
         writer = Scope(tenant=self.parts.tenant, user="root")
         # The writer must be able to see what it overwrites.
