@@ -16,8 +16,8 @@ from benchmarks.timing import Numbers, Progress, each, summary
 
 from contexture.config import Settings
 from contexture.engine import Contexture
+from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
-from contexture.testing.service import service_client
 
 ROUTE = "/v1/context/command"
 FOUND = {
@@ -46,7 +46,9 @@ async def commands(folder: Path, models: Models, size: int, asked: int, progress
             index = await opened(folder, models, exact_limit=EXACT)
             chosen = settings.model_copy(update={"search_floor": floor})
             engine = Contexture(chosen, index, models.encoders(pay), FixedClock(NOW))
-            async with service_client(engine) as client:
+            app = create_app(engine, keys=None, settings=chosen, clock=FixedClock())
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 for done, (name, form) in enumerate(kinds.items()):
                     progress("build commands", done, len(kinds))
                     # Questions of their own for each kind: one that was embedded before costs nothing.

@@ -29,8 +29,8 @@ from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.retrieval.encoders import Encoders
+from contexture.service.app import create_app
 from contexture.service.server import freeze_heap
-from contexture.testing.service import service_client
 from contexture.types import Matrix, Vector
 
 SIZE = 1_000
@@ -64,7 +64,8 @@ async def _measure(folder: Path) -> Numbers:
     engine = Contexture(Settings(home=folder, max_body_bytes=1 << 24), index, encoders)
     numbers: Numbers = {}
     try:
-        async with service_client(engine) as client:
+        transport = httpx.ASGITransport(create_app(engine, keys=None, settings=engine.settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             warm, *texts = _texts(1 + SIZE)
             for path, make in BATCHES.values():
                 (await client.post(path, json=make([warm]))).raise_for_status()

@@ -22,8 +22,7 @@ from contexture.conversation import HealthState, Memory, Recalled
 from contexture.memory.service import LocalMemory
 from contexture.ports import MemoryService
 from contexture.retrieval.prepare import Preparer
-from contexture.testing.doubles import FixedClock
-from contexture.testing.memory_doubles import ScriptedMemory
+from contexture.testing.doubles import FixedClock, ScriptedMemory
 from contexture.types import Message
 from contexture.wiring.core import COUNTED_ENCODINGS
 

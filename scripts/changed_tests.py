@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
-UNIT = ROOT / "tests" / "unit"
+TESTS = ROOT / "tests"
+UNIT = TESTS / "unit"
 MOST = 24
 """Files of tests that run while one waits."""
 
@@ -27,7 +28,7 @@ def changed_files() -> set[Path]:
 
 def unit_tests(changed: set[Path]) -> list[Path]:
     """Unit tests that changed, then those that import a changed module; a module with few importers comes first."""
-    modules = {module_name(path) for path in changed if path.is_relative_to(SOURCE) and path.suffix == ".py"}
+    modules = {name for path in changed if path.suffix == ".py" and (name := module_name(path))}
     tests = {path: modules & set(imported_names(path)) for path in sorted(UNIT.glob("test_*.py"))}
     importers = Counter(module for found in tests.values() for module in found)
 
@@ -43,8 +44,14 @@ def _git(*words: str) -> set[Path]:
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a source file."""
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    """The name under which tests import a file; empty for files that they do not import."""
+    if path.is_relative_to(SOURCE):
+        root = SOURCE
+    elif path.is_relative_to(TESTS / "support"):
+        root = TESTS
+    else:
+        return ""
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
 def imported_names(path: Path) -> Iterator[str]:

@@ -34,6 +34,8 @@ from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.ports import Embedder
 
+pytest.register_assert_rewrite("support")
+
 TESTS = Path(__file__).parent
 LONGEST = ("browser", "postgres", "integration", "service", "property", "brokers", "conformance", "docs")
 """Folders whose files take long: they begin first, so that no worker is left alone with one at the end."""
@@ -304,7 +306,7 @@ def new_url(postgres: Any) -> Callable[[], str]:
 def qdrant_place() -> Iterator[str]:
     """The address of a Qdrant that all stores may share, behind HTTP and in the client's local mode."""
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
     with QdrantDouble() as double:
         yield double.place

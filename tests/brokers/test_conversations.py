@@ -20,8 +20,8 @@ from contexture.cli.main import app
 from contexture.errors import InvalidRequest, SourceError, UnknownAdapter
 from contexture.testing.bus import Inbox
 from contexture.testing.doubles import ScriptedChatModel
-from contexture.testing.service import service_client, small_engine
 from contexture.worker import answer_in_process, create_worker
+from support.service import service_client, small_engine
 
 pytestmark = pytest.mark.integration
 

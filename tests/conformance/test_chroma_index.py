@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from contexture.testing.index import VECTORS, IndexConformance
-from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
-from contexture.testing.visual import PAGE_VECTORS, VisualConformance
+from support.page_conformance import DOCUMENT_VECTORS, PageConformance
+from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("chromadb", reason="chromadb is not installed")
 

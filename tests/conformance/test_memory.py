@@ -18,8 +18,8 @@ from contexture.memory.service import LocalMemory
 from contexture.resilience.health import CircuitBreaker, HealthMonitor
 from contexture.service.app import create_app
 from contexture.testing.doubles import NOON, FixedClock
-from contexture.testing.memory import TEA, MemoryConformance, asking
-from contexture.testing.workbench import Parts, workbench
+from support.memory_conformance import TEA, MemoryConformance, asking
+from support.workbench import Parts, workbench
 
 
 @pytest.fixture

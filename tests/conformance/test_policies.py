@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("contexture.adapters.policy.rego", exc_type=ImportError)
 
 from contexture.adapters.policy.rego import RegoPolicy
-from contexture.testing.policy import PolicyConformance
+from support.policy_conformance import PolicyConformance
 
 pytestmark = pytest.mark.needs("libatomic1")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
-from contexture.testing.visual import PAGE_VECTORS, VisualConformance
+from support.page_conformance import DOCUMENT_VECTORS, PageConformance
+from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from contexture.config import Settings
 from contexture.engine import open_store
 from contexture.errors import CommandError, CommandRefused, NothingFound
 from contexture.service.envelope import encode_json
-from contexture.testing.commands import article
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
+from support.commands import article
+from support.service import small_engine
 
 ENV = {
     "defaults": {

@@ -13,7 +13,7 @@ from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.request import SearchMode, parse_search_mode
 from contexture.builders.research.result import ResearchContext, SourceDocument
 from contexture.config import Settings
-from contexture.testing.pages import ScriptedPages, research_over, stored
+from support.research import ScriptedPages, research_over, stored
 
 CRISIS = "The financial crisis of 2008 was caused by subprime mortgages."
 LEHMAN = "The collapse of Lehman Brothers in September 2008 triggered a global financial panic."

@@ -9,10 +9,9 @@ from contexture.adapters.metrics.prometheus import TurnMetrics
 from contexture.adapters.redaction.default import NoopRedactor
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
-from contexture.testing.doubles import FixedClock
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import TurnBench, memories
+from contexture.testing.doubles import FixedClock, ScriptedMemory
 from contexture.types import Scope
+from support.turns import TurnBench, memories
 
 TURN = {
     "tenant_id": "acme-corp",

@@ -19,9 +19,8 @@ from contexture.builders.turn.summary import HistorySummarizer
 from contexture.conversation import HealthState, Recalled
 from contexture.errors import SourceUnavailable
 from contexture.pipeline.fence import DATA_NOTICE
-from contexture.testing.doubles import FixedClock
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import KeptSummaries, TurnBench, chat, memories
+from contexture.testing.doubles import FixedClock, ScriptedMemory
+from support.turns import KeptSummaries, TurnBench, chat, memories
 
 NOW = datetime(2025, 12, 10, 12, tzinfo=UTC)
 ENVELOPE = {

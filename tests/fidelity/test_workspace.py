@@ -31,9 +31,9 @@ from contexture.errors import BudgetTooSmall
 from contexture.pipeline.scoring import linear_decay, structural_proximity
 from contexture.pipeline.truncation import TruncationStrategy
 from contexture.testing.doubles import NOON
-from contexture.testing.workspaces import WorkspaceBench, workspace_bench
 from contexture.types import Scope
 from contexture.workspace import Block, BlockStore, BlockType
+from support.workspaces import WorkspaceBench, workspace_bench
 
 ANNA = Scope(tenant="local", user="anna")
 PAGE = Block(id="p", type=BlockType.PAGE, text="Plan", modified=NOON)

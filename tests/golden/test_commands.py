@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from contexture.testing.commands import HIDDEN, CommandBench, ScriptedNews, found
+from support.commands import HIDDEN, CommandBench, ScriptedNews, found
 
 LONG = (
     "The harbour master spoke for an hour about the weather. Then he spoke of the pump, which leaks oil into the basin "

@@ -17,9 +17,9 @@ from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
 from contexture.testing.doubles import NOON
-from contexture.testing.workbench import FIELDS, HIDDEN, NAME, Parts, Workbench
 from contexture.types import PUBLIC, Collection, Equals, Not, Record, Scope
 from contexture.wiring.store import open_index
+from support.workbench import FIELDS, HIDDEN, NAME, Parts, Workbench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,7 +10,7 @@ import pytest
 
 from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON
-from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
+from support.research import HIDDEN, ScriptedPages, research_over, stored
 
 REPORT = (
     "# Costs\n\nThe pilot plant cost 4.2 million euros. Half of that went into the turbine hall, which had to be built "

@@ -19,8 +19,8 @@ from contexture.cli.demo_samples import load_sample_memories, load_sample_news
 from contexture.ingestion.loader import load_records
 from contexture.service.wire.builds import query_object, research_object
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
-from contexture.testing.visual import document
+from support.service import small_engine
+from support.visual_conformance import document
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,10 +12,9 @@ import pytest
 
 from contexture.builders.turn.request import TurnRecipe
 from contexture.conversation import HealthState, MemoryPiece, Recalled
-from contexture.testing.doubles import NOON
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import HIDDEN, KnownSecrets, TurnBench, tool_exchange
+from contexture.testing.doubles import NOON, ScriptedMemory
 from contexture.text.segmentation import split_sentences
+from support.turns import HIDDEN, KnownSecrets, TurnBench, tool_exchange
 
 PUMP = (
     "The bilge pump stands under the engine. It starts when the float rises. Clean its filter every month. "

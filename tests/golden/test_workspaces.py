@@ -13,8 +13,8 @@ from contexture import Contexture, Scope, Settings
 from contexture.builders.workspace.result import ContextPayload
 from contexture.cli.demo_samples import load_sample_workspace
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.workspace import is_done, task_due
+from support.service import small_engine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

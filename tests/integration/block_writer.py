@@ -12,8 +12,8 @@ from pathlib import Path
 from contexture.config import Settings
 from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.types import PreparedRecord, Scope
+from support.service import small_engine
 
 ANNA = Scope(tenant="acme", user="anna")
 BEFORE = [

@@ -17,8 +17,8 @@ from contexture.errors import InvalidRequest
 from contexture.ledger import State, Trace
 from contexture.pipeline.fence import is_fenced
 from contexture.retrieval.citations import verify_citations
-from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Contains, Equals, Record, Scope
+from support.workbench import NAME, Parts, Workbench, workbench
 
 ANNA = Scope.local()
 NAUGHTY = (

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from contexture.config import Settings
-from contexture.testing.service import small_engine
 from contexture.types import Scope
+from support.processes import child_environment
+from support.service import small_engine
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -30,7 +31,9 @@ async def found(engine, scope):
 async def test_the_index_follows_after_a_kill(moment: str, new_folder: Callable[[], Path]) -> None:
     """Titles and readers that were stored reach the index at the next opening; what is deleted stays deleted."""
     folder = new_folder()
-    writer = await asyncio.create_subprocess_exec(sys.executable, str(WRITER), str(folder), moment)
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable, str(WRITER), str(folder), moment, env=child_environment()
+    )
     assert -signal.SIGKILL == await writer.wait()
     async with small_engine(Settings(home=folder, tenant="acme", user="anna")) as engine:
         behind = await engine.workspace.catch_up()

@@ -14,8 +14,8 @@ from contexture.answer.chat_types import ChatRequest
 from contexture.answer.route import ModelRoute
 from contexture.conversation import Recall
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.types import Message, Record, Scope
+from support.service import small_engine
 
 pytestmark = pytest.mark.integration
 

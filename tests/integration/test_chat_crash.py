@@ -11,9 +11,9 @@ import pytest
 
 from contexture.adapters.conversation.outbox import Outbox
 from contexture.adapters.conversation.sqlite import SqliteSessions
-from contexture.testing.doubles import FixedClock
-from contexture.testing.memory_doubles import ScriptedMemory
+from contexture.testing.doubles import FixedClock, ScriptedMemory
 from contexture.types import Scope
+from support.processes import child_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -23,7 +23,8 @@ THINKER = Path(__file__).with_name("thinker.py")
 
 def acknowledged_before_kill(folder: Path, lines: int, program: Path = TALKER) -> list[str]:
     """What a program said before it was killed, after at least so many lines."""
-    with subprocess.Popen([sys.executable, str(program), str(folder)], stdout=subprocess.PIPE, text=True) as talker:
+    command = [sys.executable, str(program), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as talker:
         stream = talker.stdout
         assert stream is not None
         said = [stream.readline().strip() for _ in range(lines)]

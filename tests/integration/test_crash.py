@@ -21,9 +21,9 @@ from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.record_store import SqliteRecordStore, sqlite_errors
 from contexture.adapters.index.schema import MIGRATIONS
 from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
-from contexture.testing.prepared import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
-from contexture.testing.workbench import opened
+from contexture.testing.index_records import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.types import Collection, Scope
+from support.workbench import opened
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -261,7 +261,7 @@ import asyncio, json, resource, sys
 from pathlib import Path
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.errors import SourceError
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, own, prepared
+from contexture.testing.index_records import COLLECTION, NAME, VECTORS, own, prepared
 from contexture.types import Scope
 
 async def fill(folder):

@@ -14,7 +14,7 @@ from contexture.adapters.index.collection_indexes import CollectionIndexes
 from contexture.adapters.index.edge_shard import EdgeShard, edge_errors
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.errors import SourceUnavailable
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     COLLECTION,
     EAST,
     NAME,
@@ -24,8 +24,8 @@ from contexture.testing.prepared import (
     prepare_record,
     record_ids,
 )
-from contexture.testing.workbench import opened
 from contexture.types import Collection, Equals, FieldType, Scope
+from support.workbench import opened
 
 pytestmark = pytest.mark.integration
 

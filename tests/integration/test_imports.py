@@ -24,9 +24,9 @@ from contexture.ingestion.blocks.importer import (
     run_import,
 )
 from contexture.ingestion.blocks.logseq import LIST_ITEM
-from contexture.testing.service import small_engine
 from contexture.types import Scope
 from contexture.workspace import Activity, ActivityKind, Block, BlockType, LinkKind, PutResult
+from support.service import small_engine
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LOADER = Scope(tenant=TENANT, user="loader", groups=("support", "finance"))

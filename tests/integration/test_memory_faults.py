@@ -18,9 +18,9 @@ from contexture.errors import SourceError, SourceTimeout, SourceUnavailable
 from contexture.memory.guard import GuardedMemory, MemoryGuard
 from contexture.resilience.health import CircuitBreaker, HealthMonitor
 from contexture.resilience.retry import RetryPolicy
-from contexture.testing.memory import asking
-from contexture.testing.service import small_engine
 from contexture.types import Scope
+from support.memory_conformance import asking
+from support.service import small_engine
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from contexture.answer.chat import ProcessMessage
 from contexture.answer.chat_types import ChatRequest
 from contexture.answer.route import ModelRoute
 from contexture.testing.doubles import FixedClock, WordCounter
-from contexture.testing.turns import KeptSummaries, KnownSecrets, TurnBench
 from contexture.types import Scope
+from support.turns import KeptSummaries, KnownSecrets, TurnBench
 
 
 class Thinker:

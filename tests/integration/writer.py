@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_record, prepare_record
+from contexture.testing.index_records import COLLECTION, NAME, VECTORS, make_record, prepare_record
 from contexture.types import Scope
 
 

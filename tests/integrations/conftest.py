@@ -13,8 +13,8 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # noqa: TID251 - a setting o
 os.environ["LANGSMITH_TRACING"] = "false"  # noqa: TID251 - a setting of theirs
 
 from contexture import Contexture, Settings
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
+from support.service import small_engine
 
 RECORDS = (
     Record(id="pump", title="Pump", text="The pump leaks. Mail anna@example.org about it.", acl=(PUBLIC,)),

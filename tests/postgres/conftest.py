@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.testing.prepared import VECTORS
+from contexture.testing.index_records import VECTORS
 
 if TYPE_CHECKING:
     from contexture.adapters.index.postgres.index import PostgresIndex

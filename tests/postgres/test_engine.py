@@ -17,9 +17,9 @@ from contexture.conversation import SessionEvent
 from contexture.errors import NotFound, UnknownAdapter
 from contexture.ledger import Ledger
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC
 from contexture.workspace import Block, BlockType
+from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 

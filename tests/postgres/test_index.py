@@ -21,7 +21,7 @@ from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.search_ports import ScopedSearcher
 from contexture.errors import InvalidRequest, SourceUnavailable
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     COLLECTION,
     EAST,
     NAME,

@@ -17,8 +17,9 @@ import pytest
 from contexture import Contexture, Record, Settings, wiring
 from contexture.errors import SourceError, SourceUnavailable
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC
+from support.processes import child_environment
+from support.service import service_client, small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -144,7 +145,7 @@ async def test_a_killed_process_leaves_whole_writes_to_the_others(
     async with small_engine(Settings(home=new_folder(), store=url)) as engine:
         acknowledged: list[str] = []
         seen: list[bool] = []
-        writer = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
+        writer = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, env=child_environment())
         assert writer.stdout is not None
         while len(acknowledged) < EACH:
             acknowledged.append((await writer.stdout.readline()).decode().strip())

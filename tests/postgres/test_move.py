@@ -19,9 +19,9 @@ from contexture.cli.main import app
 from contexture.conversation import SessionEvent
 from contexture.errors import BrokenPromise, InvalidRequest, NotFound
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC
 from contexture.workspace import Block, BlockType
+from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 

@@ -17,7 +17,7 @@ from contexture import Record, Settings, wiring
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
 from contexture.testing.doubles import NOON
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     COLLECTION,
     EAST,
     NAME,
@@ -27,8 +27,8 @@ from contexture.testing.prepared import (
     prepare_record,
     record_ids,
 )
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Equals, FieldType, Hit, Query, Scope
+from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -39,7 +39,7 @@ from contexture.adapters.index.qdrant.client import QdrantServer
 from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
 from contexture.adapters.postgres import pool as pools
-from contexture.testing.qdrant import QdrantDouble
+from support.qdrant import QdrantDouble
 
 if TYPE_CHECKING:
     from contexture import Contexture

@@ -11,7 +11,7 @@ import pytest
 
 from contexture import Contexture, Record, Settings
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     COLLECTION,
     EAST,
     NAME,
@@ -22,8 +22,8 @@ from contexture.testing.prepared import (
     prepare_record,
     record_ids,
 )
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Collection, Scope
+from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 

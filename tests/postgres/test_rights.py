@@ -11,8 +11,8 @@ import pytest
 from contexture import Record, Scope, Settings
 from contexture.errors import SourceUnavailable, StoreUnwritable
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC
+from support.service import small_engine
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 

@@ -10,7 +10,7 @@ import pytest
 
 from contexture import Scope, Settings, wiring
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
+from support.service import service_client, small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 

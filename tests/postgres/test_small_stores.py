@@ -16,9 +16,9 @@ from contexture import Settings
 from contexture.conversation import Memory, ReplyState, StoredReply
 from contexture.errors import InvalidRequest, NotFound, SourceUnavailable
 from contexture.testing.doubles import NOON, FixedClock
-from contexture.testing.service import small_engine
 from contexture.types import ExtractedMentions, Mention, Scope
 from contexture.workspace import Block, BlockType
+from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 

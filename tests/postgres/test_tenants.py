@@ -15,7 +15,15 @@ from contexture.adapters.index.embedded import EmbeddedIndex
 from contexture.adapters.index.postgres.index import PostgresIndex
 from contexture.adapters.store_migration.migrate import migrate_store, open_migration_store
 from contexture.errors import InvalidRequest, UnknownCollection
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
+from contexture.testing.index_records import (
+    COLLECTION,
+    NAME,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.types import Collection, Equals, FieldType, Range, Scope
 
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)

@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 from contexture import Record, Settings
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC
+from support.service import small_engine
 
 
 async def main(url: str, folder: str) -> None:

@@ -25,8 +25,8 @@ from contexture.ledger import Reason, State, Trace
 from contexture.pipeline.fence import is_fenced, unfence
 from contexture.ports import Index
 from contexture.retrieval.citations import resolve_citation, verify_citations
-from contexture.testing.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Record, Scope
+from support.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 
 COUNTER = counter_for("o200k_base")
 WORDS = ("pump", "valve", "leaks", "river", "stone", "насос", "река", "🙂", HIDDEN, f"x{HIDDEN}y", "<WORD_1>")

@@ -18,11 +18,11 @@ from contexture.builders.command.request import AbTest, ExperimentArm, assign_ar
 from contexture.builders.command.syntax import ALIASES, CLOSED_VALUES, MODES, Command, ParsedCommand, Window
 from contexture.config import Settings
 from contexture.errors import CommandError, InvalidRequest
-from contexture.testing.commands import CommandBench, article
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.text.segmentation import split_sentences
 from contexture.types import Scope
+from support.commands import CommandBench, article
+from support.service import small_engine
 
 FORESEEN = {"NO_DATA", "VALIDATION_FAILED"}
 ALL = {}

@@ -11,7 +11,7 @@ from contexture.errors import RequestError
 from contexture.service.envelope import encode_json
 from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON
-from contexture.testing.executions import news_engine
+from support.news_engine import news_engine
 
 HEADS = ("/ask", "/events", "/graph query", "/synthesize", "/memory store", "/memory recall", "/memory suggest", "/aks")
 WORDS = (

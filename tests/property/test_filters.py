@@ -8,7 +8,7 @@ from hypothesis import given
 
 from contexture.adapters.index.filters import check_filter, compile_filter, field_types, record_matches
 from contexture.filters import filter_from_json, filter_to_json
-from contexture.testing.prepared import COLLECTION
+from contexture.testing.index_records import COLLECTION
 from contexture.testing.strategies import filters, records
 from contexture.types import And, Filter, Not, Or, Record
 

@@ -16,8 +16,8 @@ from contexture.graph.entities import merge_names, name_key
 from contexture.graph.store import GraphStore, extract_relations
 from contexture.ledger import Trace
 from contexture.testing.doubles import WordRedactor
-from contexture.testing.workbench import NAME, workbench
 from contexture.types import PUBLIC, Record, Scope, content_hash
+from support.workbench import NAME, workbench
 
 NAMES = ("Anna Berg", "Berg", "Norvik Lines", "NL", "Boris Ulm", "Tallinn", "Таллин", "Мария Тамм", "Maria Tamm")
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a folder of its own is made in it

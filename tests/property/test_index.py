@@ -33,7 +33,7 @@ from contexture.adapters.index.hits import fuse_channels
 from contexture.adapters.index.record_store import StoreChange
 from contexture.adapters.index.scoring import idf_weights, to_impacts
 from contexture.adapters.index.search_ports import ScopedSearcher
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     COLLECTION,
     EAST,
     NAME,
@@ -214,14 +214,14 @@ async def test_removed_records_take_no_place_among_the_best(index: EmbeddedIndex
     """A question asked again after the two best of seven records were deleted finds the other five."""
     scope = Scope.local()
     await index.create(scope, COLLECTION)
-    await index.upsert(scope, NAME, [prepared(own(f"r{at}", "zebra"), spread(at)) for at in range(7)])
-    asked = query(vector=spread(0), k=5)
+    await index.upsert(scope, NAME, [prepare_record(make_record(f"r{at}", "zebra"), spread(at)) for at in range(7)])
+    asked = make_query(vector=spread(0), k=5)
     hits = await index.search(scope, asked)
     best = sorted(hits, key=lambda hit: min(hit.ranks.values()))[:2]
     gone = {hit.record.id for hit in best}
     await index.delete(scope, NAME, sorted(gone))
 
-    assert sorted({f"r{at}" for at in range(7)} - gone) == sorted(ids(await index.search(scope, asked)))
+    assert sorted({f"r{at}" for at in range(7)} - gone) == sorted(record_ids(await index.search(scope, asked)))
 
 
 def in_space(name: str, record_id: str, vector: np.ndarray, **payload: float) -> PreparedRecord:

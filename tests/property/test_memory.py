@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from contexture.conversation import Feedback, Memory, MemoryKind, Recall
 from contexture.memory.service import LocalMemory
 from contexture.testing.doubles import NOON, FixedClock
-from contexture.testing.workbench import workbench
 from contexture.types import PUBLIC, Scope
+from support.workbench import workbench
 
 ANNA = Scope(tenant="acme", user="anna", groups=("crew",))
 OTHERS = (

@@ -18,9 +18,9 @@ from contexture.ledger import Trace
 from contexture.news.articles import NewsQuestion, normalize_domain
 from contexture.news.fingerprint import is_copy, make_fingerprint, read_fingerprint
 from contexture.testing.doubles import NOON
-from contexture.testing.news import STRIKE, article, news_over
-from contexture.testing.workbench import Parts, workbench
 from contexture.types import PUBLIC, Scope
+from support.news import STRIKE, article, news_over
+from support.workbench import Parts, workbench
 
 ANNA = Scope(tenant="acme", user="anna", groups=("crew",))
 OTHERS = (Scope(tenant="acme", user="boris"), Scope(tenant="other", user="anna", groups=("crew",)))

@@ -18,8 +18,8 @@ from contexture.ports import Index
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import HashEmbedder
 from contexture.testing.strategies import filters
-from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import Filter, Record, Scope
+from support.workbench import NAME, Parts, Workbench, workbench
 
 ANNA = Scope(tenant="acme", user="anna", groups=("sales",))
 ENGLISH = HashEmbedder(48, "hash-en")

@@ -20,8 +20,8 @@ from contexture.pipeline.knapsack import (
 )
 from contexture.pipeline.packing import PackingItem, PackingOption
 from contexture.pipeline.sections import allocate_tokens, pack_sections, water_fill
-from contexture.testing.strategies import item_lists, section_lists
 from contexture.types import Budget
+from support.strategies import item_lists, section_lists
 
 CAPACITY = st.integers(-2, 15) | st.integers(0, 80)
 NAMES = ("focus", "semantic", "activity")

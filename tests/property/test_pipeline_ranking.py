@@ -28,8 +28,9 @@ from contexture.pipeline.scoring import (
     structural_proximity,
     weighted_mean,
 )
-from contexture.testing.strategies import candidate_lists, scores, times
+from contexture.testing.strategies import times
 from contexture.text.simhash import hamming_distance, make_shingles, min_similarity, shingles, simhash
+from support.strategies import candidate_lists, scores
 
 NAMES = st.sampled_from("abcdefgh")
 RANKINGS = st.lists(st.lists(NAMES, unique=True), max_size=4)

@@ -26,8 +26,8 @@ from contexture.retrieval.citations import QuoteChecker
 from contexture.service.envelope import encode_json
 from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON, WordRedactor
-from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
 from contexture.types import Collection, Form, Record, Scope
+from support.research import HIDDEN, ScriptedPages, research_over, stored
 
 COUNTER = counter_for("o200k_base")
 SCOPE = Scope.local()

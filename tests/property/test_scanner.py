@@ -26,7 +26,7 @@ from contexture.adapters.index.quantized_vectors import (
 )
 from contexture.adapters.index.record_store import StoredVectors
 from contexture.adapters.index.scanner import VectorScanner
-from contexture.testing.prepared import COLLECTION, make_record, prepare_record
+from contexture.testing.index_records import COLLECTION, make_record, prepare_record
 from contexture.testing.strategies import filters, record_lists
 from contexture.types import Filter, Record
 

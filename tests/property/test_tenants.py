@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.errors import ContextError
-from contexture.testing.prepared import EAST, VECTORS, make_query, make_record, prepare_record
+from contexture.testing.index_records import EAST, VECTORS, make_query, make_record, prepare_record
 from contexture.types import Collection, Contains, Equals, FieldType, Filter, Not, Range, Scope
 
 EXAMPLES = count()

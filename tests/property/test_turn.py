@@ -18,10 +18,10 @@ from contexture.errors import BudgetTooSmall, InvalidRequest
 from contexture.ledger import State
 from contexture.pipeline.fence import is_fenced
 from contexture.pipeline.knapsack import Packer
-from contexture.testing.doubles import WordCounter
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.strategies import prose, scores, times
-from contexture.testing.turns import HIDDEN, TurnBench, memories, tool_exchange
+from contexture.testing.doubles import ScriptedMemory, WordCounter
+from contexture.testing.strategies import prose, times
+from support.strategies import scores
+from support.turns import HIDDEN, TurnBench, memories, tool_exchange
 
 TEXTS = prose() | st.text(max_size=60) | st.just(f"the word is {HIDDEN}")
 JSON = st.recursive(

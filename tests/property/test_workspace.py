@@ -23,10 +23,10 @@ from contexture.pipeline.fence import is_fenced
 from contexture.retrieval.citations import verify_citations
 from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
 from contexture.testing.doubles import NOON
-from contexture.testing.workbench import NAME, Parts, workbench
-from contexture.testing.workspaces import WorkspaceParts, workspace_bench
 from contexture.types import Record, Scope
 from contexture.workspace import Activity, ActivityKind, Block, BlockLink, BlockType, LinkKind
+from support.workbench import NAME, Parts, workbench
+from support.workspaces import WorkspaceParts, workspace_bench
 
 ROOT = Scope(tenant="local", user="root")
 ANNA = Scope(tenant="local", user="anna", groups=("sales",))

@@ -14,8 +14,8 @@ from contexture.mcp.server import create_server
 from contexture.mcp.service_client import connect_in_process
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
+from support.service import small_engine
 
 RECORDS = (
     Record(id="pump", title="Pump", text="The pump leaks. Mail anna@example.org about it.", acl=(PUBLIC,)),

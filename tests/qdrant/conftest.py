@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.testing.prepared import COLLECTION, VECTORS
+from contexture.testing.index_records import COLLECTION, VECTORS
 from contexture.types import Scope
 
 if TYPE_CHECKING:
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
 TENANTS = ("local", "acme", "globex")
 """Who has the collection of these checks."""
@@ -25,7 +25,7 @@ TENANTS = ("local", "acme", "globex")
 def qdrant() -> Iterator[QdrantDouble]:
     """A Qdrant behind HTTP that nobody else uses."""
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
     with QdrantDouble() as double:
         yield double

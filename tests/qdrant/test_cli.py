@@ -19,7 +19,7 @@ from contexture.wiring.store import open_qdrant_index
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 if TYPE_CHECKING:
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
-from contexture.testing.page_conformance import DOCUMENT_VECTORS, PageConformance
-from contexture.testing.visual import PAGE_VECTORS, VisualConformance
+from support.page_conformance import DOCUMENT_VECTORS, PageConformance
+from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 

@@ -12,13 +12,13 @@ import pytest
 from contexture import Contexture, Record, Settings
 from contexture.errors import SourceUnavailable
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC
+from support.service import service_client, small_engine
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
 if TYPE_CHECKING:
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
 PUMP = Record(id="pump", title="Pump", text="The pump leaks oil into the basin.", acl=(PUBLIC,))
 

@@ -16,9 +16,9 @@ from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.adapters.store_backup import back_up, restore
 from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
-from contexture.testing.prepared import EAST, NAME, make_query, make_record, prepare_record, record_ids
-from contexture.testing.service import small_engine
+from contexture.testing.index_records import EAST, NAME, make_query, make_record, prepare_record, record_ids
 from contexture.types import PUBLIC, Collection, Equals, FieldType, Scope
+from support.service import small_engine
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -26,7 +26,7 @@ from qdrant_client import models
 
 if TYPE_CHECKING:
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
 Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
 ANNA = Scope(tenant="local", user="anna")

@@ -11,7 +11,7 @@ import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.testing.index import VECTORS, IndexConformance
-from contexture.testing.visual import PAGE_VECTORS, VisualConformance
+from support.visual_conformance import PAGE_VECTORS, VisualConformance
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 

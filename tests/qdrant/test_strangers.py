@@ -11,7 +11,7 @@ import pytest
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.errors import InvalidRequest, SourceUnavailable
-from contexture.testing.prepared import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
+from contexture.testing.index_records import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.types import Equals, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -24,7 +24,7 @@ from contexture.adapters.index.qdrant.options import QdrantOptions
 from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
 
 if TYPE_CHECKING:
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
 Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
 ANNA = Scope(tenant="local", user="anna")

@@ -10,7 +10,7 @@ import pytest
 
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.errors import SourceTimeout, SourceUnavailable, UnknownAdapter
-from contexture.testing.prepared import EAST, NAME, make_query, make_record, prepare_record, record_ids
+from contexture.testing.index_records import EAST, NAME, make_query, make_record, prepare_record, record_ids
 from contexture.types import AnyOf, Collection, Equals, FieldType, Scope
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
@@ -24,7 +24,7 @@ from contexture.adapters.index.qdrant.points import tenant_key
 
 if TYPE_CHECKING:
     from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
-    from contexture.testing.qdrant import QdrantDouble
+    from support.qdrant import QdrantDouble
 
 Reopen = Callable[..., "Awaitable[QdrantOverSqlite]"]
 ANNA = Scope(tenant="acme", user="anna")

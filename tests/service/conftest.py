@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from contexture import Contexture, Settings
-from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC, Record
+from support.service import service_client, small_engine
 
 RECORDS = (
     Record(id="pump", title="Pump", text="The pump leaks. Mail anna@example.org about it.", acl=(PUBLIC,)),

@@ -7,8 +7,8 @@ import pytest
 from contexture.ledger import Trace
 from contexture.news.articles import NewsQuestion
 from contexture.testing.doubles import NOON
-from contexture.testing.news import STRIKE
 from contexture.types import Scope
+from support.news import STRIKE
 
 URL = "/v1/ingest/articles"
 BORIS = {"X-Contexture-User": "boris"}

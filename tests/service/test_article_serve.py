@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from contexture.cli.main import app
-from contexture.testing.news import STRIKE
+from support.news import STRIKE
 
 ROWS = [
     {"id": "a", "title": "Strike", "text": STRIKE, "source": "a.example", "age_hours": 2},

@@ -13,8 +13,8 @@ import structlog
 from contexture.adapters.keys import ApiKeys
 from contexture.cli.output import log_to_stderr
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
 from contexture.types import Record, Scope
+from support.service import service_client, small_engine
 
 ANNA, EVE = Scope(tenant="acme", user="anna"), Scope(tenant="evil", user="eve")
 MALLORY = Scope(tenant="acme", user="mallory")

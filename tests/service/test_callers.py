@@ -11,8 +11,8 @@ from contexture import Settings
 from contexture.adapters.keys import ApiKeys
 from contexture.service.auth import is_loopback
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
 from contexture.types import Scope
+from support.service import service_client, small_engine
 
 QUERY = {"query": "pump"}
 

@@ -16,8 +16,8 @@ from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
-from contexture.testing.service import service_client
 from contexture.types import Scope
+from support.service import service_client
 
 
 def use(engine: Contexture, **parts) -> None:

@@ -15,11 +15,11 @@ from contexture.cli.client import parse_error
 from contexture.errors import CommandRefused, NothingFound
 from contexture.pipeline.fence import is_fenced
 from contexture.service.envelope import encode_json
-from contexture.testing.commands import article
 from contexture.testing.doubles import NOON, FixedClock, HashEmbedder
-from contexture.testing.service import service_client, small_engine
-from contexture.testing.workbench import Parts
 from contexture.types import Scope
+from support.commands import article
+from support.service import service_client, small_engine
+from support.workbench import Parts
 
 ROUTE = "/v1/context/command"
 NEWS = [article(f"p{at}", f"The pump of harbour {at} leaks oil.", hours=at + 1) for at in range(7)]

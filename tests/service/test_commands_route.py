@@ -13,8 +13,8 @@ from contexture.cli.output import console
 from contexture.service.envelope import encode_json
 from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON
-from contexture.testing.executions import ARTICLES, news_engine
-from contexture.testing.service import service_client
+from support.news_engine import ARTICLES, news_engine
+from support.service import service_client
 
 ROUTE = "/v1/commands"
 STRICT = {"feature_flags": {"relax_filters_on_empty": False, "fallback_rerank_false_on_empty": False}}

@@ -15,8 +15,8 @@ from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
-from contexture.testing.service import service_client
 from contexture.types import Scope
+from support.service import service_client
 
 PATH = "/v1/chat/completions"
 ASKED = [

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from contexture.adapters.keys import ApiKeys
 from contexture.service.admission import LaneSlots, lane_name
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client
 from contexture.types import Scope
+from support.service import service_client
 
 QUERY = {"query": "pump"}
 

@@ -10,7 +10,7 @@ from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.service.app import create_app
 from contexture.testing.doubles import NOON, FixedClock
-from contexture.testing.workbench import Parts
+from support.workbench import Parts
 
 SUMMARY = {
     "type": "session_summary",

@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
 from contexture import Settings
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
+from support.service import small_engine
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 WAITING = {"/ready"}  # 503 is what it says while nothing warms it up

@@ -6,7 +6,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, Overloaded
 from contexture.service.admission import Slots
-from contexture.testing.service import service_client
+from support.service import service_client
 
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
 APP, OTHER = "https://app.example", "https://other.example"

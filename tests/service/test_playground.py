@@ -18,8 +18,8 @@ from contexture.pages.values import Document
 from contexture.service.error_responses import STATUS_BY_CODE
 from contexture.service.routes.playground import INDEX_FILE, MEDIA_TYPES, STATIC_FOLDER
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client
 from contexture.types import Scope
+from support.service import service_client
 
 ANNA = Scope(tenant="acme", user="anna")
 MEMBERS = {"anna": ("support",), "<b>boris": ()}

@@ -15,9 +15,9 @@ from contexture.errors import SourceUnavailable
 from contexture.service.wire.schemas import EnqueuedResponse, ReplyResponse
 from contexture.testing.bus import InMemoryBus
 from contexture.testing.doubles import NOON, ScriptedChatModel
-from contexture.testing.service import service_client
 from contexture.types import Scope
 from contexture.worker import answer_in_process, create_worker
+from support.service import service_client
 
 ASKED = {"message": "When does the ferry leave?", "session_id": "s", "background": True}
 INBOUND, OUTBOUND, DEAD = "conversation.inbound", "conversation.outbound", "conversation.dead"

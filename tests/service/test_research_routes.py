@@ -14,8 +14,8 @@ from contexture.pages.values import Document
 from contexture.service.envelope import encode_json
 from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
 from contexture.types import Scope
+from support.service import service_client, small_engine
 
 BUILD, ASK, VERIFY = "/v1/context/research", "/api/research/ask", "/v1/citations/verify"
 JPEG = b"\xff\xd8picture\xff\xd9"

@@ -8,8 +8,8 @@ from contexture.adapters.keys import ApiKeys, Right
 from contexture.service.app import create_app
 from contexture.service.auth import MODEL_ROUTES, READ_ROUTES, required_right
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client
 from contexture.types import Scope
+from support.service import service_client
 
 ANNA = Scope(tenant="acme", user="anna")
 CALLS = [

@@ -17,7 +17,7 @@ from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable
 from contexture.service.app import create_app
 from contexture.testing.bus import InMemoryBus
-from contexture.testing.service import service_client, small_engine
+from support.service import service_client, small_engine
 
 
 class Refusing:

@@ -18,9 +18,9 @@ from contexture.conversation import Memory, Recall
 from contexture.engine import replay
 from contexture.ports import Decision
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client
-from contexture.testing.turns import chat
 from contexture.types import Scope
+from support.service import service_client
+from support.turns import chat
 
 ANNA = Scope(tenant="acme", user="anna")
 NOW = "2026-06-01T12:00:00+00:00"

@@ -15,9 +15,9 @@ from contexture.capsule import pack_capsule
 from contexture.service.envelope import encode_json
 from contexture.service.wire.builds import workspace_object
 from contexture.testing.doubles import NOON
-from contexture.testing.service import service_client, small_engine
 from contexture.types import Scope
 from contexture.workspace import Block, BlockType
+from support.service import service_client, small_engine
 
 ROUTE = "/v1/context/workspace"
 BLOCKS = [

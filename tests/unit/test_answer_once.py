@@ -18,10 +18,9 @@ from contexture.answer.idempotency import AnswerOnce, assign_session, decode_fai
 from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision, Recalled, ReplyState, StoredReply
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable, StoreUnwritable
-from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, WordCounter
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import KeptSummaries, KnownSecrets, TurnBench
+from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, ScriptedMemory, WordCounter
 from contexture.types import Scope
+from support.turns import KeptSummaries, KnownSecrets, TurnBench
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")

@@ -21,10 +21,9 @@ from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision, Memory, MemoryKind, Recalled, SessionEvent
 from contexture.errors import BudgetTooSmall, InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
 from contexture.pipeline.masking import mask_secrets
-from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, WordCounter
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import KeptSummaries, KnownSecrets, TurnBench
+from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, ScriptedMemory, WordCounter
 from contexture.types import Scope
+from support.turns import KeptSummaries, KnownSecrets, TurnBench
 
 ANNA = Scope(tenant="acme", user="anna")
 FERRY = Recalled(id="m-1", text="The ferry leaves at nine.", score=0.9, time=NOON, label="chat")

@@ -22,9 +22,9 @@ from contexture.adapters.store_backup import MANIFEST_FILE, back_up, open_snapsh
 from contexture.cli.main import app
 from contexture.conversation import Memory
 from contexture.errors import InvalidRequest, NotFound, StoreLocked, StoreUnwritable
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record, Scope
 from contexture.workspace import Block, BlockType
+from support.service import small_engine
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 PICTURE = b"\xff\xd8 a picture"

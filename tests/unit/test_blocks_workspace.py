@@ -16,10 +16,10 @@ from contexture.blocks.workspace import Workspace
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
 from contexture.testing.blocks_tree import PRIVATE, block_ids, make_block, make_page
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
-from contexture.testing.workbench import Parts
 from contexture.types import Equals, Range, Record, Scope
 from contexture.workspace import Activity, ActivityKind, BlockType, PutResult
+from support.service import small_engine
+from support.workbench import Parts
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")

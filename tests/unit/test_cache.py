@@ -10,8 +10,8 @@ import pytest
 from contexture.adapters.index.journal import WriteJournal
 from contexture.ledger import Trace
 from contexture.retrieval.search import CachedResult, FoundPassage, ResultCache, SearchCacheStats, SearchOptions
-from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Equals, Record, Scope
+from support.workbench import NAME, Parts, Workbench, workbench
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")

@@ -21,8 +21,8 @@ from contexture.documents import Page
 from contexture.errors import SourceUnavailable, UnknownAdapter
 from contexture.ledger import Trace
 from contexture.pages.visual import VisualPages
-from contexture.testing.visual import document
 from contexture.types import Scope
+from support.visual_conformance import document
 
 WORDS = ["<pad>", "<unk>", "one", "two", "red", "green", "blue"]
 CHANNELS = {"red": 0, "green": 1, "blue": 2}

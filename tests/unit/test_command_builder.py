@@ -22,10 +22,10 @@ from contexture.errors import (
     NothingFound,
 )
 from contexture.ledger import Reason, State
-from contexture.testing.commands import HIDDEN, SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import FailingRedactor
 from contexture.types import Scope
 from contexture.wiring.builders import experiments
+from support.commands import HIDDEN, SIX, CommandBench, ScriptedNews, found, surroundings
 
 
 async def built(raw, *answers, scope=None, **parts):

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from contexture.cli.main import app
 from contexture.config import Settings
 from contexture.engine import open_store
-from contexture.testing.commands import article
 from contexture.testing.doubles import NOON
+from support.commands import article
 
 NEWS = [article(f"p{at}", f"The pump of harbour {at} leaks oil.", hours=10 * at + 1) for at in range(4)]
 

@@ -20,9 +20,9 @@ from contexture.errors import (
 from contexture.ledger import Reason, Trace
 from contexture.news.fingerprint import make_fingerprint, read_fingerprint
 from contexture.resilience.retry import Deadline
-from contexture.testing.commands import SIX, CommandBench, ScriptedNews, found, surroundings
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
+from support.commands import SIX, CommandBench, ScriptedNews, found, surroundings
 
 
 async def built(raw, *answers, scope=None, **parts):

@@ -8,7 +8,7 @@ import pytest
 
 from contexture.builders.command.validate import RULES, check_context
 from contexture.errors import InvalidRequest
-from contexture.testing.commands import CommandBench, ScriptedNews, found
+from support.commands import CommandBench, ScriptedNews, found
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from contexture.ingestion.documents import (
 from contexture.ledger import Trace
 from contexture.pages.store import PageStore
 from contexture.testing.doubles import NOON
-from contexture.testing.page_store import pages_over
-from contexture.testing.workbench import workbench
 from contexture.types import Scope
+from support.page_conformance import pages_over
+from support.workbench import workbench
 
 ANNA = Scope(tenant="acme", user="anna")
 LOADING = LoadOptions(scope=ANNA, now=NOON)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import pytest
 
 from contexture.errors import SourceUnavailable
@@ -55,3 +58,14 @@ def test_a_word_redactor_finds_every_occurrence() -> None:
     """Spans are sorted and apart, the leftmost word first."""
     assert [Span(0, 2, "WORD"), Span(2, 4, "WORD"), Span(5, 6, "WORD")] == WordRedactor(("ab", "c")).scan("abab c", "")
     assert [] == WordRedactor(()).scan("abc", "")
+
+
+@pytest.mark.parametrize("package", ["hypothesis", "pytest", "pytest_asyncio"])
+def test_a_missing_package_is_named(package, monkeypatch):
+    """Without the extra, the import fails with the command that installs it."""
+    monkeypatch.delitem(sys.modules, "contexture.testing")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError) as failure:
+        importlib.import_module("contexture.testing")
+
+    assert f'contexture.testing needs {package}: pip install "contexture[testing]"' == str(failure.value)

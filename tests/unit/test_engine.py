@@ -22,8 +22,8 @@ from contexture.errors import InvalidRequest, NotFound, StoreLocked, UnknownAdap
 from contexture.ledger import State
 from contexture.pipeline.redaction import Hashed, Masked, Placeholders
 from contexture.testing.doubles import NOON, FixedClock
-from contexture.testing.workbench import Parts
 from contexture.types import PUBLIC, AnyOf, Collection, Equals, FieldType, Record, Scope
+from support.workbench import Parts
 
 RECORDS = (
     Record(id="pump", title="Pump", text="The pump leaks. Mail anna@example.org about it.", acl=(PUBLIC,)),

@@ -12,7 +12,7 @@ from contexture import wiring
 from contexture.cli.main import app
 from contexture.errors import InvalidRequest
 from contexture.evaluation.workspace import auc, load_databases, load_tasks
-from contexture.testing.workbench import Parts
+from support.workbench import Parts
 
 TABLES = {
     "emails.csv": "email_id,inbox/outbox,sender/recipient,subject,sent_datetime,body\n"

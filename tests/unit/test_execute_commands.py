@@ -17,8 +17,8 @@ from contexture.retrieval.citations import verify_citations
 from contexture.service.envelope import encode_json
 from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON, FailingRedactor
-from contexture.testing.executions import ARTICLES, news_engine, told
 from contexture.types import Scope
+from support.news_engine import ARTICLES, news_engine, told
 
 BORIS = Scope(tenant="acme", user="boris")
 

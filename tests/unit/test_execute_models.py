@@ -12,8 +12,8 @@ from contexture.answer.commands.answer import AnswerMode
 from contexture.errors import SourceUnavailable
 from contexture.pipeline.fence import DATA_NOTICE, is_fenced
 from contexture.testing.doubles import NOON, ScriptedChatModel
-from contexture.testing.executions import news_engine, told, with_models
 from contexture.types import Message
+from support.news_engine import news_engine, told, with_models
 
 ASK = "/ask query='Who leads Norvik Lines?' window=3d"
 DOWN = SourceUnavailable("the vendor is down")

@@ -12,8 +12,8 @@ from contexture.errors import BrokenPromise, BudgetTooSmall
 from contexture.pipeline.fence import validate_prompt
 from contexture.pipeline.knapsack import pack_greedy, pack_optimal
 from contexture.pipeline.packing import PackingItem, PackingOption, fit_prompt
-from contexture.testing.strategies import item_lists
 from contexture.types import Candidate, Citation
+from support.strategies import item_lists
 
 CITATION = Citation(collection="c", record_id="r", title="", start=0, end=1, hash="h")
 

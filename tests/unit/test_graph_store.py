@@ -13,8 +13,8 @@ from contexture.errors import SourceUnavailable
 from contexture.graph.store import GraphStore
 from contexture.ledger import Trace
 from contexture.testing.doubles import FailingRedactor, WordRedactor
-from contexture.testing.workbench import NAME, workbench
 from contexture.types import PUBLIC, Mention, Record, Scope
+from support.workbench import NAME, workbench
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")

@@ -13,7 +13,7 @@ import pytest
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.errors import SourceUnavailable
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_record, prepare_record, record_ids
+from contexture.testing.index_records import COLLECTION, NAME, VECTORS, make_record, prepare_record, record_ids
 from contexture.types import Record, Scope
 
 SCOPE = Scope.local()

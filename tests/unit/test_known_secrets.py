@@ -12,8 +12,8 @@ from contexture import QueryRequest, Record, Settings, wiring
 from contexture.capsule import pack_capsule
 from contexture.cli.main import app
 from contexture.pipeline.masking import SecretMask, SecretMaskCache, mask_candidate
-from contexture.testing.service import service_client, small_engine
 from contexture.types import PUBLIC, Candidate, Span
+from support.service import service_client, small_engine
 
 VALUE = "violet-hinge-4417"
 BRACED = "q<7>{z}|8-winter"

@@ -19,9 +19,9 @@ from contexture.errors import (
 from contexture.memory.guard import GuardedMemory, MemoryGuard
 from contexture.resilience.health import CircuitBreaker, HealthMonitor
 from contexture.resilience.retry import RetryPolicy
-from contexture.testing.doubles import NOON
-from contexture.testing.memory import ScriptedMemory, asking
+from contexture.testing.doubles import NOON, ScriptedMemory
 from contexture.types import Scope
+from support.memory_conformance import asking
 
 SCOPE = Scope.local()
 DOWN = SourceUnavailable("gone")

@@ -14,9 +14,9 @@ from contexture.conversation import Memory, MemoryKind
 from contexture.engine import open_store
 from contexture.errors import SourceUnavailable
 from contexture.ingestion.memories import load_memories, record_to_memory
-from contexture.testing.doubles import NOON
-from contexture.testing.memory import ScriptedMemory, asking
+from contexture.testing.doubles import NOON, ScriptedMemory
 from contexture.types import PUBLIC, Record, Scope
+from support.memory_conformance import asking
 
 ROWS = [
     {"id": "a", "text": "Anna drinks jasmine tea", "session_id": "s-1", "tags": ["taste"], "created_at": "2026-01-01"},

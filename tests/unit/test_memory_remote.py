@@ -13,9 +13,9 @@ from contexture.adapters.memory.client import ClientMemory, MemoryClient
 from contexture.adapters.memory.http import MAX_ANSWER_BYTES, Refused, RemoteMemory
 from contexture.conversation import Feedback, Memory, MemoryKind, Recalled
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceError, SourceTimeout, SourceUnavailable
-from contexture.testing.doubles import NOON, FixedClock
-from contexture.testing.memory import ScriptedMemory, asking
+from contexture.testing.doubles import NOON, FixedClock, ScriptedMemory
 from contexture.types import Scope
+from support.memory_conformance import asking
 
 SCOPE = Scope(tenant="acme", user="anna", groups=("crew", "a,b"))
 ITEM = {

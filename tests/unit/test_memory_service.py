@@ -17,9 +17,9 @@ from contexture.memory.write_plan import find_echo
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON, FailingEmbedder, FixedClock, WordCounter
-from contexture.testing.memory import RecordingIndex, asking
-from contexture.testing.workbench import HIDDEN, Parts, workbench
 from contexture.types import PUBLIC, And, AnyOf, Equals, Not, Range, Record, Scope
+from support.memory_conformance import RecordingIndex, asking
+from support.workbench import HIDDEN, Parts, workbench
 
 ANNA = Scope(tenant="acme", user="anna")
 NAME = MEMORIES.name

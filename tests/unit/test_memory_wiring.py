@@ -14,8 +14,8 @@ from contexture.conversation import HealthState
 from contexture.engine import open_store
 from contexture.errors import SourceUnavailable
 from contexture.memory.service import LocalMemory
-from contexture.testing.memory import asking
 from contexture.types import Scope
+from support.memory_conformance import asking
 
 ALIASES = {
     "SA01_SOMA_BASE_URL": ("memory_url", "http://127.0.0.1:9"),

@@ -17,9 +17,9 @@ from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable, 
 from contexture.feeds import FeedValidators
 from contexture.ingestion.articles import ArticleFileReader, ArticleWriter, FeedSource, load_articles
 from contexture.testing.doubles import NOON
-from contexture.testing.news import news_over
-from contexture.testing.workbench import Parts, workbench
 from contexture.types import PUBLIC, Scope
+from support.news import news_over
+from support.workbench import Parts, workbench
 
 FEED = b"""<rss version="2.0"><channel><title>T</title>
 <item><title>One</title><link>https://a.example/1</link><description>First report.</description></item>

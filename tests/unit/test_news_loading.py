@@ -22,9 +22,9 @@ from contexture.ingestion.articles import (
 from contexture.ingestion.files import LoadProblem
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import NOON
-from contexture.testing.news import article, news_over
-from contexture.testing.workbench import Parts, workbench
 from contexture.types import PUBLIC, Scope
+from support.news import article, news_over
+from support.workbench import Parts, workbench
 
 RSS = """<?xml version="1.0" encoding="UTF-8"?><rss version="2.0"><channel>
 <title>Courier</title><link>https://www.courier.example/</link><language>en</language>

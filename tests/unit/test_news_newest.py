@@ -12,13 +12,13 @@ from contexture.config import Settings
 from contexture.ledger import Trace
 from contexture.news.articles import NewsQuestion
 from contexture.news.store import RECENCY, asks_for_latest, narrow_to_recent
-from contexture.testing.commands import article
 from contexture.testing.doubles import NOON, FailingEmbedder
-from contexture.testing.news import STRIKE, news_over
-from contexture.testing.news import article as report
-from contexture.testing.service import small_engine
-from contexture.testing.workbench import Parts, workbench
 from contexture.types import Scope
+from support.commands import article
+from support.news import STRIKE, news_over
+from support.news import article as report
+from support.service import small_engine
+from support.workbench import Parts, workbench
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")

@@ -7,7 +7,7 @@ import pytest
 from contexture.ingestion.html_text import html_to_text
 from contexture.news.articles import domain_with_parents, normalize_domain, safe_web_url
 from contexture.news.fingerprint import is_copy, make_fingerprint, read_fingerprint
-from contexture.testing.news import STRIKE
+from support.news import STRIKE
 
 RUSSIAN = (
     "В порту Нортки остановились все краны: на забастовку вышли около 1200 докеров. На рейде стоят одиннадцать судов. "

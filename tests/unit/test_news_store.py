@@ -13,10 +13,10 @@ from contexture.news.articles import MAX_TITLE_CHARS, Article, NewsQuestion
 from contexture.retrieval.citations import verify_citations
 from contexture.retrieval.search import SearchOptions
 from contexture.testing.doubles import NOON, FailingEmbedder
-from contexture.testing.memory import RecordingIndex
-from contexture.testing.news import STRIKE, article, news_over
-from contexture.testing.workbench import HIDDEN, Parts, workbench
 from contexture.types import And, AnyOf, Range, Scope
+from support.memory_conformance import RecordingIndex
+from support.news import STRIKE, article, news_over
+from support.workbench import HIDDEN, Parts, workbench
 
 ANNA = Scope(tenant="acme", user="anna", groups=("crew",))
 BORIS = Scope(tenant="acme", user="boris")

@@ -20,12 +20,12 @@ from contexture.pages.values import Document, document_id
 from contexture.pages.visual import VISUAL_PAGES, VisualPages
 from contexture.pipeline.fence import fence
 from contexture.testing.doubles import NOON, WordRedactor
-from contexture.testing.page_store import pages_over
-from contexture.testing.pages import HIDDEN, research_over
-from contexture.testing.workbench import Parts, Workbench, workbench
 from contexture.text.language import detect_language
 from contexture.text.simhash import simhash
 from contexture.types import Equals, Scope
+from support.page_conformance import pages_over
+from support.research import HIDDEN, research_over
+from support.workbench import Parts, Workbench, workbench
 
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")

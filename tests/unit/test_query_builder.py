@@ -22,8 +22,8 @@ from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, Redactio
 from contexture.ledger import Reason, State
 from contexture.retrieval.citations import resolve_citation, verify_citations
 from contexture.testing.doubles import NOON, FailingEmbedder, FailingRedactor, FixedClock, HashEmbedder, WordCounter
-from contexture.testing.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, And, AnyOf, Contains, Equals, Matrix, Not, Record, Scope
+from support.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 
 ANNA = Scope.local()
 COUNTER = counter_for("o200k_base")

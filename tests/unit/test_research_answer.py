@@ -27,8 +27,8 @@ from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.testing.doubles import NOON, ScriptedChatModel
-from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
 from contexture.types import Equals, Scope
+from support.research import HIDDEN, ScriptedPages, research_over, stored
 
 SUN = "# Sun\n\nSolar power lowers bills by 30 percent. The panels of Northquay were built in 2021."
 WIND = "Wind turbines are loud. Anna Berg runs the wind park."

@@ -18,8 +18,8 @@ from contexture.errors import InvalidRequest, NotFound, RedactionFailed, Unknown
 from contexture.ledger import Reason, State
 from contexture.pipeline.fence import is_fenced
 from contexture.testing.doubles import NOON, FailingRedactor
-from contexture.testing.pages import HIDDEN, ScriptedPages, research_over, stored
 from contexture.types import Equals, Form, Or, Scope
+from support.research import HIDDEN, ScriptedPages, research_over, stored
 
 COUNTER = counter_for("o200k_base")
 

@@ -11,8 +11,8 @@ from contexture.errors import InvalidRequest, UnknownCollection
 from contexture.ledger import Trace
 from contexture.retrieval.search import FoundPassage, SearchOptions
 from contexture.testing.doubles import FailingEmbedder, FailingReranker, HashEmbedder, OverlapReranker
-from contexture.testing.workbench import NAME, Parts, Workbench, workbench
 from contexture.types import PUBLIC, Equals, Matrix, Record, Scope
+from support.workbench import NAME, Parts, Workbench, workbench
 
 ANNA = Scope.local()
 TEXTS = {

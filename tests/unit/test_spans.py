@@ -16,9 +16,9 @@ from contexture.adapters.spans.otel import OtelTracer
 from contexture.adapters.spans.tracing import NoopTracer, TracedModel
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.models import ChatModelConformance
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC, Record
 from contexture.wiring import chat_route, command_writer, spans, summarizer, traced_model
+from support.service import small_engine
 
 MESSAGES = [{"role": "user", "content": "Where is the secret pump?"}]
 

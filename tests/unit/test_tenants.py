@@ -18,7 +18,15 @@ from contexture.adapters.store_migration.migrate import compare_stores, migrate_
 from contexture.errors import BrokenPromise, StoreUnwritable, UnknownCollection
 from contexture.retrieval import prepare as made_module
 from contexture.retrieval.prepare import EnsuredCollection
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
+from contexture.testing.index_records import (
+    COLLECTION,
+    NAME,
+    VECTORS,
+    make_query,
+    make_record,
+    prepare_record,
+    record_ids,
+)
 from contexture.types import Collection, Equals, FieldType, Range, Scope
 
 OPTIONS = EmbeddedOptions(vectors=VECTORS, threads=1)

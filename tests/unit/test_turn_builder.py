@@ -19,11 +19,10 @@ from contexture.errors import BudgetTooSmall, InvalidRequest, RedactionFailed, S
 from contexture.ledger import Reason, State
 from contexture.pipeline.knapsack import Packer
 from contexture.pipeline.redaction import RememberedScans
-from contexture.testing.doubles import NOON, FailingRedactor, WordCounter, WordRedactor
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import HIDDEN, KnownSecrets, TurnBench, chat, memories, tool_exchange
+from contexture.testing.doubles import NOON, FailingRedactor, ScriptedMemory, WordCounter, WordRedactor
 from contexture.text.segmentation import split_sentences
 from contexture.types import Form, Span
+from support.turns import HIDDEN, KnownSecrets, TurnBench, chat, memories, tool_exchange
 
 TURN = {"tenant_id": "acme", "session_id": "s-1", "user_message": "Where does the pump leak?"}
 FIVE = [f"Memory {word} speaks of something else altogether." for word in ("one", "two", "three", "four", "five")]

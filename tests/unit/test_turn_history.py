@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contexture.builders.turn.history import count_unread, drop_incomplete_calls, find_history_cut, find_newest_exchange
-from contexture.testing.turns import chat, tool_exchange
+from support.turns import chat, tool_exchange
 
 
 def lines(messages):

@@ -13,8 +13,8 @@ from contexture.adapters.metrics.prometheus import TurnMetrics
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
 from contexture.service.middleware import MetricsMiddleware
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import TurnBench, chat, memories
+from contexture.testing.doubles import ScriptedMemory
+from support.turns import TurnBench, chat, memories
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations"
 DASHBOARD = json.loads((DOCS / "grafana-dashboard.json").read_text(encoding="utf-8"))

@@ -8,8 +8,8 @@ import pytest
 
 from contexture.builders.turn.request import MAX_PROMPT_TOKENS, Turn, parse_turn, resolve_scope
 from contexture.errors import InvalidRequest, NotPermitted
-from contexture.testing.turns import TurnBench, chat, tool_exchange
 from contexture.types import Scope
+from support.turns import TurnBench, chat, tool_exchange
 
 LOCAL = Scope.local()
 CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}

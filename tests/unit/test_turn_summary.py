@@ -8,10 +8,9 @@ import pytest
 
 from contexture.builders.turn.summary import MAX_SUMMARY_CHARS, DirectSummarySink, HistorySummarizer, extract_summary
 from contexture.errors import SourceUnavailable
-from contexture.testing.doubles import NOON, ScriptedChatModel, WordRedactor
-from contexture.testing.memory_doubles import ScriptedMemory
-from contexture.testing.turns import HIDDEN, KeptSummaries, TurnBench, chat
+from contexture.testing.doubles import NOON, ScriptedChatModel, ScriptedMemory, WordRedactor
 from contexture.types import Scope
+from support.turns import HIDDEN, KeptSummaries, TurnBench, chat
 
 TURN = {"tenant_id": "acme", "user_id": "anna", "session_id": "s-1", "persona_id": "p-1", "user_message": "Go on."}
 

@@ -23,9 +23,7 @@ from contexture.adapters.index.routed import RoutedIndex
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.errors import SourceError, SourceTimeout, SourceUnavailable, UnknownAdapter, UnknownCollection
 from contexture.pages.visual import VISUAL_PAGES
-from contexture.testing.page_conformance import DOCUMENT_VECTORS
-from contexture.testing.page_store import pages_over
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     COLLECTION,
     EAST,
     NAME,
@@ -36,9 +34,10 @@ from contexture.testing.prepared import (
     prepare_record,
     record_ids,
 )
-from contexture.testing.visual import PAGE_VECTORS, document, pages_of
-from contexture.testing.workbench import Parts, Workbench
 from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope
+from support.page_conformance import DOCUMENT_VECTORS, pages_over
+from support.visual_conformance import PAGE_VECTORS, document, pages_of
+from support.workbench import Parts, Workbench
 
 SCOPE = Scope.local()
 OPTIONS = ChromaOptions(vectors=VECTORS)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
-from contexture.testing.index_matrices import ROWS, prepare_with_rows
-from contexture.testing.prepared import COLLECTION, NAME, VECTORS, make_record, prepare_record, record_ids
+from contexture.testing.index_records import COLLECTION, NAME, VECTORS, make_record, prepare_record, record_ids
+from contexture.testing.index_searches import ROWS, prepare_with_rows
 from contexture.types import Scope
 
 SCOPE = Scope.local()

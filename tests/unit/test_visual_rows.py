@@ -14,8 +14,8 @@ from contexture.errors import UnknownAdapter
 from contexture.pages.visual import maxsim
 from contexture.retrieval.encoders import Encoders
 from contexture.testing.doubles import HashEmbedder
-from contexture.testing.visual import BOTTOM, MIDDLE, TOP, region
 from contexture.text.language import detect_language
+from support.visual_conformance import BOTTOM, MIDDLE, TOP, region
 
 SPEAKERS = Encoders(specialists={"en": HashEmbedder(16, "hash-en")}, generalist=HashEmbedder(12, "hash-any"))
 ENCODER = RegionEncoder(SPEAKERS, detect_language)

@@ -21,11 +21,11 @@ from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, NotPermi
 from contexture.ledger import Reason, State
 from contexture.pipeline.truncation import TruncationStrategy
 from contexture.retrieval.citations import verify_citations
-from contexture.testing.blocks_memory import InMemoryBlockStore
 from contexture.testing.doubles import NOON, FailingRedactor, ScriptedChatModel
-from contexture.testing.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
+from contexture.testing.in_memory_blocks import InMemoryBlockStore
 from contexture.types import Form, Scope
 from contexture.workspace import Activity, ActivityKind, Block, BlockLink, BlockType, LinkKind
+from support.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 
 ANNA = Scope(tenant="local", user="anna")
 LONG = " ".join(f"Sentence number {at} speaks of the pump and of water in winter." for at in range(80))

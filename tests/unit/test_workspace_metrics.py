@@ -7,8 +7,8 @@ from pathlib import Path
 
 from contexture import Settings
 from contexture.testing.doubles import NOON
-from contexture.testing.service import small_engine
 from contexture.workspace import Block, BlockType
+from support.service import small_engine
 
 PLAN = Block(id="plan", type=BlockType.PAGE, text="Plan of the pump")
 

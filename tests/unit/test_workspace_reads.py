@@ -14,12 +14,12 @@ from contexture.blocks.records import FactsComputer
 from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import pack_capsule
 from contexture.errors import SourceUnavailable
-from contexture.testing.blocks_memory import InMemoryBlockStore
 from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import WordRedactor
-from contexture.testing.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
+from contexture.testing.in_memory_blocks import InMemoryBlockStore
 from contexture.types import Scope, Span
 from contexture.workspace import Block, BlockFacts, BlockLink, LinkKind
+from support.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 
 ANNA = Scope(tenant="local", user="anna")
 BLOCKS = (

@@ -10,8 +10,8 @@ import pytest
 
 from contexture import Contexture, Settings
 from contexture.builders.workspace.intent import RowOrder, RowSelection, detect_selection
-from contexture.testing.service import small_engine
 from contexture.workspace import Block, BlockType
+from support.service import small_engine
 
 TODAY = date(2023, 11, 30)
 NOW = datetime(2023, 11, 30, 9, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Generated trees: a block store answers as a plain model does, and as if hidden blocks were not there."""
+"""Generated trees: a block store agrees with a plain model, and hidden blocks change no answer."""
 # ruff: noqa: S101 - a conformance suite asserts
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from contexture.blocks.records import block_to_record
 from contexture.errors import RequestError
-from contexture.testing.blocks_memory import InMemoryBlockStore
-from contexture.testing.blocks_removal import settle_all
+from contexture.testing.blocks_tree import settle_all
 from contexture.testing.doubles import NOON
+from contexture.testing.in_memory_blocks import InMemoryBlockStore
 from contexture.types import Record, Scope
 from contexture.workspace import (
     FOCUSED_SUMMARY_BLOCKS,
@@ -100,8 +100,8 @@ def page_trees(draw: st.DrawFn) -> list[Block]:
 def write_steps(least: int = 0) -> st.SearchStrategy[list[WriteStep]]:
     """Sequences of writes, some of which a store refuses."""
     place = st.integers(0, _SIZE - 1)
-    deeds = st.sampled_from(("put", "both", "all", "move", "top", "delete", "restore"))
-    return st.lists(st.builds(WriteStep, deeds, place, place, st.sampled_from(_READERS)), min_size=least, max_size=8)
+    kinds = st.sampled_from(("put", "both", "all", "move", "top", "delete", "restore"))
+    return st.lists(st.builds(WriteStep, kinds, place, place, st.sampled_from(_READERS)), min_size=least, max_size=8)
 
 
 class GeneratedTreeTests:
@@ -120,40 +120,40 @@ class GeneratedTreeTests:
 
         assert everything == await _read_everything(store, alone)
 
-    @given(blocks=trees(names=False), doings=write_steps())
+    @given(blocks=trees(names=False), steps=write_steps())
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
     async def test_a_store_answers_as_its_model(
-        self, store: WritableBlocks, blocks: list[Block], doings: list[WriteStep]
+        self, store: WritableBlocks, blocks: list[Block], steps: list[WriteStep]
     ) -> None:
         """After moves, deletions, restores and other readers, reads and search records are those of the tree itself."""
         anna, writer = _reader_and_writer(uuid4().hex)
         await store.put(writer, blocks, now=NOON)
-        model, told = _TreeModel(blocks), dict[str, Record]()
-        for doing in doings:
-            _update_index_records(told, await settle_all(store, writer))
-            await _apply_step(store, writer, model, doing)
-        _update_index_records(told, await settle_all(store, writer))
+        model, indexed = _TreeModel(blocks), dict[str, Record]()
+        for step in steps:
+            _update_index_records(indexed, await settle_all(store, writer))
+            await _apply_step(store, writer, model, step)
+        _update_index_records(indexed, await settle_all(store, writer))
         memory = InMemoryBlockStore(model.live.values(), model.links(), tenant=writer.tenant)
 
         assert await _read_everything(memory, anna) == await _read_everything(store, anna)
         expected = {each.id: record for each in memory.stale() if (record := block_to_record(each)) is not None}
         assert {name: _comparable_record(each) for name, each in expected.items()} == {
-            name: _comparable_record(each) for name, each in told.items()
+            name: _comparable_record(each) for name, each in indexed.items()
         }
 
-    @given(blocks=page_trees(), doings=write_steps(least=1))
+    @given(blocks=page_trees(), steps=write_steps(least=1))
     @settings(max_examples=60, deadline=None, suppress_health_check=_EXPECTED)
     async def test_a_stored_summary_matches_what_readers_may_read(
-        self, store: WritableBlocks, blocks: list[Block], doings: list[WriteStep]
+        self, store: WritableBlocks, blocks: list[Block], steps: list[WriteStep]
     ) -> None:
-        """Whatever was done since it was settled: nobody is shown a summary of what they may not read any more."""
+        """After any writes, a stored summary contains only what its readers may still read."""
         anna, writer = _reader_and_writer(uuid4().hex)
         await store.put(writer, blocks, now=NOON)
         model = _TreeModel(blocks)
-        for at, doing in enumerate(doings):
+        for at, step in enumerate(steps):
             if at % 2 == 0:
                 await _settle_with_summaries(store)
-            await _apply_step(store, writer, model, doing)
+            await _apply_step(store, writer, model, step)
 
         names = [_id(number) for number in range(_SIZE)]
         for scope in (anna, writer):
@@ -178,19 +178,19 @@ class _TreeModel:
         return found
 
     def delete(self, name: str) -> None:
-        """Take a block away with all below it."""
+        """Delete a block with all below it."""
         taken = self.below(name)
         self.live = {each: block for each, block in self.live.items() if each not in taken}
         self.gone.append(taken)
 
     def restore(self, name: str) -> None:
-        """Bring back what went with a block."""
+        """Restore the deletion that a block belongs to."""
         taken = next(each for each in self.gone if name in each)
         self.gone.remove(taken)
         self.live |= taken
 
     def links(self) -> list[BlockLink]:
-        """What the blocks name by id, as often as a store tells it."""
+        """The links by id, each as often as a store returns it."""
         found = [
             BlockLink(source=block.id, target=word[2:-2], kind=LinkKind.REFERENCE)
             for block in self.live.values()
@@ -214,28 +214,28 @@ def _summary_facts(stale: StaleBlock) -> BlockFacts | None:
 
 def _summarize(page: Block, below: Sequence[Block]) -> PageSummary:
     """A summary that contains everything a summary could be made of."""
-    told = " ".join(f"{each.id}={each.type}={each.text}" for each in (page, *below))
-    return PageSummary(text=told, further="", encoding="", limit=0)
+    text = " ".join(f"{each.id}={each.type}={each.text}" for each in (page, *below))
+    return PageSummary(text=text, further="", encoding="", limit=0)
 
 
-async def _apply_step(store: WritableBlocks, writer: Scope, model: _TreeModel, doing: WriteStep) -> None:
+async def _apply_step(store: WritableBlocks, writer: Scope, model: _TreeModel, step: WriteStep) -> None:
     """Apply a step to the store and to the model; a step that the store refuses changes neither."""
-    name, other = _id(doing.block), _id(doing.other)
+    name, other = _id(step.block), _id(step.other)
     try:
-        match doing.kind:
+        match step.kind:
             case "put" if name in model.live:
-                changed = replace(model.live[name], text=f"new {doing.other}", readers=doing.readers)
+                changed = replace(model.live[name], text=f"new {step.other}", readers=step.readers)
                 await store.put(writer, [changed], now=NOON)
                 model.live[name] = changed
             case "both" | "all" if {name, other} <= model.live.keys():
-                changed = replace(model.live[name], readers=doing.readers)
+                changed = replace(model.live[name], readers=step.readers)
                 second = replace(model.live[other], text="also new", readers=None)
-                rest = [] if doing.kind == "both" else list(model.live.values())
+                rest = [] if step.kind == "both" else list(model.live.values())
                 written = {each.id: each for each in [*rest, second, changed]}
                 await store.put(writer, list(written.values())[::-1], now=NOON)
                 model.live |= written
             case "move" | "top":
-                parent = other if doing.kind == "move" else None
+                parent = other if step.kind == "move" else None
                 await store.move(writer, name, parent=parent, order=1.5)
                 model.live[name] = replace(model.live[name], parent=parent, order=1.5)
             case "delete" if await store.delete(writer, [name], now=NOON):
@@ -278,13 +278,13 @@ def _reader_and_writer(tenant: str) -> tuple[Scope, Scope]:
     return Scope(tenant=tenant, user="anna", groups=("sales",)), writer
 
 
-def _update_index_records(told: dict[str, Record], stale: Sequence[StaleBlock]) -> None:
+def _update_index_records(indexed: dict[str, Record], stale: Sequence[StaleBlock]) -> None:
     for each in stale:
         record = block_to_record(each)
         if record is None:
-            told.pop(each.id, None)
+            indexed.pop(each.id, None)
         else:
-            told[each.id] = record
+            indexed[each.id] = record
 
 
 def _comparable_record(record: Record) -> tuple[Any, ...]:

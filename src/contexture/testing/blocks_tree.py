@@ -1,4 +1,4 @@
-"""What a block store promises about its tree: order, inheritance, permissions; part of `BlockStoreConformance`."""
+"""Trees of blocks: order, inherited readers and permissions; part of `BlockStoreConformance`."""
 # ruff: noqa: S101, SIM300 - a conformance suite asserts
 
 from __future__ import annotations
@@ -8,12 +8,21 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace as altered
+from msgspec.structs import replace as replace_struct
 
 from contexture.errors import InvalidRequest, NotFound
 from contexture.testing.doubles import NOON
 from contexture.types import Json, Scope
-from contexture.workspace import Activity, ActivityKind, Block, BlockType, BlockUsage, PutResult, WritableBlocks
+from contexture.workspace import (
+    Activity,
+    ActivityKind,
+    Block,
+    BlockType,
+    BlockUsage,
+    PutResult,
+    StaleBlock,
+    WritableBlocks,
+)
 
 PRIVATE = ("user:anna",)
 
@@ -55,6 +64,15 @@ def other_user(anna: Scope) -> Scope:
     return replace(anna, user="boris", groups=())
 
 
+async def settle_all(store: WritableBlocks, scope: Scope) -> Sequence[StaleBlock]:
+    """Settle everything that is stale; returns the stale blocks of this tenant."""
+    found: list[StaleBlock] = []
+    while some := await store.stale(limit=7):
+        await store.settle(some)
+        found += [each for each in some if each.tenant == scope.tenant]
+    return found
+
+
 class BlockTreeTests:
     """Trees keep their order, and readers are inherited along them."""
 
@@ -62,11 +80,11 @@ class BlockTreeTests:
         """Text, properties, order and readers are unchanged; author, times and effective readers are filled in."""
         deep: dict[str, Json] = {"n": 1, "list": [None, 1.5, True, "ё"], "empty": {}}
         given = make_block("a", text="Привет \U0001f600 \x00 [[x]]", order=-1.5, readers=("user:anna", "public"))
-        await store.put(anna, [altered(given, properties=deep)], now=NOON)
+        await store.put(anna, [replace_struct(given, properties=deep)], now=NOON)
         (found,) = await store.get(anna, ["a", "never", "a"])
 
-        expected = altered(given, properties=deep, author="anna", created=NOON, modified=NOON)
-        assert altered(expected, readers=("public", "user:anna"), acl=("public", "user:anna")) == found
+        expected = replace_struct(given, properties=deep, author="anna", created=NOON, modified=NOON)
+        assert replace_struct(expected, readers=("public", "user:anna"), acl=("public", "user:anna")) == found
 
     async def test_parents_may_come_behind_their_children(self, store: WritableBlocks, anna: Scope) -> None:
         """The order within one write does not matter."""
@@ -78,7 +96,7 @@ class BlockTreeTests:
         """A block counts as changed when it differs; another time of modification alone is no difference."""
         await store.put(anna, [make_page("a"), make_block("b", "a")], now=NOON)
         later = NOON + timedelta(days=1)
-        again = [altered(make_page("a"), modified=later), make_block("b", "a", text="other")]
+        again = [replace_struct(make_page("a"), modified=later), make_block("b", "a", text="other")]
 
         assert PutResult(changed=1, unchanged=1) == await store.put(anna, again, now=later)
         assert [NOON, later] == [each.modified for each in await store.get(anna, ["a", "b"])]
@@ -110,7 +128,7 @@ class BlockTreeTests:
     async def test_a_limit_of_zero_or_less_returns_nothing(
         self, store: WritableBlocks, anna: Scope, limit: int
     ) -> None:
-        """Zero and less are no blocks, not all of them."""
+        """A limit of zero or less returns no blocks, not all of them."""
         todo = make_block("t", "p", text="do ((p))", kind=BlockType.TODO, properties={"due": "2026-01-01"})
         await store.put(anna, [make_page("p"), todo], now=NOON)
 
@@ -133,7 +151,7 @@ class BlockTreeTests:
             assert ({}, {}) == (dict(await store.touches(anna, [name])), dict(await store.find_pages(anna, [name])))
 
     async def test_an_orphan_refuses_the_whole_write(self, store: WritableBlocks, anna: Scope) -> None:
-        """A parent that is nowhere, and one that is hidden, are answered alike, and nothing is written."""
+        """An unknown parent and a hidden one raise the same error, and nothing is written."""
         await store.put(anna, [make_page("secret", readers=PRIVATE)], now=NOON)
         for parent in ("never", "secret"):
             with pytest.raises(NotFound, match=f"no block '{parent}'"):
@@ -147,7 +165,7 @@ class BlockTreeTests:
         with pytest.raises(InvalidRequest, match="below itself"):
             await store.put(anna, [make_block("x", "y"), make_block("y", "x")], now=NOON)
         with pytest.raises(InvalidRequest, match="below itself"):
-            await store.put(anna, [altered(make_page("a"), parent="c")], now=NOON)
+            await store.put(anna, [replace_struct(make_page("a"), parent="c")], now=NOON)
         with pytest.raises(InvalidRequest, match="below itself"):
             await store.move(anna, "a", parent="c", order=0)
 
@@ -164,7 +182,7 @@ class BlockTreeTests:
         assert names[1:] == block_ids(await store.subtree(anna, names[0], depth=99, limit=99))
 
     async def test_readers_are_inherited_until_a_block_has_its_own(self, store: WritableBlocks, anna: Scope) -> None:
-        """What changes above follows below, up to the blocks that say who reads them."""
+        """New readers of a block hold for all blocks below it, down to those with readers of their own."""
         tree = [
             make_page("p"),
             make_block("a", "p"),
@@ -202,14 +220,14 @@ class BlockTreeTests:
     async def test_a_block_with_its_own_readers_in_the_write_keeps_them(
         self, store: WritableBlocks, anna: Scope
     ) -> None:
-        """A page becomes private while a block of it says that it stays open: so do those below that block."""
+        """In one write a page becomes private and a block below it public: the blocks below that one are public."""
         await store.put(anna, [make_page("p"), make_block("a", "p"), make_block("b", "a")], now=NOON)
         await store.put(anna, [make_page("p", readers=PRIVATE), make_block("a", "p", readers=("public",))], now=NOON)
 
         assert ["a", "b"] == block_ids(await store.get(other_user(anna), ["p", "a", "b"]))
 
     async def test_a_move_changes_inherited_readers(self, store: WritableBlocks, anna: Scope) -> None:
-        """Below a private page a block is private, with all below it; at the top it is everyone's again."""
+        """Below a private page a block is private, with all below it; at the top it is public again."""
         await store.put(
             anna,
             [make_page("open"), make_page("shut", readers=PRIVATE), make_block("a", "open"), make_block("b", "a")],
@@ -224,7 +242,7 @@ class BlockTreeTests:
         assert ["open"] == block_ids(await store.get(boris, ["open", "shut"]))
 
     async def test_a_hidden_block_cannot_be_written(self, store: WritableBlocks, anna: Scope) -> None:
-        """Writes to a hidden block are answered as those to an unknown one, and change nothing."""
+        """Writes to a hidden block fail like those to an unknown one, and change nothing."""
         await store.put(anna, [make_page("p"), make_page("s", readers=PRIVATE), make_block("a", "s")], now=NOON)
         boris = other_user(anna)
         for name in ("a", "never"):
@@ -249,16 +267,16 @@ class BlockTreeTests:
         assert ["mine", "theirs"] == [(await store.get(scope, ["p"]))[0].text for scope in (anna, other)]
 
     async def test_activity_is_counted_by_user(self, store: WritableBlocks, anna: Scope) -> None:
-        """Writes are edits, at the time they say; views are noted; others' deeds are not mine."""
+        """Writes count as edits at their time, views as views; activity of other users is not counted."""
         boris, later = other_user(anna), NOON + timedelta(hours=1)
         await store.put(
-            anna, [make_page("p"), altered(make_block("a", "p"), modified=NOON - timedelta(days=9))], now=NOON
+            anna, [make_page("p"), replace_struct(make_block("a", "p"), modified=NOON - timedelta(days=9))], now=NOON
         )
         await store.put(boris, [make_block("a", "p", text="new")], now=later)
         await store.view(boris, "a", now=later)
-        deeds = [Activity(block_id="a", user="boris", deed=ActivityKind.VIEW, time=NOON), Activity(
+        activities = [Activity(block_id="a", user="boris", deed=ActivityKind.VIEW, time=NOON), Activity(
             block_id="p", user="boris", deed=ActivityKind.VIEW, time=NOON)]  # fmt: skip
-        await store.note(anna, deeds)
+        await store.note(anna, activities)
 
         assert ["p"] == [each.block_id for each in await store.recent(anna, ActivityKind.EDIT, since=NOON, limit=5)]
         assert ["a", "p"] == [
@@ -283,7 +301,7 @@ class BlockTreeTests:
             task("done", "2026-01-02", BlockType.KANBAN_CARD, status="Done"),
             task("vague", "soon"),
             task("prose", "2026-01-01", BlockType.PARAGRAPH),
-            altered(task("hidden", "2026-01-01"), readers=PRIVATE),
+            replace_struct(task("hidden", "2026-01-01"), readers=PRIVATE),
         ]
         await store.put(anna, tasks, now=NOON)
         boris = other_user(anna)

@@ -1,4 +1,4 @@
-"""A bus inside one process, and the contract that every bus keeps."""
+"""An in-process bus, and the contract of a bus as a test class."""
 # ruff: noqa: S101, PLR2004 - a conformance suite asserts
 
 from __future__ import annotations
@@ -23,57 +23,57 @@ class InMemoryBus:
 
     def __init__(self) -> None:
         self.published: dict[str, list[bytes]] = defaultdict(list)
-        self._waiting: dict[tuple[str, str], asyncio.Queue[Delivery]] = {}
-        self._arrived = asyncio.Condition()
+        self._queues: dict[tuple[str, str], asyncio.Queue[Delivery]] = {}
+        self._published_message = asyncio.Condition()
 
     async def connect(self) -> None:
-        """It is here."""
+        """Do nothing: there is no connection."""
 
     async def publish(self, topic: str, key: str, body: bytes) -> None:
-        """Keep a message."""
+        """Append a message and wake the subscribers."""
         place = f"{topic}/{len(self.published[topic])}"
         self.published[topic].append(body)
-        self._waiting.setdefault((topic, key), asyncio.Queue()).put_nowait(Delivery(body=body, place=place))
-        async with self._arrived:
-            self._arrived.notify_all()
+        self._queues.setdefault((topic, key), asyncio.Queue()).put_nowait(Delivery(body=body, place=place))
+        async with self._published_message:
+            self._published_message.notify_all()
 
     async def wait_for_messages(self, topic: str, count: int) -> list[bytes]:
         """The messages of a topic, once there are at least `count`."""
-        async with asyncio.timeout(TIMEOUT_SECONDS), self._arrived:
-            await self._arrived.wait_for(lambda: len(self.published[topic]) >= count)
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._published_message:
+            await self._published_message.wait_for(lambda: len(self.published[topic]) >= count)
         return self.published[topic]
 
     @asynccontextmanager
     async def subscribe(self, topic: str, handle: MessageHandler) -> AsyncGenerator[None]:
-        """Give the messages of a topic to `handle` while the context lasts."""
+        """Call `handle` with the messages of a topic until the context is left."""
         stopping = asyncio.Event()
-        looking = asyncio.create_task(self._dispatch(topic, handle, stopping))
+        dispatcher = asyncio.create_task(self._dispatch(topic, handle, stopping))
         try:
             yield
         finally:
             stopping.set()
-            async with self._arrived:
-                self._arrived.notify_all()
-            await looking
+            async with self._published_message:
+                self._published_message.notify_all()
+            await dispatcher
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     async def _dispatch(self, topic: str, handle: MessageHandler, stopping: asyncio.Event) -> None:
         """Start a task for each key that has messages; returns when all of them have ended."""
         readers: dict[str, asyncio.Task[None]] = {}
         while not stopping.is_set():
-            for at, key in list(self._waiting):
+            for at, key in list(self._queues):
                 if at == topic and (key not in readers or readers[key].done()):
-                    readers[key] = asyncio.create_task(self._deliver(self._waiting[at, key], handle, stopping))
-            async with self._arrived:
-                await self._arrived.wait()
+                    readers[key] = asyncio.create_task(self._deliver(self._queues[at, key], handle, stopping))
+            async with self._published_message:
+                await self._published_message.wait()
         await asyncio.gather(*readers.values())
 
     async def _deliver(self, queue: asyncio.Queue[Delivery], handle: MessageHandler, stopping: asyncio.Event) -> None:
         while not queue.empty() and not stopping.is_set():
             delivery, failed = queue.get_nowait(), True
-            while failed and not stopping.is_set():  # it comes again
+            while failed and not stopping.is_set():  # redelivered until it succeeds
                 ended = await asyncio.gather(handle(delivery), return_exceptions=True)
                 failed = any(ended)
 
@@ -105,28 +105,28 @@ class Inbox:
         while not wanted <= found.keys():
             count = len(await self.wait_for_messages(count + 1))
             for body in self.bodies:
-                told = json.loads(body)
-                assert found.setdefault(told["id"], told) == told
+                reply = json.loads(body)
+                assert found.setdefault(reply["id"], reply) == reply
         return found
 
 
 class BusConformance:
-    """Subclass it, give fixtures `bus` and `topic`, which no other test uses, and inherit the contract."""
+    """What every bus promises: subclass it and provide the fixtures `bus` and `topic`, a new one for every test."""
 
     async def test_messages_of_a_key_are_delivered_in_order(self, bus: Bus, topic: str) -> None:
-        """What was published before anyone listened comes too, and bytes are not changed."""
-        inbox, said = Inbox(), [f"{number} ж\0".encode() for number in range(20)]
-        await bus.publish(topic, "one", said[0])
+        """Messages published before the subscription are delivered too, and bytes are unchanged."""
+        inbox, sent = Inbox(), [f"{number} ж\0".encode() for number in range(20)]
+        await bus.publish(topic, "one", sent[0])
         async with bus.subscribe(topic, inbox.receive):
-            for body in said[1:]:
+            for body in sent[1:]:
                 await bus.publish(topic, "one", body)
             found = await inbox.wait_for_messages(20)
 
-        assert found == said
+        assert found == sent
         assert len(set(inbox.places)) == 20
 
     async def test_a_failed_message_is_redelivered_before_the_next(self, bus: Bus, topic: str) -> None:
-        """The same message comes a second time, from the same place, and the next one of its key after it."""
+        """The message is delivered again, with the same place, and the next one of its key after it."""
         inbox = Inbox()
 
         async def fail_once(delivery: Delivery) -> None:
@@ -143,7 +143,7 @@ class BusConformance:
         assert inbox.places[0] == inbox.places[1]
 
     async def test_unsubscribing_waits_for_running_handlers(self, bus: Bus, topic: str) -> None:
-        """Work that has begun is finished and acknowledged; what was not begun comes to whoever listens next."""
+        """A running handler finishes and its message is acknowledged; other messages go to the next subscriber."""
         begun, go_on, ended, later = asyncio.Event(), asyncio.Event(), Inbox(), Inbox()
 
         async def slow(delivery: Delivery) -> None:
@@ -163,7 +163,7 @@ class BusConformance:
         assert (ended.bodies, found) == ([b"first"], [b"second"])
 
     async def test_keys_do_not_wait_for_each_other(self, bus: Bus, topic: str) -> None:
-        """While one message is being handled, one of another key is too; both end."""
+        """Two messages of different keys are handled at the same time."""
         both = asyncio.Barrier(2)
         inbox = Inbox()
 

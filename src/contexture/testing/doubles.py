@@ -1,4 +1,4 @@
-"""Doubles of the ports: small, deterministic, offline; for our tests and for those of the people who use us."""
+"""Doubles of the ports: small, deterministic, offline."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import SourceUnavailable
 from contexture.text.terms import extract_terms
-from contexture.types import Matrix, Message, Span, Vector
+from contexture.types import Matrix, Message, Scope, Span, Vector
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -23,7 +24,7 @@ class FixedClock:
     moment: datetime = NOON
 
     def now(self) -> datetime:
-        """Always the same moment."""
+        """The fixed time."""
         return self.moment
 
 
@@ -53,7 +54,7 @@ class HashEmbedder:
         return np.array(rows, np.float32).reshape(len(rows), self._dimensions)
 
     def calibrate(self, cosine: Vector) -> Vector:
-        """Cosines below 0 mean nothing; the others are similarities as they stand."""
+        """Cosines below 0 become 0; the others are similarities already."""
         return np.clip(cosine, 0.0, 1.0)
 
     def _row(self, text: str) -> Vector:
@@ -188,3 +189,53 @@ class FailingReranker:
         """Never scores."""
         del query, texts
         raise SourceUnavailable("the reranking service is down")
+
+
+@dataclass(slots=True)
+class ScriptedMemory:
+    """Returns these memories, raises these failures first, in turn, and records every call.
+
+    memory = ScriptedMemory(recalls=[Recalled(id="m-1", text="likes tea", score=0.9)])
+    """
+
+    recalls: Sequence[Recalled] = ()
+    failures: Sequence[Exception | None] = ()
+    asked: list[Recall] = field(default_factory=list[Recall])
+    remembered: list[Memory] = field(default_factory=list[Memory])
+    feedback_given: list[Feedback] = field(default_factory=list[Feedback])
+    forgotten: list[str] = field(default_factory=list[str])
+    calls: int = 0
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Ids by number, unless a memory has its own."""
+        del scope
+        self._step()
+        first = len(self.remembered)
+        self.remembered.extend(memories)
+        return [memory.id or f"m-{first + at}" for at, memory in enumerate(memories)]
+
+    async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
+        """The memories of the script at or above the threshold, at most as many as asked for."""
+        del scope
+        self.asked.append(query)
+        self._step()
+        return [found for found in self.recalls if found.score >= query.threshold][: query.top_k]
+
+    async def feedback(self, scope: Scope, given: Feedback) -> None:
+        """Record it; nothing else changes."""
+        del scope
+        self._step()
+        self.feedback_given.append(given)
+
+    async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
+        """Record the ids; every id counts as forgotten."""
+        del scope
+        self._step()
+        self.forgotten.extend(ids)
+        return len(ids)
+
+    def _step(self) -> None:
+        at, self.calls = self.calls, self.calls + 1
+        failure = self.failures[at] if at < len(self.failures) else None
+        if failure is not None:
+            raise failure

@@ -1,4 +1,4 @@
-"""The contract of an embedder as a test class: subclass it, give an `embedder` fixture, inherit the checks."""
+"""The contract of an embedder as a test class: subclass it, provide an `embedder` fixture, inherit the tests."""
 # ruff: noqa: S101 - a conformance suite asserts
 
 from __future__ import annotations

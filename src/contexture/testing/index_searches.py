@@ -1,9 +1,10 @@
-"""What an index promises about searching, scrolling and refusing; part of `IndexConformance`."""
+"""Searches, scrolling, refused calls, and rows of vectors stored with a record; part of `IndexConformance`."""
 # ruff: noqa: S101 - a conformance suite asserts
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import cast
@@ -14,7 +15,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, RequestError, UnknownCollection, UnknownField
 from contexture.ports import Index
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     AWKWARD_IDS,
     COLLECTION,
     EAST,
@@ -27,7 +28,23 @@ from contexture.testing.prepared import (
     prepare_record,
     record_ids,
 )
-from contexture.types import And, AnyOf, Collection, Contains, Equals, FieldType, Filter, Not, Or, Range, Scope, Vector
+from contexture.types import (
+    And,
+    AnyOf,
+    Collection,
+    Contains,
+    Equals,
+    FieldType,
+    Filter,
+    Matrix,
+    Not,
+    Or,
+    PreparedRecord,
+    Range,
+    Record,
+    Scope,
+    Vector,
+)
 
 REFUSED_FILTERS: tuple[tuple[Filter, type[RequestError]], ...] = (
     (Equals("colour", "red"), UnknownField),
@@ -111,7 +128,7 @@ class IndexSearchTests:
         assert record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=10**9))) == ["a"]
 
     async def test_the_pool_holds_the_best_of_all_channels(self, store: Index, scope: Scope) -> None:
-        """What two channels rank well comes before what one ranks best; ties go to the smaller id."""
+        """Passages ranked well by two channels come before those ranked best by one; ties go to the smaller id."""
         both = [prepare_record(make_record(name, "zebra"), EAST) for name in "ba"]
         single = [
             prepare_record(make_record("words", "zebra zebra"), NORTH),
@@ -146,7 +163,7 @@ class IndexSearchTests:
             await store.scroll(scope, NAME, limit=limit)
 
     async def test_scroll_refuses_a_start_that_is_not_unicode(self, store: Index, scope: Scope) -> None:
-        """A place that no id can have is a mistake worth naming."""
+        """A start that no id can be is an error."""
         with pytest.raises(InvalidRequest):
             await store.scroll(scope, NAME, after=NOT_UNICODE)
 
@@ -204,7 +221,7 @@ class IndexSearchTests:
             await store.create(scope, Collection(name=NAME, fields={name: FieldType.KEYWORD}))
 
     async def test_a_field_keeps_its_type(self, store: Index, scope: Scope) -> None:
-        """Neither a declared field nor a built-in one can become something else, and nothing changes by trying."""
+        """Neither a declared field nor a built-in one can become something else, and a refused change has no effect."""
         for fields in ({"rating": FieldType.KEYWORD}, {"time": FieldType.TIME}):
             with pytest.raises(InvalidRequest):
                 await store.create(scope, Collection(name=NAME, fields={**fields, "fresh": FieldType.FLAG}))
@@ -233,3 +250,72 @@ class IndexSearchTests:
         listed = [collection.name for collection in await index.collections(scope)]
 
         assert names == listed
+
+
+ROWS: Matrix = np.array([[1, 0, 0], [0, 0.6, 0.8]], np.float32)
+
+
+def prepare_with_rows(record: Record, rows: Matrix = ROWS, name: str = "rows") -> PreparedRecord:
+    """The prepared record with rows of vectors."""
+    return replace(prepare_record(record), matrices={name: rows})
+
+
+class IndexMatrixTests:
+    """Matrices are written, read and deleted with their record, and share its readers."""
+
+    async def test_rows_come_back_as_they_were_written(self, store: Index, scope: Scope) -> None:
+        """Shape and numbers survive to two decimals, each name has its own rows, and what has none is left out."""
+        both = replace(prepare_record(make_record("a")), matrices={"rows": ROWS, "other": 5 * ROWS[:1]})
+        await store.upsert(
+            scope, NAME, [both, prepare_with_rows(make_record("b"), ROWS[1:]), prepare_record(make_record("c"))]
+        )
+        found = await store.matrices(scope, NAME, "rows", ["c", "b", "a", "missing", NOT_UNICODE, ""])
+        (other,) = (await store.matrices(scope, NAME, "other", ["a"])).values()
+
+        assert sorted(found) == ["a", "b"]
+        np.testing.assert_allclose(found["a"], ROWS, atol=0.01)
+        np.testing.assert_allclose(found["b"], ROWS[1:], atol=0.01)
+        np.testing.assert_allclose(other, 5 * ROWS[:1], atol=0.05)
+        assert found["a"].dtype == np.float32
+        assert not await store.matrices(scope, NAME, "nothing", ["a"])
+
+    async def test_an_update_replaces_the_rows(self, store: Index, scope: Scope) -> None:
+        """The new rows are read, and none of the old ones."""
+        await store.upsert(scope, NAME, [prepare_with_rows(make_record("a"))])
+        await store.upsert(scope, NAME, [prepare_with_rows(make_record("a"), ROWS[:1], "fresh")])
+
+        assert not await store.matrices(scope, NAME, "rows", ["a"])
+        assert (await store.matrices(scope, NAME, "fresh", ["a"]))["a"].shape == (1, 3)
+
+    async def test_rows_are_deleted_with_their_record(self, store: Index, scope: Scope) -> None:
+        """After a delete nothing is left to read, and a record that comes back without rows has none."""
+        await store.upsert(scope, NAME, [prepare_with_rows(make_record("a"))])
+        await store.delete(scope, NAME, ["a"])
+        await store.upsert(scope, NAME, [prepare_record(make_record("a"))])
+
+        assert not await store.matrices(scope, NAME, "rows", ["a"])
+
+    async def test_rows_are_as_private_as_their_record(self, store: Index, scope: Scope) -> None:
+        """Another tenant, and a user whom the `acl` does not name, get nothing."""
+        await store.upsert(scope, NAME, [prepare_with_rows(make_record("a", acl=("user:anna",)))])
+
+        assert list(await store.matrices(scope, NAME, "rows", ["a"])) == ["a"]
+        assert not await store.matrices(replace(scope, user="boris"), NAME, "rows", ["a"])
+        other = replace(scope, tenant=uuid4().hex)
+        await store.create(other, COLLECTION)
+        assert not await store.matrices(other, NAME, "rows", ["a"])
+
+    @pytest.mark.parametrize("bad", [np.ones(3, np.float32), np.full((2, 3), np.nan, np.float32)])
+    async def test_malformed_rows_are_refused(self, store: Index, scope: Scope, bad: Matrix) -> None:
+        """A single vector, or NaN, refuses the whole write."""
+        with pytest.raises(InvalidRequest):
+            await store.upsert(
+                scope, NAME, [prepare_record(make_record("a")), prepare_with_rows(make_record("b"), bad)]
+            )
+
+        assert record_ids(await store.scroll(scope, NAME)) == []
+
+    async def test_rows_of_an_unknown_collection_are_refused(self, store: Index, scope: Scope) -> None:
+        """As by every call that takes a collection."""
+        with pytest.raises(UnknownCollection):
+            await store.matrices(scope, "nowhere", "rows", [])

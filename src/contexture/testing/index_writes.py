@@ -1,4 +1,4 @@
-"""What an index promises about writing and reading back; part of `IndexConformance`."""
+"""Writing and reading back; part of `IndexConformance`."""
 # ruff: noqa: S101, PLR2004 - a conformance suite asserts
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from contexture.errors import InvalidRequest, Outdated
 from contexture.ports import Index
-from contexture.testing.prepared import (
+from contexture.testing.index_records import (
     AWKWARD_IDS,
     COLLECTION,
     EAST,
@@ -66,7 +66,7 @@ class IndexWriteTests:
 
     @pytest.mark.parametrize("change", ["none", "replaced", "readers", "removed"])
     async def test_a_conditional_write_fails_after_a_change(self, store: Index, scope: Scope, change: str) -> None:
-        """A writer who has read a record that is another by now, or gone, writes nothing."""
+        """If a record in `unchanged` was replaced or deleted since, nothing is written."""
         await store.upsert(scope, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
         read = list(await store.get(scope, NAME, ["a"]))
         if change == "removed":
@@ -88,7 +88,7 @@ class IndexWriteTests:
 
     @pytest.mark.parametrize("time", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
     async def test_the_ends_of_time_can_be_stored(self, store: Index, scope: Scope, time: datetime) -> None:
-        """The first and the last moment there are come back exactly."""
+        """`datetime.min` and `datetime.max` come back exactly."""
         await store.upsert(scope, NAME, [prepare_record(make_record("r1", time=time))])
 
         assert [time] == [record.time for record in await store.get(scope, NAME, ["r1"])]
@@ -101,7 +101,7 @@ class IndexWriteTests:
         assert [naive.replace(tzinfo=UTC)] == [record.time for record in await store.get(scope, NAME, ["r1"])]
 
     async def test_get_answers_in_the_order_asked_for(self, store: Index, scope: Scope) -> None:
-        """Unknown ids are skipped, and so is what could never have been stored."""
+        """Unknown ids are skipped, and so are ids that cannot be stored."""
         await store.upsert(scope, NAME, [prepare_record(make_record(name)) for name in "abc"])
 
         asked = ["c", "missing", "a", NOT_UNICODE, "b", ""]
@@ -167,7 +167,7 @@ class IndexWriteTests:
         ],
     )
     async def test_a_write_is_whole_or_not_at_all(self, store: Index, scope: Scope, bad: PreparedRecord) -> None:
-        """One record that cannot be stored keeps the others of its write out as well, and changes nothing else."""
+        """One record that cannot be stored refuses the whole write, and nothing is changed."""
         await store.upsert(scope, NAME, [prepare_record(make_record("old", "zebra"))])
         with pytest.raises(InvalidRequest):
             await store.upsert(
@@ -208,7 +208,7 @@ class IndexWriteTests:
 
     @pytest.mark.parametrize("text", ["", " \n\t "])
     async def test_a_record_without_words_is_kept(self, store: Index, scope: Scope, text: str) -> None:
-        """It can be read, though no question finds it."""
+        """It can be read, though no search finds it."""
         await store.upsert(scope, NAME, [prepare_record(make_record("a", text))])
 
         assert [text] == [record.text for record in await store.get(scope, NAME, ["a"])]

@@ -1,4 +1,4 @@
-"""The contract of a chat model as a test class: subclass it, give a `model` fixture, inherit the checks.
+"""The contract of a chat model as a test class: subclass it, provide a `model` fixture, inherit the tests.
 
 class TestMyModel(ChatModelConformance):
     @pytest.fixture
@@ -41,13 +41,13 @@ class ChatModelConformance:
         assert (await model.complete(PROMPT, max_tokens=24)).strip()
 
     async def test_a_stream_has_text(self, model: ChatModel) -> None:
-        """A stream has pieces that say something."""
+        """The pieces of a stream are a text."""
         pieces = [piece async for piece in model.stream(PROMPT, max_tokens=24)]
 
         assert "".join(pieces).strip()
 
     async def test_a_stream_can_be_closed_early(self, model: ChatModel) -> None:
-        """Whoever leaves after the first piece can ask again at once."""
+        """After closing a stream at its first piece, the next call is answered."""
         stream = cast("AsyncGenerator[str]", model.stream(PROMPT, max_tokens=200))
         async with aclosing(stream) as pieces:
             async for _ in pieces:

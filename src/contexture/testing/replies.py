@@ -1,6 +1,6 @@
-"""The contract of a reply store as a test class: subclass it, give a `store` fixture, inherit the checks.
+"""The contract of a reply store as a test class: subclass it, provide a `store` fixture, inherit the tests.
 
-The store may live as long as it likes, because every check writes as a tenant of its own.
+One store may serve all tests, because every test writes as a tenant of its own.
 """
 # ruff: noqa: S101 - a conformance suite asserts
 
@@ -32,12 +32,12 @@ class ReplyStoreConformance:
         return Scope(tenant=uuid4().hex, user="anna")
 
     async def test_an_unknown_reply_is_none(self, store: ReplyStore, scope: Scope) -> None:
-        """Nothing is known of it."""
+        """`get` returns None."""
         assert await store.get(scope, "unknown") is None
 
     @pytest.mark.parametrize("reply", [ACCEPTED, FAILED, COMPLETE])
     async def test_a_reply_comes_back_as_it_was_put(self, store: ReplyStore, scope: Scope, reply: StoredReply) -> None:
-        """Its state, time, session and bytes are unchanged, and it is what stands."""
+        """Its state, time, session and bytes are unchanged, and `put` returns it."""
         assert await store.put(scope, reply) == reply
         assert await store.get(scope, reply.message_id) == reply
 
@@ -55,22 +55,22 @@ class ReplyStoreConformance:
 
     @pytest.mark.parametrize("after", [ACCEPTED, FAILED, replace(COMPLETE, body=b"{}")])
     async def test_a_complete_reply_is_not_replaced(self, store: ReplyStore, scope: Scope, after: StoredReply) -> None:
-        """The first answer is the one; whoever puts another is told so."""
+        """The first complete reply is kept, and `put` returns it."""
         await store.put(scope, COMPLETE)
 
         assert await store.put(scope, after) == COMPLETE
         assert await store.get(scope, COMPLETE.message_id) == COMPLETE
 
     async def test_of_concurrent_puts_one_wins(self, store: ReplyStore, scope: Scope) -> None:
-        """Both are told the same one."""
+        """All of them return the same reply."""
         made = [replace(COMPLETE, body=f'{{"n": {number}}}'.encode()) for number in range(8)]
-        told = await asyncio.gather(*(store.put(scope, each) for each in made))
+        returned = await asyncio.gather(*(store.put(scope, each) for each in made))
 
-        assert all(each == told[0] for each in told)
-        assert await store.get(scope, COMPLETE.message_id) == told[0]
+        assert all(each == returned[0] for each in returned)
+        assert await store.get(scope, COMPLETE.message_id) == returned[0]
 
     async def test_a_reply_belongs_to_its_user_and_tenant(self, store: ReplyStore, scope: Scope) -> None:
-        """Nobody else's put or get meets it; groups make no difference."""
+        """Other users and tenants neither see nor replace it; groups make no difference."""
         others = replace(scope, user="boris"), replace(scope, tenant=uuid4().hex)
         await store.put(scope, COMPLETE)
         for other in others:

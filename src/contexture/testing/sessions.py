@@ -1,6 +1,6 @@
-"""The contract of a session store as a test class: subclass it, give a `store` fixture, inherit the checks.
+"""The contract of a session store as a test class: subclass it, provide a `store` fixture, inherit the tests.
 
-The store may live as long as it likes, because every check writes as a tenant of its own.
+One store may serve all tests, because every test writes as a tenant of its own.
 
 class TestMySessions(SessionStoreConformance):
     @pytest.fixture
@@ -61,7 +61,7 @@ class SessionStoreConformance:
 
     @pytest.mark.parametrize("limit", [0, -1])
     async def test_a_limit_of_zero_or_less_returns_nothing(self, store: SessionStore, scope: Scope, limit: int) -> None:
-        """Zero and less are no events and no sessions, not all of them."""
+        """A limit of zero or less returns no events and no sessions, not all of them."""
         await store.append(scope, "s", [make_event("a")])
 
         assert [] == list(await store.list_events(scope, "s", limit=limit))

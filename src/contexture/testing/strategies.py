@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the values of this package, for our tests and for those of adapter authors."""
+"""Hypothesis strategies for scopes, records and filters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from contexture.pipeline.packing import PackingItem, PackingOption
 from contexture.types import (
     PUBLIC,
     And,
     AnyOf,
-    Candidate,
     Contains,
     Equals,
     Filter,
@@ -20,7 +18,6 @@ from contexture.types import (
     Range,
     Record,
     Scope,
-    Section,
 )
 
 TENANTS = ("acme", "globex")
@@ -28,7 +25,7 @@ USERS = ("anna", "boris")
 GROUPS = ("sales", "staff")
 SOURCES = ("wire", "blog", "desk")
 FIELDS = ("source", "lang", "tags", "title")
-_WORDS = ("budget", "token", "prompt", "river", "stone", "бюджет", "река", "камень", "the", "и")
+WORDS = ("budget", "token", "prompt", "river", "stone", "бюджет", "река", "камень", "the", "и")
 _PRINCIPALS = (*(f"user:{name}" for name in USERS), *(f"group:{name}" for name in GROUPS), PUBLIC)
 
 
@@ -37,23 +34,9 @@ def times() -> st.SearchStrategy[datetime]:
     return st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
 
 
-def scores() -> st.SearchStrategy[float]:
-    """Scores as rankers give them; ties are likely."""
-    return st.one_of(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.floats(0, 1))
-
-
 def prose() -> st.SearchStrategy[str]:
     """Short texts of English and Russian words, with repeats likely."""
-    return st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join)
-
-
-@st.composite
-def near_duplicates(draw: st.DrawFn) -> str:
-    """One passage with up to three words replaced, so that two of them nearly coincide."""
-    words = [f"word{at}" for at in range(40)]
-    for at in draw(st.lists(st.integers(0, 39), max_size=3)):
-        words[at] = draw(st.sampled_from(_WORDS))
-    return " ".join(words)
+    return st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 
 
 def scopes() -> st.SearchStrategy[Scope]:
@@ -82,7 +65,7 @@ def payloads() -> st.SearchStrategy[dict[str, object]]:
     return st.fixed_dictionaries(
         {},
         optional={
-            "tags": st.lists(st.sampled_from(_WORDS), unique=True, max_size=3),
+            "tags": st.lists(st.sampled_from(WORDS), unique=True, max_size=3),
             "rating": _ratings(),
             "pinned": st.booleans(),
         },
@@ -100,7 +83,7 @@ def filters(max_leaves: int = 8) -> st.SearchStrategy[Filter]:
 
 
 def _leaves() -> st.SearchStrategy[Filter]:
-    words = st.sampled_from((*SOURCES, "en", "ru", *_WORDS))
+    words = st.sampled_from((*SOURCES, "en", "ru", *WORDS))
     fields = st.sampled_from(FIELDS)
     return st.one_of(
         st.builds(Equals, fields, words),
@@ -126,50 +109,3 @@ def _bounds() -> st.SearchStrategy[float | None]:
 def _branches(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
     several = st.lists(parts, max_size=3).map(tuple)
     return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, parts))
-
-
-@st.composite
-def candidate_lists(draw: st.DrawFn, max_size: int = 12) -> list[Candidate]:
-    """Candidates with different ids, where equal keys and scores, and texts that nearly coincide, are likely."""
-    ids = draw(st.lists(st.integers(0, 99), unique=True, max_size=max_size))
-    return [
-        Candidate(
-            id=f"c{number:02}",
-            key=draw(st.sampled_from(("k1", "k2", "k3", f"k-{number}"))),
-            text=draw(prose() | near_duplicates()),
-            score=draw(scores()),
-            time=draw(st.none() | times()),
-        )
-        for number in ids
-    ]
-
-
-def packing_options() -> st.SearchStrategy[PackingOption]:
-    """Forms that cost little, nothing or far too much, and are worth anything from nothing up."""
-    tokens = st.integers(0, 5) | st.integers(0, 30) | st.just(10**9)
-    value = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 10)
-    return st.builds(PackingOption, tokens, value)
-
-
-@st.composite
-def item_lists(draw: st.DrawFn, max_size: int = 6, sections: tuple[str, ...] = ("context",)) -> list[PackingItem]:
-    """Items with up to three forms each, small enough for trying every choice; some are alike."""
-    count = draw(st.integers(0, max_size))
-    forms = st.lists(packing_options(), max_size=3).map(tuple)
-    shared = st.sampled_from(draw(st.lists(forms, min_size=1, max_size=2)))
-    return [PackingItem(f"i{at}", draw(forms | shared), draw(st.sampled_from(sections))) for at in range(count)]
-
-
-@st.composite
-def section_lists(draw: st.DrawFn, names: tuple[str, ...] = ("focus", "semantic", "activity")) -> list[Section]:
-    """Sections with and without floors, caps and weights, some of them switched off."""
-    return [
-        Section(
-            name=name,
-            floor=draw(st.integers(0, 60)),
-            cap=draw(st.none() | st.integers(0, 80)),
-            weight=draw(st.sampled_from((0.0, 0.5, 1.0, 3.0))),
-            enabled=draw(st.booleans() | st.just(True)),
-        )
-        for name in names
-    ]

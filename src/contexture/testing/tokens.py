@@ -1,4 +1,4 @@
-"""The contract of a token counter as a test class: subclass it, give a `counter` fixture, inherit the checks."""
+"""The contract of a token counter as a test class: subclass it, provide a `counter` fixture, inherit the tests."""
 # ruff: noqa: S101 - a conformance suite asserts
 
 from __future__ import annotations

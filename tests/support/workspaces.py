@@ -16,8 +16,8 @@ from contexture.ports import ChatModel, Redactor, Secrets, TokenCounter
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache
-from contexture.testing.blocks_memory import InMemoryBlockStore
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
+from contexture.testing.in_memory_blocks import InMemoryBlockStore
 from contexture.types import Scope
 from contexture.workspace import Activity, Block, BlockLink, BlockStore
 

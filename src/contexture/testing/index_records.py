@@ -1,4 +1,4 @@
-"""Small prepared records and questions, made by hand, for checks that need no embedder."""
+"""Prepared records and queries made by hand, for tests that need no embedder."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ AWKWARD_IDS = (
     "\u202eright to left",
     " ",
 )
-NOT_UNICODE = "half \ud800 pair"
 """Ids that are awkward to store and to compare."""
+
+NOT_UNICODE = "half \ud800 pair"
 
 _PARAGRAPH = re.compile(r"[^\n]*\S[^\n]*")
 

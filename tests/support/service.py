@@ -14,8 +14,8 @@ from contexture.engine import Contexture
 from contexture.ports import Bus
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
-from contexture.testing.workbench import Parts
 from contexture.wiring.store import open_index
+from support.workbench import Parts
 
 
 @asynccontextmanager

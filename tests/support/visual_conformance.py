@@ -3,7 +3,6 @@
 The fixture opens an index for the vectors in `PAGE_VECTORS`. It may live as long as it likes, because every check
 writes as a tenant of its own.
 """
-# ruff: noqa: S101, PLR2004 - a conformance suite asserts
 
 from __future__ import annotations
 

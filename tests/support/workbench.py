@@ -16,7 +16,7 @@ from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
 from contexture.testing.doubles import FixedClock, HashEmbedder, WordRedactor
-from contexture.testing.prepared import COLLECTION, VECTORS
+from contexture.testing.index_records import COLLECTION, VECTORS
 from contexture.types import Collection, FieldType, Record, Scope
 
 NAME = "documents"

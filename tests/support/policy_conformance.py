@@ -5,7 +5,6 @@ class TestMyPolicy(PolicyConformance):
     def policy(self):
         return MyPolicy()     # allows anna of acme to `search`, denies her to `delete`, knows nothing else
 """
-# ruff: noqa: S101 - a conformance suite asserts
 
 from __future__ import annotations
 

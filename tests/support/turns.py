@@ -14,8 +14,7 @@ from contexture.builders.turn.request import TurnRecipe
 from contexture.builders.turn.summary import HistorySummarizer
 from contexture.conversation import HealthState, Memory, Recalled
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
-from contexture.testing.doubles import NOON, FixedClock, WordRedactor
-from contexture.testing.memory_doubles import ScriptedMemory
+from contexture.testing.doubles import NOON, FixedClock, ScriptedMemory, WordRedactor
 from contexture.types import Message, Scope
 
 HIDDEN = "swordfish"

@@ -3,7 +3,6 @@
 The fixture opens an index for the vectors in `DOCUMENT_VECTORS`. It may live as long as it likes, because every check
 writes as a tenant of its own.
 """
-# ruff: noqa: S101 - a conformance suite asserts
 
 from __future__ import annotations
 
@@ -14,19 +13,40 @@ from uuid import uuid4
 
 import pytest
 
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.ledger import Trace
-from contexture.pages.store import PageStore
+from contexture.pages.images import PageImages
+from contexture.pages.store import PageStore, VisualSearch
 from contexture.pages.values import FoundPage
+from contexture.pages.visual import VisualPages
 from contexture.ports import Index
 from contexture.retrieval.citations import verify_citations
 from contexture.testing.doubles import NOON
-from contexture.testing.page_store import pages_over
-from contexture.testing.visual import PAGES, document
-from contexture.testing.workbench import Parts, Workbench
+from contexture.text.language import detect_language
 from contexture.types import Equals, Filter, Scope
+from support.visual_conformance import PAGES, document
+from support.workbench import Parts, Workbench
 
 DOCUMENT_VECTORS = Parts().encoders.vectors
+
+
+def looks_over(bench: Workbench) -> VisualPages:
+    """The search over what pages show."""
+    return VisualPages(index=bench.index, encoder=RegionEncoder(Parts().encoders, detect_language))
+
+
+def pages_over(bench: Workbench, folder: Path, visual: VisualSearch | None = None) -> PageStore:
+    """A page store whose pictures lie in `folder`."""
+    return PageStore(
+        index=bench.index,
+        preparer=bench.preparer,
+        search=bench.search,
+        rules=Parts().redactor.rules,
+        images=PageImages(folder),
+        counters=[Parts().counter],
+        visual=visual or looks_over(bench),
+    )
 
 
 class PageConformance:

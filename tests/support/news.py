@@ -9,7 +9,7 @@ from contexture.news.store import NewsStore, RemovalListener
 from contexture.ports import Index
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON
-from contexture.testing.workbench import Parts, Workbench
+from support.workbench import Parts, Workbench
 
 STRIKE = (
     "The dockers of Northquay walked out on Monday after talks with the port authority broke down. "

@@ -7,12 +7,12 @@ class TestMyMemory(MemoryConformance):
     async def memory(self):
         return MyMemory(...)
 """
-# ruff: noqa: S101, PLR2004 - a conformance suite asserts
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -20,12 +20,9 @@ import pytest
 
 from contexture.conversation import Feedback, Memory, MemoryKind, Recall
 from contexture.errors import InvalidRequest, NotFound
-from contexture.ports import MemoryService
+from contexture.ports import Index, MemoryService
 from contexture.testing.doubles import NOON
-from contexture.testing.memory_doubles import RecordingIndex, ScriptedMemory
-from contexture.types import PUBLIC, Scope
-
-__all__ = ["MemoryConformance", "RecordingIndex", "ScriptedMemory", "asking"]
+from contexture.types import PUBLIC, Collection, Filter, Hit, PreparedRecord, Query, Record, Scope
 
 TEA = "Anna drinks jasmine tea in the morning"
 
@@ -247,3 +244,60 @@ class MemoryConformance:
         assert not await memory.recall(scope, asking("tea", top_k=0))
         assert not await memory.recall(scope, asking(" \n"))
         assert not await memory.remember(scope, [])
+
+
+@dataclass(slots=True)
+class RecordingIndex:
+    """Another index, and every scope and filter with which it was read."""
+
+    index: Index
+    searches: list[tuple[Scope, Query]] = field(default_factory=list[tuple[Scope, Query]])
+    reads: list[tuple[Scope, tuple[str, ...]]] = field(default_factory=list[tuple[Scope, tuple[str, ...]]])
+    scrolls: list[tuple[Scope, Filter | None]] = field(default_factory=list[tuple[Scope, Filter | None]])
+    writes: list[tuple[Scope, tuple[PreparedRecord, ...]]] = field(
+        default_factory=list[tuple[Scope, tuple[PreparedRecord, ...]]]
+    )
+
+    async def create(self, scope: Scope, collection: Collection) -> None:
+        """Make the collection."""
+        await self.index.create(scope, collection)
+
+    async def collections(self, scope: Scope) -> Sequence[Collection]:
+        """Every collection of the tenant, by name."""
+        return await self.index.collections(scope)
+
+    async def upsert(
+        self, scope: Scope, collection: str, records: Sequence[PreparedRecord], *, unchanged: Sequence[Record] = ()
+    ) -> int:
+        """Write all of them or none."""
+        self.writes.append((scope, tuple(records)))
+        return await self.index.upsert(scope, collection, records, unchanged=unchanged)
+
+    async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
+        """Remove those the scope may see."""
+        return await self.index.delete(scope, collection, ids)
+
+    async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
+        """Those that exist and that the scope may see."""
+        self.reads.append((scope, tuple(ids)))
+        return await self.index.get(scope, collection, ids)
+
+    async def scroll(
+        self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
+    ) -> Sequence[Record]:
+        """Records in id order."""
+        self.scrolls.append((scope, where))
+        return await self.index.scroll(scope, collection, where=where, after=after, limit=limit)
+
+    async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
+        """The best passages."""
+        self.searches.append((scope, query))
+        return await self.index.search(scope, query)
+
+    async def version(self, scope: Scope, collection: str) -> int:
+        """A number that changes with every write."""
+        return await self.index.version(scope, collection)
+
+    async def close(self) -> None:
+        """Flush and release."""
+        await self.index.close()

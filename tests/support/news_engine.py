@@ -14,8 +14,8 @@ from contexture.engine import Contexture
 from contexture.news.articles import Article
 from contexture.ports import ChatModel
 from contexture.testing.doubles import NOON, WordCounter
-from contexture.testing.service import small_engine
 from contexture.types import PUBLIC
+from support.service import small_engine
 
 _TEXTS = {
     "strike": "Dock workers at the port of Tallinn walked out on Monday. Norvik Lines said 12 ships are waiting. "

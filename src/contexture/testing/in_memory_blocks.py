@@ -1,4 +1,4 @@
-"""A workspace in memory: every read of the port, worked out the slow and obvious way."""
+"""A block store in memory: every read of the port, computed the slow and obvious way."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MAX_DEPTH = 1_000
 
 
 class InMemoryBlockStore:
-    """Implements `BlockStore` for one tenant over values given once; who may read is worked out from `readers`.
+    """Implements `BlockStore` for one tenant over fixed blocks; effective readers are computed from `readers`.
 
-    MemoryBlocks([Block(id="p", type=BlockType.PAGE, text="Plans")], tenant="acme")
+    InMemoryBlockStore([Block(id="p", type=BlockType.PAGE, text="Plans")], tenant="acme")
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class InMemoryBlockStore:
         return {id_: await self.subtree(scope, id_, depth=depth, limit=most) for id_, most in limits.items()}
 
     async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
-        """What these blocks name: relations first, then as they were given."""
+        """Links from these blocks: relations first, then in the given order."""
         found = [link for id_ in dict.fromkeys(ids) for link in self._links if link.source == id_]
         mine = [link for link in found if self._may_follow(scope, link)]
         return sorted(mine, key=lambda link: link.kind is not LinkKind.RELATION)[:limit]
 
     async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
-        """What names these blocks, the last modified source first."""
+        """Links to these blocks, the last modified source first."""
         wanted = set(ids)
         mine = [link for link in self._links if link.target in wanted and self._may_follow(scope, link)]
         return sorted(mine, key=lambda link: (-_timestamp(self._blocks[link.source].modified), link.source))[:limit]
 
     async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
-        """The user's newest deeds, one per block."""
+        """The user's latest activity of this kind, one per block."""
         newest: dict[str, Activity] = {}
         for each in self._own_activity(scope):
             known = newest.get(each.block_id)
@@ -109,12 +109,12 @@ class InMemoryBlockStore:
         return sorted(newest.values(), key=lambda each: (-_timestamp(each.time), each.block_id))[:limit]
 
     async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockUsage]:
-        """What the user has had to do with these blocks."""
+        """The user's edits, views and authorship of these blocks."""
         found = {block.id: self._usage(scope, block) for block in await self.get(scope, ids)}
         return {id_: touch for id_, touch in found.items() if touch != BlockUsage()}
 
     async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
-        """The facts that were given of these."""
+        """The given facts of these blocks."""
         found = [block.id for block in await self.get(scope, ids)]
         return {id_: self._facts[id_] for id_ in found if id_ in self._facts}
 
@@ -130,12 +130,10 @@ class InMemoryBlockStore:
             and (due_before is None or due < due_before)
             and not (open_only and is_done(block))
         ]
-        return [self._without_foreign_parent(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][
-            :limit
-        ]
+        return [self._hide_parent(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
 
     def stale(self) -> Sequence[StaleBlock]:
-        """Every block as the search index is told of it, whoever may read it."""
+        """Every block as stale, whoever may read it."""
         return [
             StaleBlock(
                 number=number,
@@ -150,7 +148,7 @@ class InMemoryBlockStore:
         ]
 
     def _summary_source(self, page: Block) -> tuple[Block, ...] | None:
-        """What everyone reads who reads the page: the first few blocks below it, if all have its readers."""
+        """The first blocks below a page, or None where one of them has other readers than the page."""
         found = list(self._descendants(None, page.id, SUMMARY_DEPTH))[:FOCUSED_SUMMARY_BLOCKS]
         return tuple(found) if all(set(each.acl) == set(page.acl) for each in found) else None
 
@@ -164,17 +162,15 @@ class InMemoryBlockStore:
 
     def _find(self, scope: Scope, block_id: str) -> Block | None:
         block = self._blocks.get(block_id)
-        return (
-            self._without_foreign_parent(scope, block) if block is not None and self._may_read(scope, block) else None
-        )
+        return self._hide_parent(scope, block) if block is not None and self._may_read(scope, block) else None
 
-    def _without_foreign_parent(self, scope: Scope, block: Block) -> Block:
-        """The block as it is shown: a parent that the scope may not read is not named."""
+    def _hide_parent(self, scope: Scope, block: Block) -> Block:
+        """The block without its parent's id if the scope may not read the parent."""
         above = self._blocks.get(block.parent) if block.parent is not None else None
         return block if above is None or self._may_read(scope, above) else replace(block, parent=None)
 
     def _may_read(self, scope: Scope | None, block: Block) -> bool:
-        """Whether a scope may read a block; None stands for everyone there is."""
+        """Whether a scope may read a block; None may read everything."""
         if scope is None:
             return True
         return scope.tenant == self._tenant and not set(block.acl).isdisjoint(scope.principals)
