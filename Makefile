@@ -58,9 +58,10 @@ fuzz: $(READY)  ## the property tests with more examples, and others in every ru
 # Types are checked while the tests run: each takes one core.
 check: format  ## format, lint, types, and the unit tests of what changed
 	$(BIN)/lint-imports > /dev/null || $(BIN)/lint-imports
-	@$(BIN)/basedpyright --level error & types=$$!; \
-	$(BIN)/python scripts/changed_tests.py | xargs -r $(BIN)/pytest -n 2 --durations=5; tests=$$?; \
-	wait $$types && exit $$tests
+	@chosen=$$($(BIN)/python scripts/changed_tests.py) || exit 1; \
+	$(BIN)/basedpyright --level error & types=$$!; \
+	status=0; [ -z "$$chosen" ] || $(BIN)/pytest -n 2 --durations=5 $$chosen || status=$$?; \
+	wait $$types && exit $$status
 
 format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Shared fixtures. Tests reach loopback alone, and read files of this repository, its environment and /tmp alone.
+"""Shared fixtures. Tests connect to loopback only, and a guard notices files of the machine that Python code opens.
 
 A test that wants a Debian package says so: `@pytest.mark.needs("chromium")`. It is skipped where the package is
 missing, and may read files outside the repository.
@@ -145,8 +145,8 @@ class FileGuard:
             return
         path = arguments[0]
         if isinstance(path, str | bytes | os.PathLike):
-            name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - called for every file
-            if name.startswith(OUTSIDE) and not os.path.realpath(name).startswith(OWN):
+            name = os.path.realpath(os.fsdecode(path).removeprefix("file:").partition("?")[0])
+            if name.startswith(OUTSIDE) and not name.startswith(OWN):
                 self.opened.append(name)
 
 

@@ -55,7 +55,7 @@ class TestRemoteMemory(MemoryConformance):
         """An engine over doubles; its clock stands at noon."""
         folder, speakers = new_folder(), Parts().encoders
         store = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=speakers.vectors, threads=1))
-        engine = Contexture(Settings(home=folder, redaction="none"), store, speakers, FixedClock())
+        engine = Contexture(Settings(home=folder, redaction="none", max_loads=8), store, speakers, FixedClock())
         yield engine
         await engine.close()
 

@@ -33,6 +33,17 @@ def test_files_of_the_machine_are_noticed(file_guard, place):
     assert [place] == found
 
 
+def test_a_link_to_a_file_of_the_machine_is_noticed(file_guard, tmp_path):
+    """What is opened is the file behind the link."""
+    (tmp_path / "link").symlink_to("/usr/share/doc/none.pdf")
+    own, file_guard.opened = file_guard.opened, []
+    file_guard._audit("open", (tmp_path / "link", "r", 0))
+    file_guard._audit("sqlite3.connect", ("file:/usr/share/none.sqlite?mode=ro",))
+    found, file_guard.opened = file_guard.opened, own
+
+    assert ["/usr/share/doc/none.pdf", "/usr/share/none.sqlite"] == found
+
+
 def test_a_process_ends_with_the_test_that_started_it():
     """What raises while a process runs does not wait for it."""
     with pytest.raises(ZeroDivisionError), subprocess.Popen(["sleep", "600"]) as process:

@@ -51,6 +51,18 @@ def test_a_missing_library_names_its_debian_package(without_libraries):
     assert isinstance(caught.value, ImportError)
 
 
+@pytest.mark.parametrize("failure", [ImportError("version `GLIBC_3' not found"), OSError("failed to map segment")])
+def test_a_package_that_is_installed_and_broken_is_not_called_missing(monkeypatch, failure):
+    """The reason is shown, and nobody is told to install what is installed."""
+
+    def fail(name):
+        raise failure
+
+    monkeypatch.setattr(native, "import_module", fail)
+    with pytest.raises(MissingLibrary, match=r"needs regopy, which cannot be loaded: (version|failed)"):
+        native.import_native("regopy", feature="a policy in Rego", extra="rego")
+
+
 def test_an_unknown_library_is_named_all_the_same(without_libraries):
     """Where the package is not known, the library is named alone."""
     with pytest.raises(MissingLibrary, match=r"needs the system library libstrange\.so\.3, which is not installed$"):

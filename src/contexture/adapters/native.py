@@ -11,24 +11,28 @@ from contexture.errors import MissingLibrary
 DEBIAN_PACKAGES = {"libatomic.so.1": "libatomic1", "libgomp.so.1": "libgomp1"}
 """Libraries that wheels link without shipping them. Minimal Debian and slim container images lack them."""
 
-_MISSING_LIBRARY = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
+_MISSING_LIBRARY = re.compile(
+    r"(\S+\.so[.\d]*): cannot open shared object file: No such file"  # glibc
+    r"|Error loading shared library (\S+\.so[.\d]*): No such file"  # musl
+)
 
 
 def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
     """Import `module` for `feature`.
 
-    Raises `ImportError` with the extra to install when the package is absent, and `MissingLibrary` with the Debian
-    package to install when the dynamic linker does not find a library.
+    Raises `ImportError` with the extra to install when the package is absent, and `MissingLibrary` when it is installed
+    and cannot be loaded, with the Debian package to install where a library is missing.
     """
     try:
         return import_module(module)
     except (ImportError, OSError) as failure:  # a package that loads its library with ctypes raises OSError
-        library = _MISSING_LIBRARY.search(str(failure))
-        if library is None:
+        if isinstance(failure, ModuleNotFoundError) and failure.name == module:
             raise ImportError(f'{feature} needs {module}: pip install "contexture[{extra}]"') from failure
-        raise MissingLibrary(
-            f"{feature} needs the system library {library[1]}{_install_advice(library[1])}"
-        ) from failure
+        found = _MISSING_LIBRARY.search(str(failure))
+        if found is None:
+            raise MissingLibrary(f"{feature} needs {module}, which cannot be loaded: {failure}") from failure
+        library = found[1] or found[2]
+        raise MissingLibrary(f"{feature} needs the system library {library}{_install_advice(library)}") from failure
 
 
 def _install_advice(library: str) -> str:

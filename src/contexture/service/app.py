@@ -119,7 +119,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
             "no policy is configured: everything inside a caller's scope is allowed", setting="CONTEXTURE_POLICY_FOLDER"
         )
     if lacking := missing_ocr_library():
-        structlog.get_logger().warning("scanned pages are stored without their words", reason=lacking)
+        structlog.get_logger().warning("scanned pages are stored without their text", reason=lacking)
     warming = asyncio.create_task(readiness.warm_up())
     try:
         yield

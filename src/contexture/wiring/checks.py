@@ -32,7 +32,9 @@ from contexture.adapters.native import import_native
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.token_counters import counter_for
 from contexture.config import Settings, misspelt_variables
+from contexture.conversation import HealthState
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
+from contexture.ports import Policy
 
 MIN_PYTHON = (3, 11)
 MIN_QDRANT = (1, 20)
@@ -251,8 +253,19 @@ def _check_policy(settings: Settings) -> str:
     chosen = wiring.policy(settings)
     if isinstance(chosen, DenyingPolicy):
         raise SourceUnavailable(f"everything is denied: {chosen.reason}")
-    asyncio.run(wiring.close_policy(chosen))
+    state = asyncio.run(_policy_state(chosen))
+    if state is not HealthState.NORMAL:
+        raise SourceUnavailable(f"{type(chosen).__name__} is {state}: until it answers, everything is denied")
     return "none: everything inside a scope is allowed" if isinstance(chosen, OpenPolicy) else type(chosen).__name__
+
+
+async def _policy_state(chosen: Policy) -> HealthState:
+    """How a policy is doing; one that cannot say is taken to work."""
+    state = getattr(chosen, "state", None)
+    try:
+        return HealthState.NORMAL if state is None else await state()
+    finally:
+        await wiring.close_policy(chosen)
 
 
 def _check_extra(name: str) -> Check:
@@ -262,6 +275,6 @@ def _check_extra(name: str) -> Check:
         return Check(name, CheckStatus.ABSENT, f'optional: pip install "contexture[{name}]"{weights}')
     try:
         NATIVE_LOADERS.get(name, lambda: None)()
-    except SourceUnavailable as missing:
-        return Check(name, CheckStatus.INCOMPLETE, str(missing))
+    except (SourceUnavailable, ImportError) as failure:
+        return Check(name, CheckStatus.INCOMPLETE, str(failure))
     return Check(name, CheckStatus.OK, "installed")

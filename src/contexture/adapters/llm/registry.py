@@ -50,7 +50,7 @@ class UnavailableModel:
     async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Raises `MissingLibrary`."""
         del messages, max_tokens
-        raise self._cause
+        raise MissingLibrary(str(self._cause))  # a new one: raised again, it would keep every caller's frames
 
     async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
         """Raises `MissingLibrary` before the first piece."""

@@ -127,7 +127,7 @@ class RegoPolicy:
             except InvalidRequest as failure:
                 self._rules = failure
         if isinstance(self._rules, InvalidRequest):
-            raise self._rules
+            raise InvalidRequest(str(self._rules))  # a new one: raised again, it would keep every caller's frames
         return self._rules
 
 
