@@ -24,10 +24,14 @@ from contexture.adapters.index.scanner import VectorView
 from contexture.builders.query.request import QueryRequest
 from contexture.ledger import Trace
 
-PARTS: dict[str, tuple[tuple[type, str], ...]] = {
-    "dense": ((VectorView, "dense"), (VectorView, "similarities")),
-    "lexical": ((EdgeShard, "lexical"),),
-    "sqlite": ((SqliteRecordStore, "rows"), (SqliteRecordStore, "places"), (SqliteRecordStore, "frequencies")),
+PARTS: dict[str, tuple[tuple[type, Callable[..., Any]], ...]] = {
+    "dense": ((VectorView, VectorView.search_dense), (VectorView, VectorView.similarities)),
+    "lexical": ((EdgeShard, EdgeShard.search_lexical),),
+    "sqlite": (
+        (SqliteRecordStore, SqliteRecordStore.load_passages),
+        (SqliteRecordStore, SqliteRecordStore.passage_keys),
+        (SqliteRecordStore, SqliteRecordStore.document_frequencies),
+    ),
 }
 
 
@@ -45,9 +49,8 @@ async def shares(index: EmbeddedIndex, models: Models, asked: Sequence[str]) -> 
 
 
 @contextmanager
-def _watched(owner: type, method: str, part: str, spent: dict[str, float]) -> Generator[None]:
+def _watched(owner: type, original: Callable[..., Any], part: str, spent: dict[str, float]) -> Generator[None]:
     """Add the milliseconds of every call of a method to its part."""
-    original: Callable[..., Any] = getattr(owner, method)
 
     def watched(*given: Any) -> Any:
         started = perf_counter()
@@ -56,11 +59,11 @@ def _watched(owner: type, method: str, part: str, spent: dict[str, float]) -> Ge
         finally:
             spent[part] += (perf_counter() - started) * 1_000
 
-    setattr(owner, method, watched)
+    setattr(owner, original.__name__, watched)
     try:
         yield
     finally:
-        setattr(owner, method, original)
+        setattr(owner, original.__name__, original)
 
 
 def profiled(index: EmbeddedIndex, models: Models, asked: Sequence[str], *, top: int = 30) -> str:

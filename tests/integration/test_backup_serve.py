@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from contexture.adapters.store_backup import verify_archive
 from contexture.cli.main import app
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 START = "from contexture.cli.main import app; app()"
 

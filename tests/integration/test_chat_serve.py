@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from contexture.cli.main import app
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @contextmanager

@@ -261,7 +261,7 @@ import asyncio, json, resource, sys
 from pathlib import Path
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.errors import SourceError
-from contexture.testing.index_records import COLLECTION, NAME, VECTORS, own, prepared
+from contexture.testing.index_records import COLLECTION, NAME, VECTORS, make_record, prepare_record
 from contexture.types import Scope
 
 async def fill(folder):
@@ -272,7 +272,8 @@ async def fill(folder):
     done, refused = [], 0
     for number in range(12):
         try:
-            await index.upsert(Scope.local(), NAME, [prepared(own(f"r{number}", "zebra " + "filling " * 4_000))])
+            record = make_record(f"r{number}", "zebra " + "filling " * 4_000)
+            await index.upsert(Scope.local(), NAME, [prepare_record(record)])
             done.append(f"r{number}")
         except SourceError:
             refused += 1

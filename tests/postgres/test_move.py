@@ -25,12 +25,15 @@ from support.service import small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
+
 from contexture.adapters.store_migration.migrate import (
     MigrationResult,
     compare_stores,
     migrate_store,
     open_migration_store,
 )
+
+pytestmark = pytest.mark.slow
 
 DEMO = Scope(tenant="demo", user="demo", groups=("staff",))
 OTHER = Scope(tenant="other", user="boris")

@@ -131,6 +131,7 @@ def composed(seed, pieces):
     return ["".join(draw.choices([*pieces, *WORDS, " ", " "], k=draw.randrange(15))) for _ in range(20)]
 
 
+@pytest.mark.slow
 @given(typed, st.integers(0, 2**32), st.lists(piece, min_size=4, max_size=40))
 @settings(max_examples=500)
 def test_ten_thousand_lines_are_answered_as_documented(runner, engine, command, seed, pieces):

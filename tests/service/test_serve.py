@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from contexture.cli.main import app
 
+pytestmark = pytest.mark.slow
+
 ANNA = ("--tenant", "acme", "--user", "anna")
 ROWS = [
     {"id": "pump", "text": "The pump leaks. Mail anna@example.org about it."},

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NAMES = ("contestant", "entries", "material", "picture", "prepare", "score", "table")
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
