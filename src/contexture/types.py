@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, Required, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec import field as field_of
+from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from contexture.errors import InvalidRequest
 
@@ -23,6 +24,41 @@ Matrix: TypeAlias = npt.NDArray[np.float32]
 Message: TypeAlias = dict[str, Any]
 
 PUBLIC = "public"
+
+
+class ContentPart(TypedDict, total=False):
+    """One part of a message's content, as in chat APIs; a part may have further fields."""
+
+    type: Required[Annotated[str, Meta(description="What sort of part it is, such as `text` or `image_url`.")]]
+    text: Annotated[str, Meta(description="Its text, where it has one.")]
+
+
+class FunctionCall(TypedDict, total=False):
+    """The function that a tool call names, and its arguments."""
+
+    name: Required[Annotated[str, Meta(description="Name of the function.")]]
+    arguments: Annotated[str, Meta(description="Its arguments, as JSON in a text.")]
+
+
+class ToolCall(TypedDict, total=False):
+    """A call of a tool by the assistant, as in chat APIs; a call may have further fields."""
+
+    id: Required[Annotated[str, Meta(description="Identifies the call; its result names it as `tool_call_id`.")]]
+    type: Annotated[str, Meta(description="`function`.")]
+    function: Required[FunctionCall]
+
+
+class ChatMessage(TypedDict, total=False):
+    """One message of a conversation in the form of chat APIs.
+
+    Every message has a content, but for one of the assistant with tool calls, and one of a tool names its call.
+    """
+
+    role: Required[Literal["system", "developer", "user", "assistant", "tool", "function"]]
+    content: Annotated[str | list[ContentPart] | None, Meta(description="A text, or a list of parts.")]
+    name: Annotated[str, Meta(description="Name of the participant or the function.")]
+    tool_calls: Annotated[list[ToolCall], Meta(description="Calls that the assistant makes.")]
+    tool_call_id: Annotated[str, Meta(description="The call that a message of a tool answers.")]
 
 
 def _require_tuple_of_names(what: str, names: object) -> None:
