@@ -303,12 +303,16 @@ class Contexture:
         now: datetime | None = None,
         model: str | None = None,
     ) -> QueryContext:
-        """Build a context for a question, stored on disk for `explain` and `replay`; `model` selects the tokenizer."""
+        """Build a context for a question, stored on disk for `explain` and `replay`.
+
+        `model` selects the tokenizer, instead of the one that the request names.
+        """
         if isinstance(request, str):
             request = QueryRequest(
                 query=request, collection=self.settings.collection, max_tokens=self.settings.max_tokens
             )
-        builder = self._query_builder if model is None else self._query_builder_for(model)
+        chosen = model or request.model
+        builder = self._query_builder_for(chosen) if chosen else self._query_builder
         built = await builder.build(request, scope=scope or self.scope, now=now)
         lost = await self._save_build(built.context.build_id, built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built

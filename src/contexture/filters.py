@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeAlias, cast, get_args
+from typing import Annotated, Any, TypeAlias, cast, get_args
+
+from msgspec import Meta
 
 from contexture.errors import InvalidRequest
+from contexture.json_objects import JsonForm
 from contexture.types import And, AnyOf, Contains, Equals, Filter, Not, Or, Range
 
 _FILTER_FORMS = (
@@ -29,6 +32,51 @@ _OPERAND_TYPES: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
     Equals: ("value", (str, int, float), "a text, a number or a boolean"),
     Contains: ("piece", str, "a text"),
 }
+
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+
+
+def _pair_schema(description: str, operand: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a list of a field's name and an operand."""
+    field = {"type": "string", "description": "Name of the field."}
+    return {
+        "description": description,
+        "type": "array",
+        "prefixItems": [field, operand],
+        "items": False,
+        "minItems": 2,
+        "maxItems": 2,
+    }
+
+
+_FILTERS_SCHEMA = {"type": "array", "items": {"$ref": "#/$defs/Filter"}}
+_BOUND_SCHEMA = {"type": ["number", "string"], "description": "A number, or an ISO time."}
+FILTER_SCHEMA: Mapping[str, Any] = {
+    "title": "Filter",
+    "description": f"A filter over the fields of records, with one of these keys, nested at most {_MAX_DEPTH} deep.",
+    "type": "object",
+    "properties": {
+        "and": {"description": "All of these match.", **_FILTERS_SCHEMA},
+        "or": {"description": "At least one of these matches.", **_FILTERS_SCHEMA},
+        "not": {"description": "This does not match.", "$ref": "#/$defs/Filter"},
+        "equals": _pair_schema("The field equals this value; a list does when one of its items does.", _SCALAR_SCHEMA),
+        "any": _pair_schema("The field equals one of these values.", {"type": "array", "items": _SCALAR_SCHEMA}),
+        "range": _pair_schema(
+            "The field lies within these bounds.",
+            {
+                "type": "object",
+                "properties": dict.fromkeys(_BOUNDS, _BOUND_SCHEMA),
+                "additionalProperties": False,
+            },
+        ),
+        "contains": _pair_schema("The field is a text with this piece in it.", {"type": "string"}),
+    },
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+    "examples": [{"and": [{"equals": ["source", "wiki"]}, {"range": ["time", {"gte": "2026-01-01"}]}]}],
+}
+"""JSON Schema of the objects that `filter_from_json` reads."""
 
 
 def check_form(where: object, *, levels: int = _MAX_DEPTH) -> None:
@@ -111,6 +159,18 @@ def filter_from_json(data: object, *, depth: int = 0) -> Filter:
     if found is None:
         raise InvalidRequest(f"{data!r} is not a filter; use {_FILTER_FORMS}")
     return found
+
+
+FilterField: TypeAlias = Annotated[
+    Filter | None,
+    Meta(description='Filter over the fields of records, such as {"equals": ["lang", "ru"]}.'),
+    JsonForm(
+        parse=lambda data, _: filter_from_json(data),
+        schema={"$ref": "#/$defs/Filter"},
+        definitions={"Filter": FILTER_SCHEMA},
+    ),
+]
+"""The filter of a request."""
 
 
 def _checked_parts(where: object) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ Scalar: TypeAlias = str | int | float | bool
 Vector: TypeAlias = npt.NDArray[np.float32]
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Message: TypeAlias = dict[str, Any]
+ChatRole: TypeAlias = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 PUBLIC = "public"
 
@@ -54,7 +55,7 @@ class ChatMessage(TypedDict, total=False):
     Every message has a content, but for one of the assistant with tool calls, and one of a tool names its call.
     """
 
-    role: Required[Literal["system", "developer", "user", "assistant", "tool", "function"]]
+    role: Required[Annotated[ChatRole, Meta(description="Who says it.")]]
     content: Annotated[str | list[ContentPart] | None, Meta(description="A text, or a list of parts.")]
     name: Annotated[str, Meta(description="Name of the participant or the function.")]
     tool_calls: Annotated[list[ToolCall], Meta(description="Calls that the assistant makes.")]

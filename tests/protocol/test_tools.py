@@ -87,10 +87,10 @@ async def test_a_build_is_explained(client):
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("search", {"quer": "pump"}, "VALIDATION_FAILED: argument 'query' is missing; unknown argument 'quer'"),
+        ("search", {"quer": "pump"}, "VALIDATION_FAILED: field 'query' is missing; unknown field 'quer'"),
         ("search", {"query": "pump", "collection": "nothing"}, "NO_DATA: unknown collection 'nothing'"),
         ("search", {"query": "pump", "where": {"like": ["a", "b"]}}, "VALIDATION_FAILED: "),
-        ("recall", {"query": "x", "top_k": 0}, "VALIDATION_FAILED: argument 'top_k': input should be"),
+        ("recall", {"query": "x", "top_k": 0}, "VALIDATION_FAILED: field 'top_k' must be a whole number >= 1"),
         ("explain", {"build_id": "ctx-none"}, "NO_DATA: no build 'ctx-none' is kept here"),
         ("explain", {"build_id": "../keys"}, "NO_DATA: "),
     ],
@@ -116,5 +116,5 @@ def test_arguments_left_out_are_not_sent():
 
 def test_nested_arguments_are_checked():
     """A focus with an unknown field is refused with its path."""
-    with pytest.raises(InvalidRequest, match=r"unknown argument 'focus\.block'"):
-        TOOLS["build_workspace_context"].build_call({"focus": {"block": "x"}})
+    with pytest.raises(InvalidRequest, match=r"unknown field 'focus\.block'"):
+        TOOLS["build_workspace_context"].build_call({"query": "x", "focus": {"block": "x"}})

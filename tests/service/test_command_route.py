@@ -78,6 +78,15 @@ async def test_errors_have_the_status_of_their_code(client: httpx.AsyncClient, r
     assert [status, code] == [answer.status_code, answer.json()["error"]["code"]]
 
 
+@pytest.mark.parametrize("raw", [{"raw_command": "/ask", "colour": "red"}, {"args": "x"}, {"raw_command": ["/ask"]}])
+async def test_the_route_refuses_a_request_as_the_library_does(client: httpx.AsyncClient, engine: Contexture, raw):
+    """A wrong field is named in the same words, under the same id."""
+    with pytest.raises(CommandRefused) as refused:
+        await engine.build_command(raw, scope=engine.scope)
+
+    assert refused.value.to_dict() == (await client.post(ROUTE, json=raw)).json()
+
+
 async def test_an_error_echoes_the_version_of_the_surroundings(client: httpx.AsyncClient):
     """`meta` has the caller's version and the error's own id, and the command line reads it as the same error."""
     answer = await client.post(ROUTE, json={"raw_command": "/ask zeppelin", "env": {"version": "v7"}})

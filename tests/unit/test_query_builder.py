@@ -333,7 +333,7 @@ REQUEST = QueryRequest(query="q", collection="c", max_tokens=5, system="s", wher
 def test_a_request_survives_json() -> None:
     """With every field, and with only the question."""
     assert REQUEST == query_from_json(query_to_json(REQUEST))
-    assert QueryRequest(query="q") == query_from_json({"query": "q"})
+    assert QueryRequest(query="q") == query_from_json({"query": "q", "system": None})
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,8 @@ def test_a_request_survives_json() -> None:
         ({"query": "q", "colour": "red"}, "colour"),
         ({"query": "q", "max_tokens": "5"}, "max_tokens"),
         ({"query": "q", "max_tokens": True}, "max_tokens"),
-        ({"query": "q", "system": None}, "system"),
+        ({"query": "q", "max_tokens": 0}, "max_tokens"),
+        ({"query": "q", "system": 7}, "system"),
         ({"query": "q", "where": "source=wiki"}, "source=wiki"),
     ],
 )

@@ -7,12 +7,13 @@ sources.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from contexture.answer import route
 from contexture.answer.grounding import (
@@ -25,30 +26,19 @@ from contexture.answer.grounding import (
 )
 from contexture.answer.image_tokens import DEFAULT_PAGE_SIZE, ImageCost, PromptImage, attach_images, find_image_cost
 from contexture.builders.research.render import render_header
-from contexture.builders.research.request import RESULTS_LIMIT, parse_search_mode
+from contexture.builders.research.request import RESULTS_LIMIT, TOKENS_LIMIT, SearchMode, parse_search_mode
 from contexture.builders.research.result import ResearchContext
 from contexture.errors import InvalidRequest, NotPermitted, SourceError, SourceUnavailable
-from contexture.filters import filter_from_json
+from contexture.filters import FilterField
+from contexture.json_objects import parse_object
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask
 from contexture.ports import ChatModel, Policy, Secrets, TokenCounter
 from contexture.text.language import detect_language
 from contexture.types import Citation, Filter, Scope
 
-SEARCH_MODE_FIELD = "search_mode"
-_ANSWER_ONLY_FIELDS = ("attach_images", "model")
-_FIELD_TYPES: Mapping[str, type] = {
-    "query": str,
-    SEARCH_MODE_FIELD: str,
-    "model": str,
-    "num_results": int,
-    "max_tokens": int,
-    "attach_images": int,
-    "include_text": bool,
-    "include_visual": bool,
-    "where": dict,
-}
-_TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
+ANSWER_FIELDS = ("attach_images", "model")
+"""Fields of a question that only an answer needs, not a context."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,52 +48,54 @@ class ResearchQuestion:
     ResearchQuestion(query="What did the pilot plant cost?", num_results=5)
 
     `max_tokens` is the token budget of the context, images included; `attach_images` is how many pages are also sent as
-    images to a model that accepts them. `model` is the name of a configured model.
+    images to a model that accepts them. `model` is the name of a configured model. `search_mode` is a shorthand that
+    sets `include_text` and `include_visual`.
     """
 
-    query: str
-    num_results: int = 10
-    include_text: bool = True
-    include_visual: bool = True
-    max_tokens: int | None = None
-    attach_images: int = 0
-    model: str | None = None
-    where: Filter | None = None
+    query: Annotated[str, Meta(description="The question; not blank.", examples=["What did the pilot plant cost?"])]
+    num_results: Annotated[
+        int, Meta(ge=1, le=RESULTS_LIMIT, description="Pages to look for, 10 if left out.", examples=[5])
+    ] = 10
+    include_text: Annotated[
+        bool, Meta(description="Search the words of pages, true if left out; not together with `search_mode`.")
+    ] = True
+    include_visual: Annotated[
+        bool, Meta(description="Search what pages look like, true if left out; not together with `search_mode`.")
+    ] = True
+    search_mode: Annotated[
+        SearchMode | None,
+        Meta(description="Search words, what pages look like, or both.", examples=["hybrid"]),
+    ] = field(default=None, compare=False)
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=TOKENS_LIMIT)] | None,
+        Meta(description="Token budget of the context; the configured one if left out.", examples=[4_000]),
+    ] = None
+    attach_images: Annotated[
+        int,
+        Meta(ge=0, le=RESULTS_LIMIT, description="Pages also sent as images to a model that accepts them."),
+    ] = 0
+    model: Annotated[str | None, Meta(description="One of the configured models; the default model if left out.")] = (
+        None
+    )
+    where: FilterField = None
+
+    def __post_init__(self) -> None:
+        if self.search_mode is not None:
+            text, visual = parse_search_mode(self.search_mode)
+            object.__setattr__(self, "include_text", text)
+            object.__setattr__(self, "include_visual", visual)
 
 
 def parse_research_question(data: Mapping[str, Any], *, answering: bool) -> ResearchQuestion:
-    """Parse a question from a JSON object; raises `InvalidRequest` naming a missing, unknown or mistyped field.
+    """Parse a question from a JSON object; raises `InvalidRequest` naming missing, unknown and invalid fields.
 
-    `search_mode` is a shorthand for `include_text` and `include_visual`. `model` and `attach_images` are
-    accepted only with `answering`.
+    `model` and `attach_images` are accepted only with `answering`.
     """
-    known = [name for name in _field_names() if answering or name not in _ANSWER_ONLY_FIELDS]
-    if unknown := sorted(set(data) - set(known)):
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; a research question has {', '.join(known)}")
-    given = {name: value for name, value in data.items() if value is not None}
-    for name, value in given.items():
-        kind = _FIELD_TYPES[name]
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InvalidRequest(f"field {name!r} must be {_TYPE_NAMES[kind]}")
-    if "query" not in given:
-        raise InvalidRequest("field 'query' is missing")
-    if SEARCH_MODE_FIELD in given:
-        given = _expand_search_mode(given)
-    if "where" in given:
-        given["where"] = filter_from_json(given["where"])
-    return ResearchQuestion(**given)
-
-
-def _field_names() -> list[str]:
-    return [*(field.name for field in fields(ResearchQuestion)), SEARCH_MODE_FIELD]
-
-
-def _expand_search_mode(given: dict[str, Any]) -> dict[str, Any]:
-    if "include_text" in given or "include_visual" in given:
-        raise InvalidRequest(f"give {SEARCH_MODE_FIELD!r}, or 'include_text' and 'include_visual', not both")
-    text, visual = parse_search_mode(given[SEARCH_MODE_FIELD])
-    rest = {name: value for name, value in given.items() if name != SEARCH_MODE_FIELD}
-    return {**rest, "include_text": text, "include_visual": visual}
+    asked = parse_object(ResearchQuestion, data, what="a research question", without=() if answering else ANSWER_FIELDS)
+    flags = [name for name in ("include_text", "include_visual") if data.get(name) is not None]
+    if asked.search_mode is not None and flags:
+        raise InvalidRequest("give 'search_mode', or 'include_text' and 'include_visual', not both")
+    return asked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

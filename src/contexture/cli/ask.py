@@ -158,13 +158,14 @@ _LACK_TEXTS = {
 
 def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetime | None) -> dict[str, Any]:
     """Answer a research question, through the service that holds the store or in this process."""
+    from contexture.answer.research import parse_research_question
+
+    told = parse_research_question(asked, answering=True)
     door = find_service(settings)
     if door is not None:
         return door.request("POST", "/api/research/ask", asked, now=clock)
-    from contexture.answer.research import parse_research_question
     from contexture.service.wire.builds import research_answer_object
 
-    told = parse_research_question(asked, answering=True)
     answer = run_with_engine(
         require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)
     )

@@ -62,7 +62,7 @@ def build_query(
 ) -> None:
     """Build a context for QUERY, or for the request on standard input.
 
-    A request is an object with `query`, and may have `collection`, `max_tokens`, `system` and `where`.
+    A request is an object with `query`, and may have `collection`, `max_tokens`, `system`, `where` and `model`.
     """
     clock = parse_now(now)
     settings = common.settings(collection=collection, model=model, max_tokens=max_tokens)
@@ -74,26 +74,26 @@ def build_query(
     }
     defaults = {"collection": settings.collection, "max_tokens": settings.max_tokens}
     given = {name: value for name, value in chosen.items() if value is not None}
-    request = {**defaults, **asked, **given}
-    door = find_service(settings)
-    if door is not None:
-        built = door.request(
-            "POST", "/v1/context/query", request if model is None else {**request, "model": model}, now=clock
-        )
-        packed = fetch_capsule(door, built["build_id"]) if capsule else b""
-    else:
-        built, packed = _run_query(settings, request, clock)
+    request = {**defaults, **asked, **given, **({} if model is None else {"model": model})}
+    built, packed = _run_query(settings, request, clock, capsule=capsule is not None)
     if capsule is not None:
         write_bytes(capsule, packed)
     _show_query(common, built)
 
 
-def _run_query(settings: Settings, request: dict[str, Any], clock: datetime | None) -> tuple[dict[str, Any], bytes]:
+def _run_query(
+    settings: Settings, request: dict[str, Any], clock: datetime | None, *, capsule: bool
+) -> tuple[dict[str, Any], bytes]:
     from contexture.builders.query.request import query_from_json
+
+    asked = query_from_json(request)
+    door = find_service(settings)
+    if door is not None:
+        found = door.request("POST", "/v1/context/query", request, now=clock)
+        return found, fetch_capsule(door, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
     from contexture.service.wire.builds import query_object
 
-    asked = query_from_json(request)
     built = run_with_engine(require_store(settings), lambda engine: engine.build(asked, now=clock))
     return to_wire_json(query_object(built)), pack_capsule(built.capsule)
 
@@ -165,6 +165,9 @@ def _identity_of_turn(settings: Settings, asked: dict[str, Any]) -> dict[str, st
 def _run_turn(
     settings: Settings, asked: dict[str, Any], clock: datetime | None, *, capsule: bool
 ) -> tuple[dict[str, Any], bytes]:
+    from contexture.builders.turn.request import parse_turn
+
+    turn = parse_turn(asked)
     door = find_service(settings)
     if door is not None:
         found = door.request("POST", "/v1/context/turn", asked, now=clock)
@@ -172,7 +175,7 @@ def _run_turn(
     from contexture.capsule import pack_capsule
     from contexture.service.wire.builds import turn_object
 
-    built = run_with_engine(settings, lambda engine: engine.build_turn(asked, scope=engine.scope, now=clock))
+    built = run_with_engine(settings, lambda engine: engine.build_turn(turn, scope=engine.scope, now=clock))
     return to_wire_json(turn_object(built)), pack_capsule(built.capsule)
 
 
@@ -320,15 +323,16 @@ def research_request(
 def _run_research(
     settings: Settings, asked: Mapping[str, Any], clock: datetime | None, *, capsule: bool
 ) -> tuple[dict[str, Any], bytes]:
+    from contexture.answer.research import parse_research_question
+
+    told = parse_research_question(asked, answering=False)
     door = find_service(settings)
     if door is not None:
         found = door.request("POST", "/v1/context/research", asked, now=clock)
         return found, fetch_capsule(door, found["build_id"]) if capsule else b""
-    from contexture.answer.research import parse_research_question
     from contexture.capsule import pack_capsule
     from contexture.service.wire.builds import research_object
 
-    told = parse_research_question(asked, answering=False)
     built = run_with_engine(
         require_store(settings),
         lambda engine: engine.build_research(
@@ -398,6 +402,9 @@ def build_workspace(
 def _run_workspace(
     settings: Settings, asked: dict[str, Any], clock: datetime | None, *, capsule: bool
 ) -> tuple[dict[str, Any], bytes]:
+    from contexture.builders.workspace.request import parse_request
+
+    request = parse_request(asked)
     door = find_service(settings)
     if door is not None:
         found = door.request("POST", "/v1/context/workspace", asked, now=clock)
@@ -406,7 +413,7 @@ def _run_workspace(
     from contexture.capsule import pack_capsule
     from contexture.service.wire.builds import workspace_object
 
-    built = run_with_engine(settings, lambda engine: engine.build_workspace(asked, scope=engine.scope, now=clock))
+    built = run_with_engine(settings, lambda engine: engine.build_workspace(request, scope=engine.scope, now=clock))
     return to_wire_json(workspace_object(built, counter_for(settings.model))), pack_capsule(built.capsule)
 
 

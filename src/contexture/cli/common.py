@@ -24,7 +24,6 @@ from contexture.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture
-    from contexture.types import Filter
 
 
 T = TypeVar("T")
@@ -150,13 +149,6 @@ def _merge_signature(function: Callable[..., None], extra: dict[str, tuple[Any, 
 
 
 STDIN = Path("-")
-
-
-def parse_where(text: str | None) -> Filter | None:
-    """Parse the JSON filter of `--where`."""
-    from contexture.filters import filter_from_json
-
-    return None if text is None else filter_from_json(parse_json(text, "--where"))
 
 
 def parse_json(text: str, source: str) -> Any:

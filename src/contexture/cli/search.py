@@ -12,7 +12,6 @@ from contexture.cli.common import (
     Common,
     WhereOption,
     parse_json,
-    parse_where,
     register_command,
     require_store,
     run_with_engine,
@@ -21,7 +20,6 @@ from contexture.cli.output import console, print_json, replace_control_chars
 
 if TYPE_CHECKING:
     from contexture.config import Settings
-    from contexture.types import Filter
 
 _SNIPPET_CHARS = 160
 _DEFAULT_POOL = 60  # the engine's default pool size
@@ -41,27 +39,30 @@ def search(
 ) -> None:
     """Show the passages that match QUERY, best first, redacted."""
     settings = common.settings(collection=collection)
-    condition = parse_where(where)
-    door = find_service(settings)
-    if door is not None:
-        body = {"query": query, "limit": limit, "collection": settings.collection}
-        found = door.request(
-            "POST", "/v1/search", body if where is None else {**body, "where": parse_json(where, "--where")}
-        )
-    else:
-        found = _search_locally(settings, query, condition, limit)
+    asked: dict[str, Any] = {"query": query, "limit": limit, "collection": settings.collection}
+    if where is not None:
+        asked["where"] = parse_json(where, "--where")
+    found = _search(settings, asked)
     if common.as_json:
         print_json(found)
     else:
         _print_results(found)
 
 
-def _search_locally(settings: Settings, query: str, where: Filter | None, limit: int) -> dict[str, Any]:
+def _search(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
+    from contexture.builders.query.request import parse_search
+
+    request = parse_search(asked)
+    door = find_service(settings)
+    if door is not None:
+        return door.request("POST", "/v1/search", asked)
     from contexture.service.wire.builds import search_object
 
-    pool = limit if limit > _DEFAULT_POOL else None
-    result = run_with_engine(require_store(settings), lambda engine: engine.search(query, where=where, pool=pool))
-    return to_wire_json(search_object(result, limit))
+    pool = request.limit if request.limit > _DEFAULT_POOL else None
+    result = run_with_engine(
+        require_store(settings), lambda engine: engine.search(request.query, where=request.where, pool=pool)
+    )
+    return to_wire_json(search_object(result, request.limit))
 
 
 def _print_results(found: dict[str, Any]) -> None:

@@ -2,160 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from msgspec import Meta
 
-from contexture.errors import InvalidRequest
+from contexture.answer.research import ANSWER_FIELDS, ResearchQuestion
+from contexture.builders.command.request import CommandRequest
+from contexture.builders.query.request import QueryRequest, SearchRequest
+from contexture.builders.turn.request import Turn
+from contexture.builders.workspace.request import ContextRequest
+from contexture.json_objects import object_schema, parse_object
 
-Text = Annotated[str, Field(min_length=1)]
-Tokens = Annotated[int, Field(ge=1, description="Most tokens the context may have; else as the settings say.")]
-Where = Annotated[
-    dict[str, Any],
-    Field(description='Filter tree, such as {"equals": ["lang", "ru"]} or {"and": [..., ...]}.'),
-]
-Messages = Annotated[
-    list[dict[str, Any]], Field(description="Messages so far, oldest first, each with `role` and `content`.")
-]
+_TEXT: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class ToolArguments(BaseModel):
-    """Arguments of a tool; one that it does not know is refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    @classmethod
-    def describe_schema(cls) -> dict[str, Any]:
-        """The JSON Schema of the arguments, without generated titles and nulls."""
-        return _simplify_schema(cls.model_json_schema())
-
-
-class QueryArguments(ToolArguments):
-    """A question over one collection of records."""
-
-    query: Annotated[Text, Field(description="The question.")]
-    collection: Annotated[Text, Field(description="Collection to search; else the default one.")] | None = None
-    max_tokens: Tokens | None = None
-    system: Annotated[str, Field(description="Instructions to put before the context.")] | None = None
-    where: Where | None = None
-    model: Annotated[Text, Field(description="Model whose tokens are counted, such as `gpt-4o`.")] | None = None
-
-
-class TurnArguments(ToolArguments):
-    """One turn of a conversation."""
-
-    user_message: Annotated[Text, Field(description="What the user says now.")]
-    system_prompt: Annotated[str, Field(description="Instructions of the application.")] | None = None
-    history: Messages | None = None
-    session_id: Annotated[str, Field(description="The conversation; its memories are preferred.")] | None = None
-    persona_id: Annotated[str, Field(description="Whom the assistant plays.")] | None = None
-    max_prompt_tokens: Tokens | None = None
-
-
-class CommandArguments(ToolArguments):
-    """A slash command over news."""
-
-    raw_command: Annotated[Text, Field(description="The command with its arguments, such as `/ask pumps window=1w`.")]
-    args: Annotated[str, Field(description="Arguments, where they do not follow the command.")] | None = None
-    user_lang: Literal["ru", "en", "auto"] | None = None
-
-
-class ResearchArguments(ToolArguments):
-    """A question over the pages of documents."""
-
-    query: Annotated[Text, Field(description="The question.")]
-    num_results: Annotated[int, Field(ge=1, le=100, description="Pages to look for, 10 when left out.")] | None = None
-    search_mode: (
-        Annotated[
-            Literal["hybrid", "text", "visual"], Field(description="Search words, what pages look like, or both.")
-        ]
-        | None
-    ) = None
-    max_tokens: Tokens | None = None
-    where: Where | None = None
-
-
-class FocusArguments(ToolArguments):
-    """What the user looks at."""
-
-    blockId: str | None = None  # noqa: N815 - the wire's name
-    pageId: str | None = None  # noqa: N815 - the wire's name
-    databaseId: str | None = None  # noqa: N815 - the wire's name
-
-
-class WorkspaceArguments(ToolArguments):
-    """A request over the blocks of a workspace."""
-
-    query: Annotated[str, Field(description="What the user asks for.")] | None = None
-    focus: (
-        Annotated[FocusArguments, Field(description="What the user looks at: a block, a page, a database.")] | None
-    ) = None
-    type: (
-        Annotated[Literal["assist", "chat", "search", "automate"], Field(description="What it is for; else `assist`.")]
-        | None
-    ) = None
-    conversationHistory: Messages | None = None  # noqa: N815 - the wire's name
-    tokenBudget: (  # noqa: N815 - the wire's name
-        Annotated[dict[str, Any], Field(description="`total`, a share for each section, and `caps`.")] | None
-    ) = None
-    hints: Annotated[dict[str, Any], Field(description="Types, times and blocks to prefer or to leave out.")] | None = (
-        None
-    )
-
-
-class SearchArguments(ToolArguments):
-    """What to look for in one collection of records."""
-
-    query: Annotated[Text, Field(description="What to look for.")]
-    collection: Annotated[Text, Field(description="Collection to search; else the default one.")] | None = None
-    where: Where | None = None
-    limit: Annotated[int, Field(ge=1, le=1_000, description="Passages to return, 10 when left out.")] | None = None
-
-
-class RememberArguments(ToolArguments):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RememberArguments:
     """Something to remember."""
 
-    text: Annotated[Text, Field(description="What to remember, as a sentence that makes sense by itself.")]
-    kind: Annotated[str, Field(description="What it is, such as `fact` or `preference`.")] | None = None
-    tags: list[str] | None = None
-    importance: Annotated[float, Field(description="From 0 to 1; more is recalled sooner.")] | None = None
-    session_id: Annotated[str, Field(description="The conversation that it comes from.")] | None = None
-    ttl_seconds: Annotated[float, Field(description="Forget it after this time.")] | None = None
-    idempotency_key: (
-        Annotated[str, Field(description="A second call with the same key remembers nothing new.")] | None
-    ) = None
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="What to remember, as a sentence that makes sense by itself.",
+            examples=["Anna drinks tea in the morning."],
+        ),
+    ]
+    kind: Annotated[str | None, Meta(description="What it is, such as `fact` or `preference`.")] = None
+    tags: Annotated[list[str] | None, Meta(description="Labels to recall it by.")] = None
+    importance: Annotated[float | None, Meta(description="From 0 to 1; more is recalled sooner.")] = None
+    session_id: Annotated[str | None, Meta(description="The conversation that it comes from.")] = None
+    ttl_seconds: Annotated[float | None, Meta(description="Forget it after this time.")] = None
+    idempotency_key: Annotated[
+        str | None, Meta(description="A second call with the same key remembers nothing new.")
+    ] = None
 
 
-class RecallArguments(ToolArguments):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecallArguments:
     """A question to the memories."""
 
-    query: Annotated[Text, Field(description="What to recall.")]
-    top_k: Annotated[int, Field(ge=1, le=100, description="Memories to return at most.")] | None = None
-    threshold: Annotated[float, Field(ge=0, le=1, description="Relevance from which a memory counts.")] | None = None
-    session_id: Annotated[str, Field(description="Prefer memories of this conversation.")] | None = None
-    tags: Annotated[list[str], Field(description="Only memories with one of these tags.")] | None = None
+    query: Annotated[str, Meta(min_length=1, description="What to recall.", examples=["What does Anna drink?"])]
+    top_k: Annotated[Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Memories to return at most.")] = None
+    threshold: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="Relevance from which a memory counts.")
+    ] = None
+    session_id: Annotated[str | None, Meta(description="Prefer memories of this conversation.")] = None
+    tags: Annotated[list[str] | None, Meta(description="Only memories with one of these tags.")] = None
 
 
-class ExplainArguments(ToolArguments):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExplainArguments:
     """A recent build, or one candidate of it."""
 
-    build_id: Annotated[Text, Field(description="The `build_id` or `buildId` that a build answered with.")]
-    candidate: (
-        Annotated[Text, Field(description="Candidate id from the ledger; then only this one is explained.")] | None
-    ) = None
+    build_id: Annotated[
+        str,
+        Meta(
+            min_length=1, description="The `build_id` or `buildId` that a build answered with.", examples=["ctx-1a2b"]
+        ),
+    ]
+    candidate: Annotated[
+        _TEXT | None, Meta(description="Candidate id from the ledger; then only this one is explained.")
+    ] = None
 
 
 def _simplify_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove generated titles from a schema, and null from the types of optional arguments."""
+    """Remove titles from a schema, null from the types of optional arguments, and choices of which one is left.
+
+    Choices between several types become a list of types, because some clients do not understand `anyOf`.
+    """
     kept = {name: _simplify_part(part) for name, part in schema.items() if name != "title" or isinstance(part, dict)}
-    real: list[dict[str, Any]] = [each for each in kept.get("anyOf", ()) if each != {"type": "null"}]
-    if len(real) != 1:
+    real: list[dict[str, Any]] = [each for each in kept.pop("anyOf", ()) if each != {"type": "null"}]
+    if not real:
         return kept
-    return {**{name: part for name, part in kept.items() if name not in {"anyOf", "default"}}, **real[0]}
+    merged = {name: part for each in real for name, part in each.items()}
+    types = {"type": [each["type"] for each in real]} if len(real) > 1 else {}
+    return {**{name: part for name, part in kept.items() if name != "default"}, **merged, **types}
 
 
 def _simplify_part(part: Any) -> Any:
@@ -198,31 +124,30 @@ class ServiceCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
-    """A tool: its arguments, the request it makes, and how its response is rendered as text.
+    """A tool: the model of its arguments, the request it makes, and how its response is rendered as text.
 
-    `hidden` are fields of the response that are left out, because they would fill a model's context window.
+    `withheld` are fields of the model that the application decides, not a language model. `hidden` are fields of the
+    response that are left out, because they would fill a model's context window.
     """
 
     name: str
     title: str
     description: str
-    arguments: type[ToolArguments]
+    arguments: type
     call: Callable[[dict[str, Any]], ServiceCall]
     text: Callable[[Mapping[str, Any]], str] = render_json
     writes: bool = False
+    withheld: Iterable[str] = ()
     hidden: frozenset[str] = _LARGE_FIELDS
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        return self.arguments.describe_schema()
+        return _simplify_schema(object_schema(self.arguments, without=self.withheld))
 
     def build_call(self, given: Mapping[str, Any]) -> ServiceCall:
         """Build the service call for these arguments; raises `InvalidRequest`, naming the invalid ones."""
-        try:
-            checked = self.arguments.model_validate(given)
-        except ValidationError as failure:
-            raise InvalidRequest("; ".join(_describe_problem(each) for each in failure.errors())) from failure
-        return self.call(checked.model_dump(exclude_none=True))
+        parse_object(self.arguments, given, what="this tool", without=self.withheld)
+        return self.call({name: value for name, value in given.items() if value is not None})
 
     def drop_hidden(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return the response without its hidden fields."""
@@ -240,16 +165,6 @@ def _explain_call(given: dict[str, Any]) -> ServiceCall:
     return ServiceCall(method="GET", path=path)
 
 
-def _describe_problem(found: Mapping[str, Any]) -> str:
-    where = ".".join(str(step) for step in found["loc"])
-    if found["type"] == "extra_forbidden":
-        return f"unknown argument {where!r}"
-    if found["type"] == "missing":
-        return f"argument {where!r} is missing"
-    message = str(found["msg"])
-    return f"argument {where!r}: {message[:1].lower()}{message[1:]}"
-
-
 TOOLS: Mapping[str, ToolSpec] = {
     tool.name: tool
     for tool in (
@@ -258,7 +173,7 @@ TOOLS: Mapping[str, ToolSpec] = {
             title="Context for a question",
             description=f"Find, rank and pack what the stored records say about a question. {_ACCESS_NOTE} "
             "Returns the prompt text, its citations and a `build_id` for `explain`.",
-            arguments=QueryArguments,
+            arguments=QueryRequest,
             call=_post_to("/v1/context/query"),
             text=render_field("text"),
         ),
@@ -267,7 +182,8 @@ TOOLS: Mapping[str, ToolSpec] = {
             title="Prompt of a chat turn",
             description=f"Build the messages of a chat turn: instructions, history within the limit, and memories "
             f"that help with what the user says now. {_ACCESS_NOTE}",
-            arguments=TurnArguments,
+            arguments=Turn,
+            withheld=("tenant_id", "user_id"),
             call=_post_to("/v1/context/turn"),
             text=render_conversation,
         ),
@@ -276,7 +192,8 @@ TOOLS: Mapping[str, ToolSpec] = {
             title="Context of a slash command",
             description="Build the context of a slash command over news, such as `/trends window=24h` or "
             f"`/ask who mends the pump?`: parsed arguments, documents with scores, and how to answer. {_ACCESS_NOTE}",
-            arguments=CommandArguments,
+            arguments=CommandRequest,
+            withheld=("env", "ab_test"),
             call=_post_to("/v1/context/command"),
         ),
         ToolSpec(
@@ -284,7 +201,8 @@ TOOLS: Mapping[str, ToolSpec] = {
             title="Numbered sources for a research question",
             description=f"Find the pages of loaded documents that answer a question, as numbered sources to cite. "
             f"{_ACCESS_NOTE} Pages can be read whole as resources.",
-            arguments=ResearchArguments,
+            arguments=ResearchQuestion,
+            withheld=("include_text", "include_visual", *ANSWER_FIELDS),
             call=_post_to("/v1/context/research"),
             text=render_field("formatted_text"),
         ),
@@ -293,7 +211,8 @@ TOOLS: Mapping[str, ToolSpec] = {
             title="Context of a workspace",
             description=f"Build the context around what the user looks at in a workspace of notes and databases: "
             f"the focus, what is related to it, and what is asked for. {_ACCESS_NOTE}",
-            arguments=WorkspaceArguments,
+            arguments=ContextRequest,
+            withheld=("user",),
             call=_post_to("/v1/context/workspace"),
             text=render_field("serialized"),
         ),
@@ -302,7 +221,7 @@ TOOLS: Mapping[str, ToolSpec] = {
             title="Search records",
             description="Find passages by words and by meaning, best first, with the signals behind each score. "
             "Use a build tool instead when the passages must fit a budget.",
-            arguments=SearchArguments,
+            arguments=SearchRequest,
             call=_post_to("/v1/search"),
         ),
         ToolSpec(

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
+from typing import Any
 
 import structlog
 from fastapi import APIRouter, Depends, FastAPI
@@ -24,6 +25,7 @@ from contexture.service.auth import BEARER_SCHEME, Authenticator, AuthMiddleware
 from contexture.service.error_responses import CorrelationMiddleware
 from contexture.service.gateway import Gateway
 from contexture.service.middleware import BodyLimitMiddleware, MetricsMiddleware, add_cors
+from contexture.service.openapi import collect_components
 from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, records, status
 from contexture.service.routes.status import Readiness
 from contexture.service.wire.schemas import ERROR_RESPONSES
@@ -72,7 +74,7 @@ def create_app(
     machine is answered until the first key is added. Messages for workers are published to `bus`. The warm-up starts
     with the application and continues while it accepts requests.
     """
-    app = FastAPI(
+    app = _ServiceApp(
         title="Contexture",
         version=version("contexture"),
         routes=list(_protected_routes(demonstration=members is not None)),
@@ -99,6 +101,16 @@ def create_app(
     # CORS is outermost: a page can read a refusal, and preflight requests are always answered.
     add_cors(app, settings.cors_origins)
     return app
+
+
+class _ServiceApp(FastAPI):
+    """The application; its OpenAPI document describes request bodies by the models that parse them."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document, made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = collect_components(super().openapi())
+        return self.openapi_schema
 
 
 @cache

@@ -1,10 +1,11 @@
-"""FastAPI dependencies of the routes: engine, caller's scope, clock and policy check; and JSON responses.
+"""FastAPI dependencies of the routes: engine, caller's scope, clock, body and policy check; and JSON responses.
 
 Dependencies are coroutines, because FastAPI runs plain functions in a thread pool.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -12,7 +13,7 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request, Response
 
 from contexture.engine import Contexture
-from contexture.errors import NotPermitted
+from contexture.errors import InvalidRequest, NotPermitted
 from contexture.ingestion.records import parse_time
 from contexture.service.auth import Authenticator, Identity
 from contexture.service.envelope import encode_json
@@ -59,17 +60,33 @@ def json_response(found: object, *, status: int = 200, timings: Mapping[str, flo
     return Response(encode_json(found), status, headers, media_type="application/json")
 
 
+async def read_object(request: Request) -> dict[str, Any]:
+    """Return the JSON object in the body; raises `InvalidRequest` if there is none."""
+    if "json" not in request.headers.get("content-type", ""):
+        raise InvalidRequest("send the request as JSON, with the header Content-Type: application/json")
+    if not await request.body():
+        raise InvalidRequest("the request has no body")
+    try:
+        found: object = await request.json()
+    except json.JSONDecodeError as failure:
+        raise InvalidRequest(f"the body is not JSON: {failure.msg} at character {failure.pos}") from failure
+    except (ValueError, RecursionError) as failure:
+        raise InvalidRequest("the body cannot be read as JSON in UTF-8, or is nested too deeply") from failure
+    if not isinstance(found, dict):
+        raise InvalidRequest("the body is not a JSON object")
+    return cast("dict[str, Any]", found)
+
+
 EngineDep = Annotated[Contexture, Depends(get_engine)]
 CallerDep = Annotated[Scope, Depends(get_caller)]
 NowDep = Annotated[datetime | None, Depends(get_now)]
+BodyDep = Annotated[dict[str, Any], Depends(read_object)]
+"""The body of a route whose model parses it; the last parameter, so that rights are checked first."""
 
 
 async def _json_body(request: Request) -> dict[str, Any]:
-    """Return the JSON object in the body; if the route takes a body, the framework has parsed it already."""
-    if "json" not in request.headers.get("content-type", "") or not await request.body():
-        return {}
+    """Return the JSON object in the body, to see whom it names; one that cannot be read is refused where it matters."""
     try:
-        found: object = await request.json()
-    except ValueError:
-        return {}  # a route with a body has refused it already; the others ignore it
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return await read_object(request)
+    except InvalidRequest:
+        return {}

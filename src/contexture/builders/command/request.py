@@ -12,11 +12,11 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-import msgspec
 from msgspec import Meta, Struct
 
 from contexture.builders.command.syntax import BOUNDS, ArgumentKey, Command, ParsedCommand, Window
 from contexture.errors import InvalidRequest
+from contexture.json_objects import parse_object
 from contexture.retrieval.prepare import repair_text
 from contexture.types import Scope
 
@@ -73,11 +73,22 @@ class CommandRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     CommandRequest(raw_command="/ask", args="window=24h topic=AI", user_lang="en")
     """
 
-    raw_command: str
-    args: str | None = None
-    user_lang: Annotated[str, Meta(max_length=35)] | None = None
-    env: Env | None = None
-    ab_test: AbTest | None = None
+    raw_command: Annotated[
+        str,
+        Meta(
+            description="The command, such as `/ask`; its arguments may follow it.",
+            examples=["/ask who repairs the pump? window=1w"],
+        ),
+    ]
+    args: Annotated[
+        str | None, Meta(description="Arguments that do not follow the command, such as `window=24h topic=AI`.")
+    ] = None
+    user_lang: Annotated[
+        Annotated[str, Meta(max_length=35)] | None,
+        Meta(description="Language of the user, such as `en`, `ru-RU` or `auto`.", examples=["en"]),
+    ] = None
+    env: Annotated[Env | None, Meta(description="Defaults, feature flags and version of the application.")] = None
+    ab_test: Annotated[AbTest | None, Meta(description="The experiment, and the arm if it is chosen already.")] = None
 
     @property
     def line(self) -> tuple[str, str]:
@@ -113,12 +124,7 @@ def parse_request(given: CommandRequest | Mapping[str, Any]) -> CommandRequest:
     """
     if isinstance(given, CommandRequest):
         return given
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-        raise InvalidRequest(f"a command must be an object, not {type(given).__name__}")
-    try:
-        return msgspec.convert(dict(given), CommandRequest)
-    except msgspec.ValidationError as failure:
-        raise InvalidRequest(f"the request cannot be read: {_format_error(failure)}") from failure
+    return parse_object(CommandRequest, given, what="a command")
 
 
 def read_version(given: object) -> str:
@@ -131,10 +137,6 @@ def _get_part(whole: object, name: str) -> object:
     if isinstance(whole, Mapping):
         return cast("Mapping[str, object]", whole).get(name)
     return cast("object", getattr(whole, name, None))
-
-
-def _format_error(failure: msgspec.ValidationError) -> str:
-    return str(failure).replace("`$.", "`").replace("Object contains unknown field", "unknown field")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

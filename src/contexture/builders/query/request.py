@@ -1,17 +1,21 @@
-"""The request of a plain query, `QueryRecipe`, and the JSON form stored in capsules."""
+"""The requests of a plain query and of a search, `QueryRecipe`, and the JSON form of a query stored in capsules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
 
-from contexture.errors import InvalidRequest
-from contexture.filters import filter_from_json, filter_to_json
+from msgspec import Meta
+
+from contexture.filters import FilterField, filter_to_json
+from contexture.json_objects import parse_object
 from contexture.pipeline.knapsack import Packer
-from contexture.types import Filter
 
 SYSTEM_PROMPT = "Answer from the numbered material and cite it like [1]. Say so when it does not hold the answer."
+
+
+CollectionField: TypeAlias = Annotated[str, Meta(description="Collection to search; the configured one if left out.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,11 +25,31 @@ class QueryRequest:
     QueryRequest(query="who repairs the pump?", max_tokens=1_000)
     """
 
-    query: str
-    collection: str = "documents"
-    max_tokens: int = 2_000
-    system: str = SYSTEM_PROMPT
-    where: Filter | None = None
+    query: Annotated[str, Meta(description="The question; not blank.", examples=["Who repairs the pump?"])]
+    collection: CollectionField = "documents"
+    max_tokens: Annotated[
+        int,
+        Meta(ge=1, description="Token budget of the prompt; the configured one if left out.", examples=[1_000]),
+    ] = 2_000
+    system: Annotated[str, Meta(description="Instructions before the context.")] = SYSTEM_PROMPT
+    where: FilterField = None
+    model: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="Model or encoding whose tokens are counted; the configured one if left out."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchRequest:
+    """What to look for in one collection.
+
+    SearchRequest(query="pump", limit=5)
+    """
+
+    query: Annotated[str, Meta(description="What to look for; not blank.", examples=["pump"])]
+    collection: CollectionField | None = None
+    where: FilterField = None
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="Passages to return, 10 if left out.", examples=[5])] = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,16 +82,11 @@ def query_to_json(request: QueryRequest) -> dict[str, Any]:
 def query_from_json(data: Mapping[str, Any]) -> QueryRequest:
     """Parse a JSON object into a request.
 
-    Raises `InvalidRequest` naming a field that is missing, unknown or of the wrong type.
+    Raises `InvalidRequest` naming every field that is missing, unknown or invalid.
     """
-    known = {field.name for field in fields(QueryRequest)}
-    if unknown := sorted(set(data) - known):
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; a query has {', '.join(sorted(known))}")
-    if not isinstance(data.get("query"), str):
-        raise InvalidRequest("field 'query' must be a text")
-    for name, kind in (("collection", str), ("system", str), ("max_tokens", int)):
-        if name in data and (not isinstance(data[name], kind) or isinstance(data[name], bool)):
-            raise InvalidRequest(f"field {name!r} must be {'a text' if kind is str else 'a whole number'}")
-    where = data.get("where")
-    given = {name: data[name] for name in ("collection", "system", "max_tokens") if name in data}
-    return QueryRequest(query=data["query"], where=None if where is None else filter_from_json(where), **given)
+    return parse_object(QueryRequest, data, what="a query")
+
+
+def parse_search(data: Mapping[str, Any]) -> SearchRequest:
+    """Parse a JSON object into what to look for; raises `InvalidRequest` as `query_from_json` does."""
+    return parse_object(SearchRequest, data, what="a search")

@@ -8,155 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, TypeAlias, cast, get_args
+
+from msgspec import Meta
 
 from contexture.capsule import Capsule, convert_part
 from contexture.conversation import RECALL_THRESHOLD, HealthState
 from contexture.errors import InvalidRequest, NotPermitted
+from contexture.json_objects import JsonForm, parse_object
 from contexture.pipeline.knapsack import Packer
 from contexture.retrieval.prepare import repair_text
-from contexture.types import Message, Scope
+from contexture.types import ChatMessage, ChatRole, ContentPart, Message, Scope
 
 MAX_PROMPT_TOKENS = 100_000_000
-_TEXT_FIELDS = ("tenant_id", "session_id", "persona_id", "user_id", "system_prompt")
-TURN_FIELDS = (*_TEXT_FIELDS, "user_message", "history", "max_prompt_tokens")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
-    """One turn of a conversation.
-
-    Turn(user_message="When does the ferry leave?", session_id="s-1", history=({"role": "user", "content": "Hello"},))
-    """
-
-    user_message: Content
-    system_prompt: str = ""
-    history: tuple[Message, ...] = ()
-    tenant_id: str = ""
-    session_id: str = ""
-    persona_id: str = ""
-    user_id: str = ""
-    max_prompt_tokens: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TurnRecipe:
-    """Settings for composing a turn prompt.
-
-    `top_k` memories are recalled while the memory service is normal, `top_k_degraded` while it is degraded, none
-    while it is down. `sharpness` is how steeply a memory's value falls with its score. When history must be
-    trimmed, it is cut in steps of `history_step` times the limit, so that the next turns start with the same bytes
-    (a stable prefix for prompt caches); 0 cuts no more than needed.
-    """
-
-    packer: Packer = Packer.OPTIMAL
-    max_tokens: int = 4_096
-    top_k: int = 8
-    top_k_degraded: int = 3
-    threshold: float = RECALL_THRESHOLD
-    degraded_seconds: float = 15.0
-    near_duplicate: float = 0.85
-    neighbour_lift: float = 0.0
-    sharpness: float = 4.0
-    history_step: float = 0.3
-    namespace: str = "wm"
-    universe: str = ""
-
-    def max_memories(self, state: HealthState) -> int:
-        """How many memories a prompt may contain in this health state."""
-        return {HealthState.NORMAL: self.top_k, HealthState.DEGRADED: self.top_k_degraded}.get(state, 0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RedactedTurn:
-    """A turn after redaction, with the token limit and memory state that apply to it; stored in the capsule."""
-
-    system: str
-    user: Content
-    limit: int
-    state: HealthState
-    lines: tuple[HistoryLine, ...] = ()
-    older: int = 0
-    names: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryLine:
-    """A redacted message of the history; `at` is its index in the history sent.
-
-    `opens` says that a trimmed history may start here: no later tool result belongs to an earlier call.
-    """
-
-    at: int
-    message: Message
-    opens: bool = True
-
-
-def parse_turn(turn: Turn | Mapping[str, Any]) -> Turn:
-    """Parse and validate a turn.
-
-    Raises `InvalidRequest` naming the field that is missing, unknown or of the wrong type.
-    """
-    given = {name: getattr(turn, name) for name in TURN_FIELDS} if isinstance(turn, Turn) else _check_fields(turn)
-    names = {name: check_text(given[name], name) for name in _TEXT_FIELDS if given.get(name) is not None}
-    if given.get("user_message") is None:
-        raise InvalidRequest("user_message is missing")
-    message = check_content(given["user_message"], "user_message")
-    if not message or (isinstance(message, str) and not message.strip()):
-        raise InvalidRequest("user_message is empty")
-    limit = given.get("max_prompt_tokens")
-    return Turn(
-        user_message=message,
-        history=_check_history(given.get("history")),
-        max_prompt_tokens=None if limit is None else check_limit(limit),
-        **names,
-    )
-
-
-def check_limit(value: object) -> int:
-    """Validate a token limit."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PROMPT_TOKENS:
-        raise InvalidRequest(f"max_prompt_tokens must be a whole number from 1 to {MAX_PROMPT_TOKENS}, not {value!r}")
-    return value
-
-
-def resolve_scope(turn: Turn, scope: Scope | None, default: Scope) -> Scope:
-    """The scope of a turn: `scope` if given, else the tenant and user that the turn names, else `default`.
-
-    Raises `NotPermitted` when the turn names another tenant or user than `scope`.
-    """
-    if scope is None:
-        named = Scope(tenant=turn.tenant_id or default.tenant, user=turn.user_id or default.user)
-        return default if (named.tenant, named.user) == (default.tenant, default.user) else named
-    if turn.tenant_id and turn.tenant_id != scope.tenant:
-        raise NotPermitted(f"you may not act for tenant {turn.tenant_id!r}")
-    if turn.user_id and turn.user_id != scope.user:
-        raise NotPermitted(f"you may not act for user {turn.user_id!r}")
-    return scope
-
-
-def _check_fields(turn: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(turn, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-        raise InvalidRequest(f"a turn must be an object, not {type(turn).__name__}")
-    if unknown := sorted(str(name) for name in turn if name not in TURN_FIELDS):
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; a turn has {', '.join(TURN_FIELDS)}")
-    return turn
-
-
-def _check_history(value: object) -> tuple[Message, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise InvalidRequest(f"history must be a list of messages, not {type(value).__name__}")
-    messages = cast("Sequence[object]", value)
-    return tuple(check_message(message, f"history[{at}]") for at, message in enumerate(messages))
-
 
 Content: TypeAlias = "str | list[dict[str, Any]]"
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
+ROLES: tuple[str, ...] = get_args(ChatRole)
+MESSAGE_FIELDS = tuple(ChatMessage.__annotations__)
 
 
 def check_message(value: object, at: str) -> Message:
@@ -269,6 +139,146 @@ def _normalize_json(value: dict[str, Any], at: str) -> dict[str, Any]:
 
 def _type_name(value: object) -> str:
     return "null" if value is None else type(value).__name__
+
+
+def check_limit(value: object, at: str = "max_prompt_tokens") -> int:
+    """Validate a token limit."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PROMPT_TOKENS:
+        raise InvalidRequest(f"{at} must be a whole number from 1 to {MAX_PROMPT_TOKENS}, not {value!r}")
+    return value
+
+
+def _check_history(value: object, at: str) -> tuple[Message, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidRequest(f"{at} must be a list of messages, not {type(value).__name__}")
+    messages = cast("Sequence[object]", value)
+    return tuple(check_message(message, f"{at}[{number}]") for number, message in enumerate(messages))
+
+
+_TEXT = JsonForm(type=str, parse=check_text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One turn of a conversation.
+
+    Turn(user_message="When does the ferry leave?", session_id="s-1", history=({"role": "user", "content": "Hello"},))
+    """
+
+    user_message: Annotated[
+        Content,
+        Meta(
+            description="What the user says now: a text, or a list of parts as in chat APIs; not empty.",
+            examples=["When does the ferry leave?"],
+        ),
+        JsonForm(type=str | list[ContentPart], parse=check_content),
+    ]
+    system_prompt: Annotated[
+        str,
+        Meta(description="Instructions of the application.", examples=["You are a helpful harbour guide."]),
+        _TEXT,
+    ] = ""
+    history: Annotated[
+        tuple[Message, ...],
+        Meta(
+            description="Messages so far, oldest first.",
+            examples=[[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello Anna!"}]],
+        ),
+        JsonForm(type=list[ChatMessage], parse=_check_history),
+    ] = ()
+    tenant_id: Annotated[str, Meta(description="Must be the caller's own."), _TEXT] = ""
+    session_id: Annotated[
+        str,
+        Meta(description="The conversation; its memories are preferred.", examples=["s-1"]),
+        _TEXT,
+    ] = ""
+    persona_id: Annotated[str, Meta(description="The persona that the assistant plays."), _TEXT] = ""
+    user_id: Annotated[str, Meta(description="Must be the caller's own."), _TEXT] = ""
+    max_prompt_tokens: Annotated[
+        int | None,
+        Meta(description="Token limit of the prompt; the configured one if left out.", examples=[2_000]),
+        JsonForm(type=Annotated[int, Meta(ge=1, le=MAX_PROMPT_TOKENS)], parse=check_limit),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnRecipe:
+    """Settings for composing a turn prompt.
+
+    `top_k` memories are recalled while the memory service is normal, `top_k_degraded` while it is degraded, none
+    while it is down. `sharpness` is how steeply a memory's value falls with its score. When history must be
+    trimmed, it is cut in steps of `history_step` times the limit, so that the next turns start with the same bytes
+    (a stable prefix for prompt caches); 0 cuts no more than needed.
+    """
+
+    packer: Packer = Packer.OPTIMAL
+    max_tokens: int = 4_096
+    top_k: int = 8
+    top_k_degraded: int = 3
+    threshold: float = RECALL_THRESHOLD
+    degraded_seconds: float = 15.0
+    near_duplicate: float = 0.85
+    neighbour_lift: float = 0.0
+    sharpness: float = 4.0
+    history_step: float = 0.3
+    namespace: str = "wm"
+    universe: str = ""
+
+    def max_memories(self, state: HealthState) -> int:
+        """How many memories a prompt may contain in this health state."""
+        return {HealthState.NORMAL: self.top_k, HealthState.DEGRADED: self.top_k_degraded}.get(state, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RedactedTurn:
+    """A turn after redaction, with the token limit and memory state that apply to it; stored in the capsule."""
+
+    system: str
+    user: Content
+    limit: int
+    state: HealthState
+    lines: tuple[HistoryLine, ...] = ()
+    older: int = 0
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryLine:
+    """A redacted message of the history; `at` is its index in the history sent.
+
+    `opens` says that a trimmed history may start here: no later tool result belongs to an earlier call.
+    """
+
+    at: int
+    message: Message
+    opens: bool = True
+
+
+def parse_turn(turn: Turn | Mapping[str, Any]) -> Turn:
+    """Parse and validate a turn.
+
+    Raises `InvalidRequest` naming the field that is missing, unknown or of the wrong type.
+    """
+    given = {each.name: getattr(turn, each.name) for each in fields(Turn)} if isinstance(turn, Turn) else turn
+    parsed = parse_object(Turn, given, what="a turn")
+    if not parsed.user_message or (isinstance(parsed.user_message, str) and not parsed.user_message.strip()):
+        raise InvalidRequest("user_message is empty")
+    return parsed
+
+
+def resolve_scope(turn: Turn, scope: Scope | None, default: Scope) -> Scope:
+    """The scope of a turn: `scope` if given, else the tenant and user that the turn names, else `default`.
+
+    Raises `NotPermitted` when the turn names another tenant or user than `scope`.
+    """
+    if scope is None:
+        named = Scope(tenant=turn.tenant_id or default.tenant, user=turn.user_id or default.user)
+        return default if (named.tenant, named.user) == (default.tenant, default.user) else named
+    if turn.tenant_id and turn.tenant_id != scope.tenant:
+        raise NotPermitted(f"you may not act for tenant {turn.tenant_id!r}")
+    if turn.user_id and turn.user_id != scope.user:
+        raise NotPermitted(f"you may not act for user {turn.user_id!r}")
+    return scope
 
 
 CAPSULE_KIND = "turn"

@@ -16,6 +16,7 @@ from contexture.builders.workspace.config import ContextConfig, Truncation
 from contexture.builders.workspace.result import COLLECTED_SECTIONS, SectionType
 from contexture.capsule import Capsule, convert_part
 from contexture.errors import InvalidRequest
+from contexture.json_objects import parse_object
 from contexture.pipeline.knapsack import Packer
 from contexture.workspace import BlockType
 
@@ -36,9 +37,9 @@ class RequestType(StrEnum):
 class Focus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """Where the user is: a block, a page, a database, or several of these."""
 
-    block_id: _ID | None = None
-    page_id: _ID | None = None
-    database_id: _ID | None = None
+    block_id: Annotated[_ID | None, Meta(description="Id of a block.")] = None
+    page_id: Annotated[_ID | None, Meta(description="Id of the block that is the root of a page.")] = None
+    database_id: Annotated[_ID | None, Meta(description="Id of the block of a database.")] = None
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -119,13 +120,31 @@ class ContextRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ContextRequest(query="Summarize this page", focus=Focus(page_id="page-123"))
     """
 
-    query: Annotated[str, Meta(max_length=1_000_000)]
-    focus: Focus | None = None
-    type: RequestType = RequestType.CHAT
-    user: User = User()
-    conversation_history: tuple[ConversationMessage, ...] = ()
-    token_budget: TokenBudget = TokenBudget()
-    hints: ContextHints = ContextHints()
+    query: Annotated[
+        str,
+        Meta(max_length=1_000_000, description="What the user asks for; not blank.", examples=["Summarize this page"]),
+    ]
+    focus: Annotated[
+        Focus | None,
+        Meta(description="What the user looks at: a block, a page, a database, or several of these."),
+    ] = None
+    type: Annotated[
+        RequestType,
+        Meta(description="The purpose of the request, `chat` if left out.", examples=["assist"]),
+    ] = RequestType.CHAT
+    user: Annotated[User, Meta(description="The user; `id` must be the caller's own.")] = User()
+    conversation_history: Annotated[
+        tuple[ConversationMessage, ...],
+        Meta(description="Messages so far, oldest first.", examples=[[{"role": "user", "content": "Hello"}]]),
+    ] = ()
+    token_budget: Annotated[
+        TokenBudget,
+        Meta(description="The total, a share for each section, and caps.", examples=[{"total": 4_000}]),
+    ] = TokenBudget()
+    hints: Annotated[
+        ContextHints,
+        Meta(description="Types, times and blocks to prefer or to leave out.", examples=[{"maxDepth": 2}]),
+    ] = ContextHints()
 
     @property
     def zone(self) -> ZoneInfo:
@@ -142,26 +161,12 @@ def parse_request(given: ContextRequest | Mapping[str, Any]) -> ContextRequest:
 
     Raises `InvalidRequest` naming the field that is missing, unknown or out of range.
     """
-    if not isinstance(given, ContextRequest | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-        raise InvalidRequest(f"a request must be an object, not {type(given).__name__}")
-    plain = msgspec.to_builtins(given) if isinstance(given, ContextRequest) else _without_none(dict(given))
-    try:
-        asked = msgspec.convert(plain, ContextRequest)
-    except msgspec.ValidationError as failure:
-        raise InvalidRequest(f"the request cannot be read: {_format_error(failure)}") from failure
+    plain = msgspec.to_builtins(given) if isinstance(given, ContextRequest) else given
+    asked = parse_object(ContextRequest, plain, what="a request")
     if not asked.query.strip():
         raise InvalidRequest("the query is empty")
     _ = asked.zone
     return asked
-
-
-def _without_none(given: dict[str, Any]) -> dict[str, Any]:
-    """The object without its null fields: null means that a field is not given."""
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _format_error(failure: msgspec.ValidationError) -> str:
-    return str(failure).replace("`$.", "`").replace("Object contains unknown field", "unknown field")
 
 
 SECTION_WEIGHTS: Mapping[RequestType, Mapping[str, float]] = {

@@ -6,24 +6,20 @@ explanation and capsule.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 
 from contexture.adapters.token_counters import counter_for
-from contexture.answer.research import parse_research_question
-from contexture.builders.query.request import query_from_json
+from contexture.answer.research import ANSWER_FIELDS, ResearchQuestion, parse_research_question
+from contexture.builders.command.request import CommandRequest
+from contexture.builders.query.request import QueryRequest, query_from_json
+from contexture.builders.turn.request import Turn
+from contexture.builders.workspace.request import ContextRequest
 from contexture.capsule import pack_capsule
 from contexture.engine import Contexture
 from contexture.service.auth import HasWriteRight
-from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.openapi import describe_body
 from contexture.service.wire.builds import (
-    AskResearchBody,
-    CommandBody,
-    ResearchBody,
-    TurnBody,
-    WorkspaceBody,
     build_object,
     command_answer_object,
     command_object,
@@ -49,52 +45,40 @@ from contexture.service.wire.schemas import (
 from contexture.types import Scope
 
 
-class QueryBody(BaseModel):
-    """A question over one collection; what is left out is as the settings say."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    query: str
-    collection: str | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    system: str | None = None
-    where: dict[str, Any] | None = None
-    model: Annotated[str, Field(min_length=1)] | None = None
-
-
 def query_routes() -> APIRouter:
     """Return the route of plain questions."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/query", response_model=QueryContextResponse)(build_query)
+    routes.post("/query", response_model=QueryContextResponse, openapi_extra=describe_body(QueryRequest))(build_query)
     return routes
 
 
-async def build_query(body: QueryBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def build_query(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """The context as the caller may see it, with its ledger; `model` says whose tokens are counted."""
     defaults = {"collection": engine.settings.collection, "max_tokens": engine.settings.max_tokens}
-    request = query_from_json({**defaults, **body.model_dump(exclude_none=True, exclude={"model"})})
+    given = {name: value for name, value in body.items() if value is not None}
+    request = query_from_json({**defaults, **given})
     await require_permission(engine, caller, "context.build", {"kind": "query", "collection": request.collection})
-    built = await engine.build(request, scope=caller, now=now, model=body.model)
+    built = await engine.build(request, scope=caller, now=now)
     return json_response(query_object(built), timings=built.context.timings)
 
 
 def turn_routes() -> APIRouter:
     """Return the route of chat turns."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/turn", response_model=TurnContextResponse)(build_turn)
+    routes.post("/turn", response_model=TurnContextResponse, openapi_extra=describe_body(Turn))(build_turn)
     return routes
 
 
 async def build_turn(
-    body: TurnBody, engine: EngineDep, caller: CallerDep, now: NowDep, writes: HasWriteRight
+    engine: EngineDep, caller: CallerDep, now: NowDep, writes: HasWriteRight, body: BodyDep
 ) -> Response:
     """The prompt as the caller may see it: history within the limit, memories, and why each is there.
 
     A summary of what no longer fits is remembered for callers who may also remember it themselves.
     """
     await require_permission(engine, caller, "context.build", {"kind": "turn"})
-    remember = bool(body.history) and writes and await _may_remember(engine, caller)
-    built = await engine.build_turn(body.model_dump(), scope=caller, now=now, remember=remember)
+    remember = bool(body.get("history")) and writes and await _may_remember(engine, caller)
+    built = await engine.build_turn(body, scope=caller, now=now, remember=remember)
     return json_response(turn_object(built), timings=built.timings)
 
 
@@ -106,28 +90,30 @@ async def _may_remember(engine: Contexture, caller: Scope) -> bool:
 def command_routes() -> APIRouter:
     """Return the route of slash commands."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/command", response_model=CommandContextResponse)(build_command)
+    described = describe_body(CommandRequest)
+    routes.post("/command", response_model=CommandContextResponse, openapi_extra=described)(build_command)
     return routes
 
 
-async def build_command(body: CommandBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def build_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """What executing the command takes, as the caller may see it, or the command's error."""
     await require_permission(engine, caller, "context.build", {"kind": "command"})
-    built = await engine.build_command(body.model_dump(exclude_unset=True), scope=caller, now=now)
+    built = await engine.build_command(body, scope=caller, now=now)
     return json_response(command_object(built), timings=built.timings)
 
 
 def workspace_routes() -> APIRouter:
     """Return the route of workspaces."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/workspace", response_model=WorkspaceContextResponse)(build_workspace)
+    described = describe_body(ContextRequest)
+    routes.post("/workspace", response_model=WorkspaceContextResponse, openapi_extra=described)(build_workspace)
     return routes
 
 
-async def build_workspace(body: WorkspaceBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def build_workspace(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """The context as the caller may see it: sections, text, and why each block is there."""
     await require_permission(engine, caller, "context.build", {"kind": "workspace"})
-    built = await engine.build_workspace(body.model_dump(exclude_unset=True), scope=caller, now=now)
+    built = await engine.build_workspace(body, scope=caller, now=now)
     return json_response(workspace_object(built, counter_for(engine.settings.model)), timings=built.timings)
 
 
@@ -138,17 +124,21 @@ CITATIONS_BODY = {"requestBody": {"required": True, "content": {"application/jso
 def research_routes() -> APIRouter:
     """Return the routes of research questions."""
     routes = APIRouter(tags=["research"])
-    routes.post("/v1/context/research", response_model=ResearchContextResponse)(build_research)
-    routes.post("/api/research/ask", response_model=ResearchAnswerResponse)(ask_research)
+    context_body = describe_body(ResearchQuestion, name="ResearchContextQuestion", without=ANSWER_FIELDS)
+    routes.post("/v1/context/research", response_model=ResearchContextResponse, openapi_extra=context_body)(
+        build_research
+    )
+    answer_body = describe_body(ResearchQuestion)
+    routes.post("/api/research/ask", response_model=ResearchAnswerResponse, openapi_extra=answer_body)(ask_research)
     routes.post("/v1/citations/verify", response_model=VerificationResponse, openapi_extra=CITATIONS_BODY)(
         verify_citations
     )
     return routes
 
 
-async def build_research(body: ResearchBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def build_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """The numbered, cited sources for a question, as the caller may see them."""
-    asked = parse_research_question(body.model_dump(exclude_unset=True), answering=False)
+    asked = parse_research_question(body, answering=False)
     await require_permission(engine, caller, "context.build", {"kind": "research"})
     built = await engine.build_research(
         asked.query,
@@ -163,12 +153,12 @@ async def build_research(body: ResearchBody, engine: EngineDep, caller: CallerDe
     return json_response(research_object(built), timings=built.timings)
 
 
-async def ask_research(body: AskResearchBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def ask_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """A cited answer with its sources; markers that point nowhere are gone, and unsupported sentences are named.
 
     The engine asks the policy itself.
     """
-    asked = parse_research_question(body.model_dump(exclude_unset=True), answering=True)
+    asked = parse_research_question(body, answering=True)
     return json_response(research_answer_object(await engine.ask_research.run(asked, scope=caller, now=now)))
 
 
@@ -181,13 +171,14 @@ async def verify_citations(request: Request, engine: EngineDep, caller: CallerDe
 def execute_routes() -> APIRouter:
     """Return the route that executes slash commands."""
     routes = APIRouter(prefix="/v1", tags=["commands"])
-    routes.post("/commands", response_model=CommandAnswerResponse)(execute_command)
+    described = describe_body(CommandRequest)
+    routes.post("/commands", response_model=CommandAnswerResponse, openapi_extra=described)(execute_command)
     return routes
 
 
-async def execute_command(body: CommandBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def execute_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """The answer with the evidence for each statement, or the command's error; the engine asks the policy itself."""
-    found = await engine.execute.run(body.model_dump(exclude_unset=True), scope=caller, now=now)
+    found = await engine.execute.run(body, scope=caller, now=now)
     return json_response(command_answer_object(found))
 
 

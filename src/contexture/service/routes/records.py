@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from contexture.builders.query.request import SearchRequest, parse_search
 from contexture.documents import Region
 from contexture.errors import NotFound, UnknownPage
-from contexture.filters import filter_from_json
 from contexture.pages.values import DocumentSummary
-from contexture.service.dependencies import CallerDep, EngineDep, json_response, require_permission
+from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
+from contexture.service.openapi import describe_body
 from contexture.service.wire.builds import search_object
 from contexture.service.wire.schemas import SearchResponse
 from contexture.types import Candidate
@@ -20,32 +21,21 @@ from contexture.types import Candidate
 _DEFAULT_POOL = 60  # the engine's default pool size
 
 
-class SearchBody(BaseModel):
-    """What to look for."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    query: str
-    collection: str | None = None
-    where: dict[str, Any] | None = None
-    limit: Annotated[int, Field(ge=1, le=1_000)] = 10
-
-
 def search_routes() -> APIRouter:
     """Return the route of search."""
     routes = APIRouter(prefix="/v1", tags=["search"])
-    routes.post("/search", response_model=SearchResponse)(search)
+    routes.post("/search", response_model=SearchResponse, openapi_extra=describe_body(SearchRequest))(search)
     return routes
 
 
-async def search(body: SearchBody, engine: EngineDep, caller: CallerDep) -> Response:
+async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Response:
     """The passages that match, best first, redacted, of the records the caller may read."""
-    where = None if body.where is None else filter_from_json(body.where)
-    collection = body.collection or engine.settings.collection
+    asked = parse_search(body)
+    collection = asked.collection or engine.settings.collection
     await require_permission(engine, caller, "search", {"collection": collection})
-    pool = body.limit if body.limit > _DEFAULT_POOL else None
-    result = await engine.search(body.query, collection=collection, scope=caller, where=where, pool=pool)
-    return json_response(search_object(result, body.limit))
+    pool = asked.limit if asked.limit > _DEFAULT_POOL else None
+    result = await engine.search(asked.query, collection=collection, scope=caller, where=asked.where, pool=pool)
+    return json_response(search_object(result, asked.limit))
 
 
 class ListDocumentsBody(BaseModel):

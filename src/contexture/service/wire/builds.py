@@ -1,13 +1,12 @@
-"""Request bodies of the context routes; and contexts, answers and searches as JSON objects for routes and `--json`."""
+"""Contexts, answers and searches as JSON objects, for routes and `--json`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
 
 from contexture.answer.commands.answer import CommandAnswer, render_answer
 from contexture.answer.research import ResearchAnswer
@@ -111,21 +110,6 @@ def _problem_objects(found: Sequence[LoadProblem]) -> list[dict[str, Any]]:
     return [{"path": each.path, "line": each.line or None, "message": each.message} for each in found]
 
 
-class TurnBody(BaseModel):
-    """One turn of a conversation; `parse_turn` checks the values and names what is wrong with them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    user_message: Annotated[Any, Field(description="A text, or a list of parts such as chat APIs take.")] = None
-    system_prompt: Annotated[Any, Field(description="Instructions of the application.")] = None
-    history: Annotated[Any, Field(description="Messages so far, oldest first.")] = None
-    tenant_id: Annotated[Any, Field(description="Must be the caller's own.")] = None
-    user_id: Annotated[Any, Field(description="Must be the caller's own.")] = None
-    session_id: Annotated[Any, Field(description="The conversation.")] = None
-    persona_id: Annotated[Any, Field(description="Whom the assistant plays.")] = None
-    max_prompt_tokens: Annotated[Any, Field(description="Token limit of the prompt.")] = None
-
-
 def turn_object(built: TurnContext) -> dict[str, Any]:
     """Return a built turn; it contains no timings, so that equal builds give equal bytes."""
     return {
@@ -161,42 +145,9 @@ def _snippet_object(snippet: Snippet) -> dict[str, Any]:
     }
 
 
-class CommandBody(BaseModel):
-    """A slash command and its surroundings; `parse_request` checks the values and names what is wrong with them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    raw_command: Annotated[Any, Field(description="The command, such as `/ask`; its arguments may follow it.")] = None
-    args: Annotated[Any, Field(description="Its arguments, such as `window=24h topic=AI`.")] = None
-    user_lang: Annotated[Any, Field(description="`ru`, `en` or `auto`.")] = None
-    env: Annotated[Any, Field(description="`defaults`, `feature_flags` and `version`.")] = None
-    ab_test: Annotated[Any, Field(description="`experiment` and `arm`.")] = None
-
-
 def command_object(built: CommandContext) -> dict[str, Any]:
     """Return a built command; it contains no timings, so that equal builds give equal bytes."""
     return built.to_dict()
-
-
-class ResearchBody(BaseModel):
-    """A research question; `parse_research_question` checks the values and names what is wrong with them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    query: Annotated[Any, Field(description="The question.")] = None
-    num_results: Annotated[Any, Field(description="Pages to look for, 10 when left out.")] = None
-    include_text: Annotated[Any, Field(description="Search the words of pages.")] = None
-    include_visual: Annotated[Any, Field(description="Search what pages look like.")] = None
-    search_mode: Annotated[Any, Field(description="`hybrid`, `text` or `visual`, instead of the two before.")] = None
-    max_tokens: Annotated[Any, Field(description="Token budget of the context.")] = None
-    where: Annotated[Any, Field(description="Filter over the metadata of pages.")] = None
-
-
-class AskResearchBody(ResearchBody):
-    """A research question to be answered."""
-
-    attach_images: Annotated[Any, Field(description="Pages also shown as pictures to a model that sees.")] = None
-    model: Annotated[Any, Field(description="One of the models that are configured.")] = None
 
 
 def research_object(built: ResearchContext) -> dict[str, Any]:
@@ -234,20 +185,6 @@ def _source_object(source: SourceDocument) -> dict[str, Any]:
         "thumbnail_url": f"{place}/thumb" if source.thumbnail_path else None,
         "image_url": f"{place}/image" if source.image_path else None,
     }
-
-
-class WorkspaceBody(BaseModel):
-    """A request in camelCase; `parse_request` checks the values and names what is wrong with them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    query: Annotated[Any, Field(description="The user's query.")] = None
-    focus: Annotated[Any, Field(description="`blockId`, `pageId` or `databaseId`, or several.")] = None
-    type: Annotated[Any, Field(description="`assist`, `chat`, `search` or `automate`.")] = None
-    user: Annotated[Any, Field(description="`id`, which must be the caller's own, `name` and `preferences`.")] = None
-    conversationHistory: Annotated[Any, Field(description="Messages so far, oldest first.")] = None  # noqa: N815 - the wire's name
-    tokenBudget: Annotated[Any, Field(description="`total`, a share for each section, and `caps`.")] = None  # noqa: N815 - the wire's name
-    hints: Annotated[Any, Field(description="Types, times and blocks to prefer or leave out.")] = None
 
 
 def workspace_object(built: ContextPayload, counter: TokenCounter) -> dict[str, Any]:

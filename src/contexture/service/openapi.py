@@ -1,0 +1,41 @@
+"""Describes request bodies in OpenAPI by the models that parse them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from contexture.json_objects import object_schema, rename_references
+
+_JSON = "application/json"
+_DEFINITIONS, _COMPONENTS = "#/$defs/", "#/components/schemas/"
+
+
+def describe_body(model: type, *, name: str = "", without: Iterable[str] = ()) -> dict[str, Any]:
+    """Return `openapi_extra` of a route whose body is an object that `parse_object` reads with the same arguments."""
+    schema = object_schema(model, name=name, without=without)
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
+
+
+def collect_components(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an OpenAPI document in which bodies from `describe_body`, and their definitions, are components."""
+    found: dict[str, Any] = {}
+    paths = {
+        path: {method: _collect_body(operation, found) for method, operation in operations.items()}
+        for path, operations in document["paths"].items()
+    }
+    schemas = {**document["components"]["schemas"], **found}
+    components = {**document["components"], "schemas": dict(sorted(schemas.items()))}
+    return {**document, "paths": paths, "components": components}
+
+
+def _collect_body(operation: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    body: dict[str, Any] = operation.get("requestBody", {})
+    schema: dict[str, Any] = body.get("content", {}).get(_JSON, {}).get("schema", {})
+    if "$defs" not in schema:
+        return dict(operation)
+    top = {key: part for key, part in schema.items() if key != "$defs"}
+    for name, each in {**schema["$defs"], schema["title"]: top}.items():
+        found[name] = rename_references(each, lambda place: place.replace(_DEFINITIONS, _COMPONENTS))
+    content = {_JSON: {"schema": {"$ref": _COMPONENTS + schema["title"]}}}
+    return {**operation, "requestBody": {**body, "content": content}}
