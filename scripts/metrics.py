@@ -82,8 +82,8 @@ def count_lines(text: str, tree: ast.Module) -> tuple[int, int]:
     return len(code), len(code & imports)
 
 
-def untyped_properties() -> list[str]:
-    """Properties of requests and answers in the OpenAPI description that have no type."""
+def describe_service() -> dict[str, Any]:
+    """The OpenAPI document of the service with the routes of the demonstration."""
     import asyncio
     import tempfile
 
@@ -95,22 +95,54 @@ def untyped_properties() -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(home=Path(folder) / "store")
             async with open_store(settings) as engine:
-                return create_app(engine, keys=None, settings=settings).openapi()
+                return create_app(engine, keys=None, settings=settings, members={"anna": ()}).openapi()
 
-    schemas = asyncio.run(describe())["components"]["schemas"]
-    said = {"$ref", "allOf", "anyOf", "const", "enum", "oneOf", "type"}
-    return [
-        f"{name}.{field}"
-        for name, schema in schemas.items()
-        for field, shape in schema.get("properties", {}).items()
-        if not said & set(shape) or _is_open(shape)
-    ]
+    return asyncio.run(describe())
 
 
-def _is_open(shape: dict[str, Any]) -> bool:
-    """An array or object of which nothing more is said."""
-    choices = shape.get("anyOf", [shape])
-    return any(choice == {} or (choice.get("type") == "array" and not choice.get("items")) for choice in choices)
+def untyped_properties(document: dict[str, Any], *, answers: bool) -> list[str]:
+    """Parts of requests, or of answers, in an OpenAPI document that have no type.
+
+    A part is a body, a property, an item or a value of a map, wherever it is nested. A list has a type if its items
+    have one, and an object if its properties or its values have one; what may be any JSON has a list of types.
+    """
+    found = dict[str, None]()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            place = f"{method.upper()} {path}"
+            contents = _answer_contents(operation) if answers else [operation.get("requestBody", {}).get("content", {})]
+            for kind, content in ((kind, part) for each in contents for kind, part in each.items()):
+                if "json" in kind:
+                    found |= dict.fromkeys(_untyped_parts(content.get("schema", {}), place, document, ()))
+    return list(found)
+
+
+def _answer_contents(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each["content"] for each in operation["responses"].values() if "content" in each]
+
+
+def _untyped_parts(schema: Any, place: str, document: dict[str, Any], seen: tuple[str, ...]) -> list[str]:
+    """The places below a schema that say nothing; `seen` are the components that lead to it."""
+    if not isinstance(schema, dict):
+        return [] if schema is False else [place]
+    if reference := schema.get("$ref"):
+        name = reference.rpartition("/")[2]
+        inner = document["components"]["schemas"][name]
+        return [] if name in seen else _untyped_parts(inner, name, document, (*seen, name))
+    if choices := [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]:
+        return [part for each in choices for part in _untyped_parts(each, place, document, seen)]
+    kind = schema.get("type")
+    if isinstance(kind, list) or {"enum", "const"} & schema.keys():
+        return []
+    inner = {f"{place}.{name}": each for name, each in schema.get("properties", {}).items()}
+    if kind == "array":
+        inner |= {f"{place}[{at}]": each for at, each in enumerate(schema.get("prefixItems", ()))}
+        inner |= {} if "prefixItems" in schema else {f"{place}[]": schema.get("items")}
+    elif kind == "object" and (not inner or isinstance(schema.get("additionalProperties"), dict)):
+        inner |= {f"{place}{{}}": schema.get("additionalProperties")}
+    elif kind is None:
+        return [place]
+    return [part for at, each in inner.items() for part in _untyped_parts(each, at, document, seen)]
 
 
 def print_metrics() -> None:
@@ -132,18 +164,19 @@ def print_metrics() -> None:
     broad = sum(isinstance(n, ast.ExceptHandler) and n.type is not None and _is_broad(n.type) for n in nodes)
     within = sum(SMALL <= count <= LARGE for count in lines.values())
     shared = sorted(name for name, count in classes.items() if count > 1)
-    untyped = untyped_properties()
+    document = describe_service()
+    asked, answered = (untyped_properties(document, answers=answers) for answers in (False, True))
     print(f"files                      {len(files)} ({len(modules) - len(files)} empty), {within} of 100 to 400 lines")
     print(f"lines per file             mean {mean(lines.values()):.0f}, median {median(lines.values()):.0f}")
     print(f"lines of code              {code}, {imports / code:.1%} of them imports")
     print(f"files with one importer    {len(single) / len(files):.0%} ({len(single)})")
     print(f"longest chain of imports   {len(chain)}")
     print(f"class names used twice     {len(shared)}{': ' * bool(shared)}{', '.join(shared)}")
-    print(f"untyped wire properties    {len(untyped)}")
+    print(f"untyped wire properties    {len(asked)} of requests, {len(answered)} of answers")
     print(f"broad excepts              {broad}")
     if "--verbose" in sys.argv:
         print("chain:", *chain, sep="\n  ")
-        print("untyped:", *untyped, sep="\n  ")
+        print("untyped:", *asked, *answered, sep="\n  ")
         print("one importer:", *(f"{name} ({lines[name]}) <- {min(importers[name])}" for name in single), sep="\n  ")
 
 

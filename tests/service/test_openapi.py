@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+from pathlib import Path
 
 import httpx
 import pytest
@@ -190,3 +192,55 @@ async def test_every_route_says_how_it_fails_and_how_a_key_is_presented(app: Fas
 
     assert all("4XX" in each["responses"] and "422" not in each["responses"] for each in operations_)
     assert all(each["security"] == [{"HTTPBearer": []}] for each in operations_)
+
+
+def bodies(app: FastAPI) -> dict[tuple[str, str], dict]:
+    """The schema of the body of every request that has one."""
+    described = app.openapi()
+    schemas = described["components"]["schemas"]
+    found = {}
+    for path, operations_ in described["paths"].items():
+        for method, operation in operations_.items():
+            if "requestBody" in operation:
+                schema = operation["requestBody"]["content"]["application/json"]["schema"]
+                name = schema.get("$ref", "").rpartition("/")[2]
+                found[method.upper(), path] = schemas[name] if name else schema
+    return found
+
+
+async def test_every_part_of_a_request_has_a_type(app: FastAPI) -> None:
+    """A generated client knows what to send; what may be any JSON says so."""
+    untyped = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "metrics.py"))["untyped_properties"]
+
+    assert [] == untyped(app.openapi(), answers=False)
+    assert ["POST /x.a", "POST /x.b[]", "POST /x.c{}"] == untyped(
+        request_of({"a": {}, "b": {"type": "array"}, "c": {"type": "object"}, "d": {"type": ["string", "null"]}}),
+        answers=False,
+    )
+
+
+def request_of(properties: dict) -> dict:
+    """A document with one request that has these properties."""
+    content = {"application/json": {"schema": {"type": "object", "properties": properties}}}
+    return {"paths": {"/x": {"post": {"requestBody": {"content": content}, "responses": {}}}}}
+
+
+async def test_what_may_be_any_json_is_described(app: FastAPI) -> None:
+    """A list of all types says little by itself."""
+    free = [
+        (place, name)
+        for place, schema in bodies(app).items()
+        for name, each in schema.get("properties", {}).items()
+        if "object" in each.get("type", ()) and "array" in each["type"] and not each.get("description")
+    ]
+
+    assert [] == free
+
+
+async def test_every_request_has_an_example_that_is_accepted(app: FastAPI) -> None:
+    """What the description shows can be sent: it fits the schema, and if it is refused then not for its fields."""
+    async with client_of(app) as client:
+        for (method, path), schema in bodies(app).items():
+            answer = await client.request(method, path.replace("{block_id}", "b"), json=schema["examples"][0])
+
+            assert answer.is_success or "NO_DATA" == answer.json()["error"]["code"], (path, answer.text)

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from contexture.answer.chat_types import ChatRequest, ChatStatus, MemoryCitation
 from contexture.builders.turn.build import TurnContext
+from contexture.builders.turn.request import MESSAGE_FIELDS
 from contexture.conversation import Memory, MemoryKind, SessionEvent
 from contexture.errors import ContextError
 from contexture.ledger import Degradation
@@ -247,9 +248,6 @@ def _detect_intent(message: str, found: list[str]) -> MessageIntent:
     return MessageIntent.COMMAND if opening in _COMMAND_VERBS else MessageIntent.STATEMENT
 
 
-_MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
-
-
 def history_read_limit(most: int) -> int:
     """Return how many of the newest events to read so that `select_history` has enough to choose from."""
     return most + _window_step(most) - 1 if most else 0
@@ -273,7 +271,7 @@ def to_messages(events: Iterable[SessionEvent]) -> list[Message]:
     A tool result whose call is not among the events is left out, because no model accepts it.
     """
     found = [
-        {name: event.message[name] for name in _MESSAGE_FIELDS if event.message.get(name) is not None}
+        {name: event.message[name] for name in MESSAGE_FIELDS if event.message.get(name) is not None}
         for event in events
     ]
     called = {call for message in found for call in _tool_call_ids(message)}

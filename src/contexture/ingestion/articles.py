@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
+from msgspec import Meta
+from typing_extensions import TypedDict
 
 from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError
 from contexture.feeds import Feed, FeedEntry, FeedFetcher, FeedParser, FeedValidators, FeedValidatorStore
@@ -262,9 +264,37 @@ ID_FIELDS = ("article_id", "id")
 PUBLISHED_FIELDS = ("published", "published_at", "date", "time", "timestamp", "created_at")
 READER_FIELDS = ("readers", "acl")
 AGE_FIELD = "age_hours"
-ARTICLE_FIELDS = frozenset(
-    {*ID_FIELDS, *PUBLISHED_FIELDS, *READER_FIELDS, AGE_FIELD, "title", "text", "url", "source", "lang"}
-)
+
+_PublishedField: TypeAlias = Annotated[
+    str, Meta(description="When it was published, as an ISO date or time; the first of these names that can be read.")
+]
+_ReadersField: TypeAlias = Annotated[
+    list[str], Meta(description="Principals that may read it, such as `user:anna`; the first of these names counts.")
+]
+
+
+class ArticleRow(TypedDict, total=False):
+    """An article as a row of a JSONL file; it needs a title or a text."""
+
+    article_id: Annotated[str, Meta(description="Its id; derived from its URL or text if left out.")]
+    id: Annotated[str, Meta(description="The same by another name.")]
+    title: Annotated[str, Meta(description="Its title.")]
+    text: Annotated[str, Meta(description="Its text.")]
+    url: Annotated[str, Meta(description="Its address.")]
+    source: Annotated[str, Meta(description="Domain of its publisher.")]
+    lang: Annotated[str, Meta(description="Its language, such as `en`; detected if left out.")]
+    published: _PublishedField
+    published_at: _PublishedField
+    date: _PublishedField
+    time: _PublishedField
+    timestamp: _PublishedField
+    created_at: _PublishedField
+    age_hours: Annotated[float, Meta(description="Hours since it was published, instead of a date.")]
+    readers: _ReadersField
+    acl: _ReadersField
+
+
+ARTICLE_FIELDS = frozenset(ArticleRow.__annotations__)
 """Fields that a row may use to describe an article."""
 
 _MAX_AGE_HOURS = 24 * 365 * 1_000  # hours

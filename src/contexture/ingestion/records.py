@@ -10,9 +10,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, Required, TypeAlias, cast
 
 import msgspec
+from msgspec import Meta
+from typing_extensions import TypedDict
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.files import FoundFile, LoadItems, LoadProblem, SourcedRecord, walk_files
@@ -179,6 +181,29 @@ def _is_utf8(data: bytes) -> bool:
 
 TIME_FIELDS = ("date", "time", "timestamp", "created_at")
 TEXT_FIELDS = ("title", "lang", "source", "kind", "session")
+
+_TimeField: TypeAlias = Annotated[
+    str, Meta(description="Its time, as an ISO date or time; the first of these names that can be read.")
+]
+
+
+class RecordRow(TypedDict, total=False):
+    """A record as a row of a JSONL file; all further fields are its payload."""
+
+    id: Required[Annotated[str, Meta(description="Its id within the collection.")]]
+    text: Required[Annotated[str, Meta(description="Its text.")]]
+    acl: Annotated[list[str], Meta(description="Principals that may read it, such as `user:anna` or `public`.")]
+    title: Annotated[str, Meta(description="Its title.")]
+    lang: Annotated[str, Meta(description="Its language, such as `en`; detected if left out.")]
+    source: Annotated[str, Meta(description="Where it comes from.")]
+    kind: Annotated[str, Meta(description="What it is, `document` if left out.")]
+    session: Annotated[str, Meta(description="The session that it belongs to.")]
+    position: Annotated[int, Meta(description="Its place in the session.")]
+    date: _TimeField
+    time: _TimeField
+    timestamp: _TimeField
+    created_at: _TimeField
+
 
 _MAX_INTEGER = 2**63  # larger integers cannot be stored
 

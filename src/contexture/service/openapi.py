@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from contexture.json_objects import object_schema, rename_references
+import msgspec
+from pydantic import WithJsonSchema
+
+from contexture.json_objects import JSON_TYPES, object_schema, rename_references
 
 _JSON = "application/json"
 _DEFINITIONS, _COMPONENTS = "#/$defs/", "#/components/schemas/"
+
+
+def any_json(description: str) -> WithJsonSchema:
+    """Describe a field that may hold any JSON."""
+    return WithJsonSchema({"description": description, "type": list(JSON_TYPES)})
+
+
+JsonField: TypeAlias = Annotated[Any, any_json("Any JSON.")]
+
+
+def describe_row(row: type, *, further: bool) -> WithJsonSchema:
+    """Describe an object by a `TypedDict`; `further` says that it may have other fields, of any JSON.
+
+    Rows are parsed one by one where they are stored, so that one that is wrong does not stop the others.
+    """
+    schema = msgspec.json.schema(row)["$defs"][row.__name__]
+    return WithJsonSchema({**schema, "additionalProperties": {"type": list(JSON_TYPES)} if further else False})
 
 
 def describe_body(model: type, *, name: str = "", without: Iterable[str] = ()) -> dict[str, Any]:

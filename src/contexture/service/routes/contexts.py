@@ -6,6 +6,8 @@ explanation and capsule.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from contexture.adapters.token_counters import counter_for
@@ -16,6 +18,7 @@ from contexture.builders.turn.request import Turn
 from contexture.builders.workspace.request import ContextRequest
 from contexture.capsule import pack_capsule
 from contexture.engine import Contexture
+from contexture.json_objects import JSON_TYPES
 from contexture.service.auth import HasWriteRight
 from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.openapi import describe_body
@@ -117,7 +120,30 @@ async def build_workspace(engine: EngineDep, caller: CallerDep, now: NowDep, bod
     return json_response(workspace_object(built, counter_for(engine.settings.model)), timings=built.timings)
 
 
-CITATIONS_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+_CITED: dict[str, Any] = {
+    "title": "CitedObject",
+    "description": "A context, an answer, a search, a build or a capsule, as a route answered it.",
+    "type": "object",
+    "additionalProperties": {"description": "Any JSON.", "type": list(JSON_TYPES)},
+    "examples": [
+        {
+            "results": [
+                {
+                    "text": "The pump leaks.",
+                    "citation": {
+                        "collection": "documents",
+                        "record_id": "pump",
+                        "title": "Pump",
+                        "start": 0,
+                        "end": 15,
+                        "hash": "9f2feb0f",
+                    },
+                }
+            ]
+        }
+    ],
+}
+CITATIONS_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _CITED}}}}
 """OpenAPI description of a body that is read as raw bytes, because a capsule's seal covers its bytes."""
 
 

@@ -18,13 +18,14 @@ from contexture.ingestion.articles import ARTICLE_FIELDS, ArticleItems, ArticleW
 from contexture.ingestion.documents import LoadOptions, Upload, load_uploads, merge_reports
 from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
 from contexture.ingestion.loader import DEFAULT_FIELDS, LoadReport, RecordWriter, batch_records
-from contexture.ingestion.records import row_to_record
+from contexture.ingestion.records import RecordRow, row_to_record
 from contexture.memory.records import MEMORIES
 from contexture.news.articles import ARTICLES
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.openapi import describe_row
 from contexture.service.wire.builds import load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
 from contexture.service.wire.schemas import DeletedResponse, IngestReportResponse
@@ -57,9 +58,22 @@ class IngestDocumentsBody(BaseModel):
     `optimize` merges what was written in small pieces, which pays after a large load.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "records": [{"id": "pump", "text": "The pump leaks.", "source": "wiki", "floor": 2}],
+                    "fields": {"floor": "number"},
+                }
+            ]
+        },
+    )
 
-    records: Annotated[list[dict[str, Any]], Field(max_length=_MAX_RECORDS)] = []
+    records: Annotated[
+        list[Annotated[dict[str, Any], describe_row(RecordRow, further=True)]],
+        Field(max_length=_MAX_RECORDS, description="The records; one that is wrong is reported."),
+    ] = []
     files: Annotated[list[FileBody], Field(max_length=_MAX_FILES)] = []
     collection: Annotated[str, Field(min_length=1)] | None = None
     acl: list[Principal] = [PUBLIC]
@@ -71,7 +85,7 @@ class IngestDocumentsBody(BaseModel):
 class DeleteDocumentsBody(BaseModel):
     """Records to remove, and documents with all their pages."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": ["pump"]}]})
 
     ids: Annotated[list[str], Field(max_length=_MAX_RECORDS)] = []
     doc_ids: Annotated[list[str], Field(max_length=_MAX_RECORDS)] = []

@@ -90,7 +90,7 @@ def playground_routes(members: Mapping[str, tuple[str, ...]]) -> APIRouter:
 class BreakMemoryBody(BaseModel):
     """Whether the memory service shall fail."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"broken": True}]})
 
     broken: bool
 

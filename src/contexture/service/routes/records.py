@@ -41,7 +41,7 @@ async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Respons
 class ListDocumentsBody(BaseModel):
     """Which documents to list: by id, starting behind `after`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"limit": 10}]})
 
     after: str = ""
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100

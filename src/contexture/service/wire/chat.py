@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from contexture.answer.chat_types import MAX_ID_LENGTH, ChatRequest, ChatResult, ChatStep, Delta, Started
 from contexture.answer.completions import Completion, CompletionRequest, CompletionStarted
@@ -15,7 +15,7 @@ from contexture.answer.idempotency import assign_session, decode_failure, decode
 from contexture.conversation import Delivery, ReplyState, SessionEvent, StoredReply
 from contexture.errors import ContextError, InvalidRequest
 from contexture.service.envelope import error_object
-from contexture.types import Scope
+from contexture.types import ChatMessage, Scope
 
 MAX_ANSWER_TOKENS = 1_000_000
 
@@ -23,7 +23,11 @@ MAX_ANSWER_TOKENS = 1_000_000
 class ChatBody(BaseModel):
     """A message to a session; without `session_id` a new one begins."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"message": "When does the ferry leave?", "session_id": "s-1"}]},
+    )
 
     message: Annotated[str, Field(description="What the user says.")]
     session_id: Annotated[str, Field(description="The session; empty for a new one.")] = ""
@@ -102,25 +106,39 @@ DEFAULT_MODEL = "contexture"
 IgnoredField = Annotated[float | None, Field(description="Accepted, and left to the configuration of the model.")]
 
 
+def _check_object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("input should be an object")  # noqa: TRY004 - pydantic reports this one
+    return cast("dict[str, Any]", value)
+
+
+MessageField: TypeAlias = Annotated[dict[str, Any], PlainValidator(_check_object, json_schema_input_type=ChatMessage)]
+"""A message; the builder of turns checks its fields."""
+
+
 class StreamOptions(BaseModel):
     """What a stream has besides its pieces."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    include_usage: bool = False
+    include_usage: Annotated[bool, Field(description="End with a chunk that has the token usage.")] = False
 
 
 class CompletionBody(BaseModel):
     """Messages to answer; what would change the answer and cannot be done is refused, not ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"messages": [{"role": "user", "content": "When does the ferry leave?"}]}]},
+    )
 
     messages: Annotated[
-        list[dict[str, Any]], Field(min_length=1, max_length=10_000, description="The last one is the user's.")
+        list[MessageField], Field(min_length=1, max_length=10_000, description="The last one is the user's.")
     ]
     model: Annotated[str, Field(description="One of the models that are configured, or `contexture`.")] = DEFAULT_MODEL
     stream: Annotated[bool | None, Field(description="Answer with server-sent events.")] = None
-    stream_options: StreamOptions | None = None
+    stream_options: Annotated[StreamOptions | None, Field(description="What a stream has besides its pieces.")] = None
     max_tokens: Annotated[
         int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="Length of the answer in tokens.")
     ] = None

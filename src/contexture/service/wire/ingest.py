@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field
 
+from contexture.ingestion.articles import ArticleRow
 from contexture.ingestion.loader import LoadReport
+from contexture.service.openapi import JsonField, describe_row
 from contexture.service.wire.builds import load_report_object
 from contexture.types import PUBLIC, Json
 from contexture.workspace import Block, BlockType
@@ -17,16 +19,39 @@ _MAX_ARTICLES = 10_000
 class ArticlesBody(BaseModel):
     """Articles to write, each as a row of a JSONL file; `readers` is for those that name none."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "articles": [
+                        {
+                            "id": "a1",
+                            "title": "Pump strike",
+                            "text": "The pump strike goes on.",
+                            "date": "2026-01-01T10:00:00Z",
+                            "source": "news.example",
+                        }
+                    ]
+                }
+            ]
+        },
+    )
 
-    articles: Annotated[list[dict[str, Any]], Field(max_length=_MAX_ARTICLES)]
-    readers: list[Annotated[str, Field(min_length=1)]] = [PUBLIC]
+    articles: Annotated[
+        list[Annotated[dict[str, Any], describe_row(ArticleRow, further=False)]],
+        Field(max_length=_MAX_ARTICLES, description="The articles; one that is wrong is reported."),
+    ]
+    readers: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(description="Principals that may read the articles that name none."),
+    ] = [PUBLIC]
 
 
 class RemoveArticlesBody(BaseModel):
     """Articles to remove."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": ["a1"]}]})
 
     ids: Annotated[list[str], Field(max_length=_MAX_ARTICLES)]
 
@@ -51,7 +76,7 @@ class BlockBody(BaseModel):
     text: Annotated[str, Field(validation_alias=AliasChoices("text", "content"))] = ""
     parent: Annotated[BlockIdField | None, Field(validation_alias=AliasChoices("parent", "parentId"))] = None
     order: float = 0.0
-    properties: dict[str, Any] = {}
+    properties: Annotated[dict[str, JsonField], Field(description="Properties of any JSON, by name.")] = {}
     readers: list[str] | None = None
     author: str = ""
     created: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("created", "createdAt"))] = None
@@ -76,7 +101,19 @@ class BlockBody(BaseModel):
 class BlocksBody(BaseModel):
     """Blocks to write, all of them or none; parents may come behind their children."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "blocks": [
+                        {"id": "p", "type": "page", "text": "Pumps"},
+                        {"id": "b", "text": "The pump leaks", "parent": "p"},
+                    ]
+                }
+            ]
+        },
+    )
 
     blocks: Annotated[list[BlockBody], Field(max_length=_MAX_BLOCKS)]
 
@@ -84,7 +121,7 @@ class BlocksBody(BaseModel):
 class RemoveBlocksBody(BaseModel):
     """Blocks to remove, with all that stands below them."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": ["b"]}]})
 
     ids: Annotated[list[str], Field(max_length=_MAX_BLOCKS)]
 
@@ -92,7 +129,7 @@ class RemoveBlocksBody(BaseModel):
 class MoveBlockBody(BaseModel):
     """Where a block goes: below `parent`, or to the top without one, at `order` among its siblings."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"parent": "p", "order": 2}]})
 
     parent: Annotated[BlockIdField | None, Field(validation_alias=AliasChoices("parent", "parentId"))] = None
     order: float = 0.0

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from contexture.adapters.memory.payloads import memory_from_json, read_time, recall_from_json
 from contexture.config import Settings
 from contexture.conversation import Feedback, Memory, Recall
 from contexture.errors import InvalidRequest
+from contexture.service.openapi import JsonField, any_json
 
+_EXAMPLE: dict[str, JsonValue] = {"text": "Anna drinks tea in the morning.", "tags": ["drinks"]}
 MAX_MEMORIES = 1_000
 """Maximum number of memories in one request."""
 
-TimestampField = Annotated[Any, Field(description="An ISO time; one that cannot be read counts as missing.")]
+TimestampField: TypeAlias = Annotated[Any, any_json("An ISO time; one that cannot be read counts as missing.")]
 
 
 class MemoryPayload(BaseModel):
@@ -29,6 +31,8 @@ class MemoryPayload(BaseModel):
 
 class MemoryItem(MemoryPayload):
     """One memory to store."""
+
+    model_config = ConfigDict(extra="allow", strict=True, json_schema_extra={"examples": [_EXAMPLE]})
 
     text: str
     id: str | None = None
@@ -46,7 +50,7 @@ class MemoryItem(MemoryPayload):
     idempotency_key: str | None = None
     readers: list[str] | None = None
     injected: list[str] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Annotated[dict[str, JsonField] | None, Field(description="Further fields of any JSON, by name.")] = None
 
     def to_memory(self, settings: Settings) -> Memory:
         """Convert to a memory, in the namespace and universe of the service unless it names its own."""
@@ -58,19 +62,29 @@ class MemoryItem(MemoryPayload):
 class RememberBatchBody(MemoryPayload):
     """Memories to store, all of them or none."""
 
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        json_schema_extra={"examples": [{"memories": [_EXAMPLE]}]},
+    )
+
     memories: Annotated[list[MemoryItem], Field(max_length=MAX_MEMORIES)]
 
 
 class ForgetMemoriesBody(MemoryPayload):
     """Memories to forget."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": ["m1"]}]})
 
     ids: Annotated[list[str], Field(max_length=MAX_MEMORIES)]
 
 
 class RecallBody(MemoryPayload):
     """A question to the memories."""
+
+    model_config = ConfigDict(
+        extra="allow", strict=True, json_schema_extra={"examples": [{"query": "What does Anna drink?"}]}
+    )
 
     query: str
     top_k: Annotated[int, Field(ge=0, le=100)] | None = None
@@ -98,6 +112,10 @@ class RecallBody(MemoryPayload):
 
 class FeedbackBody(MemoryPayload):
     """How useful one recalled memory was."""
+
+    model_config = ConfigDict(
+        extra="allow", strict=True, json_schema_extra={"examples": [{"memory_id": "m1", "score": 1}]}
+    )
 
     memory_id: str | None = None
     id: str | None = None
