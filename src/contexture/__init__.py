@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from contexture.builders.command.build import CommandContextBuilder
     from contexture.builders.command.request import CommandRequest
     from contexture.builders.command.result import CommandContext
-    from contexture.builders.query.build import QueryContext
     from contexture.builders.query.request import QueryRequest
+    from contexture.builders.query.result import QueryContext
     from contexture.builders.research.build import ResearchContextBuilder
     from contexture.builders.research.result import ResearchContext, SourceDocument
     from contexture.builders.turn.build import TurnContextBuilder
@@ -124,7 +124,7 @@ _HOMES = {
     "FoundArticle": "contexture.news.articles",
     "NewsQuestion": "contexture.news.articles",
     "NewsStore": "contexture.news.store",
-    "QueryContext": "contexture.builders.query.build",
+    "QueryContext": "contexture.builders.query.result",
     "QueryRequest": "contexture.builders.query.request",
     "RequestError": "contexture.errors",
     "ResearchAnswer": "contexture.answer.research",

@@ -6,21 +6,33 @@ import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from contexture.errors import InvalidRequest, ReplayMismatch
 from contexture.ledger import Degradation, Ledger, LedgerEntry
-from contexture.types import Candidate, Message, Scope
+from contexture.results import Digest, JsonResult, Timestamp, refer_to
+from contexture.types import Candidate, ChatMessage, Message, Scope
 
 CAPSULE_FORMAT = 1
+
+CapsuleField: TypeAlias = Annotated[
+    dict[str, Any],
+    msgspec.Meta(
+        description="Free JSON, for `replay` alone: its fields depend on the kind of build.",
+        extra_json_schema={"additionalProperties": True},
+    ),
+]
+
+CapsuleMessage: TypeAlias = Annotated[Message, msgspec.Meta(extra_json_schema=refer_to(ChatMessage))]
+"""A `ChatMessage` that is read with all of its fields, because the seal covers them."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Capsule:
+class Capsule(JsonResult):
     """A replayable build: request, time, settings, redacted candidates and the resulting messages.
 
     `lost` are the ledger entries of candidates that could not be redacted; their texts are not stored. `digest` is the
@@ -31,16 +43,25 @@ class Capsule:
     tenant: str
     user: str
     groups: tuple[str, ...]
-    now: datetime
-    request: dict[str, Any]
-    settings: dict[str, Any]
+    now: Timestamp
+    request: CapsuleField
+    settings: CapsuleField
     candidates: tuple[Candidate, ...]
     lost: tuple[LedgerEntry, ...]
     degradations: tuple[Degradation, ...]
-    messages: tuple[Message, ...]
-    digest: str
+    messages: tuple[CapsuleMessage, ...]
+    digest: Digest
     format: int = CAPSULE_FORMAT
     seal: str = ""
+
+    @property
+    def build_id(self) -> str:
+        """The id of the build, which is derived from the seal."""
+        return f"ctx-{self.seal[:12]}"
+
+    def json_form(self) -> Capsule:
+        """The capsule itself: its fields are those of its file."""
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from typing_extensions import TypedDict
 
 from contexture import wiring
 from contexture.adapters.index.indexed_store import IndexedStore
@@ -25,8 +26,9 @@ from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
 from contexture.builders.explain import Explanation, explain_candidate, read_capsule_model
-from contexture.builders.query.build import QueryContext, QueryContextBuilder
+from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.query.result import QueryContext
 from contexture.builders.replay import find_rebuild
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.result import ResearchContext
@@ -44,21 +46,69 @@ from contexture.news.store import NewsStore
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import redact_candidates, redact_text
 from contexture.ports import Clock, Health, MemoryService, SessionStore, Tracer
+from contexture.results import JsonResult, Timestamp
 from contexture.retrieval.candidates import candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import repair_text
-from contexture.types import Candidate, Collection, Filter, Record, Scope
+from contexture.types import Candidate, Citation, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
 
 
+class PassageJson(TypedDict):
+    """A passage that a search found."""
+
+    id: str
+    title: str
+    text: str
+    score: float
+    signals: Mapping[str, float]
+    lang: str
+    source: str
+    kind: str
+    time: Timestamp | None
+    citation: Citation | None
+
+
+class SearchResultJson(TypedDict):
+    """What a search found, best first."""
+
+    query: str
+    results: list[PassageJson]
+    degradations: tuple[Degradation, ...]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SearchResult:
+class SearchResult(JsonResult):
     """Passages, best first, redacted, and the degradations; `question` is the query with known secrets masked."""
 
     question: str
     found: tuple[Candidate, ...]
     degradations: tuple[Degradation, ...]
+
+    def first(self, limit: int) -> SearchResult:
+        """The same result with at most `limit` passages."""
+        return replace(self, found=self.found[:limit])
+
+    def json_form(self) -> SearchResultJson:
+        """The passages with their signals."""
+        rows = [_passage_to_json(each) for each in self.found]
+        return {"query": self.question, "results": rows, "degradations": self.degradations}
+
+
+def _passage_to_json(candidate: Candidate) -> PassageJson:
+    return {
+        "id": candidate.id,
+        "title": candidate.title,
+        "text": candidate.text,
+        "score": candidate.score,
+        "signals": candidate.signals,
+        "lang": candidate.lang,
+        "source": candidate.source,
+        "kind": candidate.kind,
+        "time": candidate.time,
+        "citation": candidate.citation,
+    }
 
 
 class Contexture:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from contexture.errors import BrokenPromise
 from contexture.types import Candidate, Form
@@ -47,7 +48,7 @@ class LedgerEntry(Struct, frozen=True, kw_only=True, gc=False):
     score: float
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     form: Form | None = None
-    of: str | None = None
+    of: Annotated[str | None, Meta(description="The candidate that this one repeats.")] = None
     note: str = ""
 
 

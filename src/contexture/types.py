@@ -16,6 +16,7 @@ from msgspec import field as field_of
 from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from contexture.errors import InvalidRequest
+from contexture.results import Timestamp
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 Scalar: TypeAlias = str | int | float | bool
@@ -351,7 +352,7 @@ class Citation(Struct, frozen=True, kw_only=True, gc=False):
     title: str
     start: int
     end: int
-    hash: str
+    hash: Annotated[str, Meta(description="SHA-256 of the whole stored text.")]
     page: int | None = None
 
 
@@ -393,7 +394,7 @@ class Candidate(Struct, frozen=True, kw_only=True, gc=False):
     kind: str = "document"
     lang: str = ""
     source: str = ""
-    time: datetime | None = None
+    time: Timestamp | None = None
     score: float = 0.0
     signals: Mapping[str, float] = field_of(default_factory=dict[str, float])
     sentences: tuple[tuple[int, int], ...] = ()

@@ -48,7 +48,6 @@ from contexture.service.envelope import UNEXPECTED_MESSAGE, encode_json
 from contexture.service.error_log import traceback_locations
 from contexture.service.wire.chat import (
     InboundMessage,
-    chat_result_object,
     dead_letter_object,
     outbound_object,
     parse_inbound,
@@ -237,7 +236,7 @@ def answer_in_process(engine: Contexture) -> AnswerFunction:
 
     async def answer(inbound: InboundMessage) -> bytes:
         work = engine.once.run(inbound.to_request(), scope=inbound.scope)
-        return encode_json(chat_result_object(await Deadline(seconds).wait_for(work, "the engine")))
+        return encode_json((await Deadline(seconds).wait_for(work, "the engine")).json_form())
 
     return answer
 

@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 
 from contexture import Settings
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.query.result import QueryContext
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Collection, Equals, Not, Record, Scope
 from contexture.wiring.store import open_index

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON
 from support.research import HIDDEN, ScriptedPages, research_over, stored
 
@@ -41,7 +40,7 @@ async def test_a_context_is_the_golden_one(name: str, update_golden: bool) -> No
     asked, fail = CASES[name]
     builder = research_over(ScriptedPages(PAGES, text=TEXT, visual=VISUAL, fail=fail))
     built = await builder.build_context(**asked, now=NOON)
-    told = json.loads(msgspec.json.encode(research_object(built)), parse_float=lambda text: round(float(text), 6))
+    told = json.loads(msgspec.json.encode(built.to_dict()), parse_float=lambda text: round(float(text), 6))
     path = Path(__file__).with_name(f"{name}.json")
     if update_golden:
         path.write_text(json.dumps(told, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -17,7 +17,6 @@ from contexture.builders.query.request import QueryRequest
 from contexture.cli.demo import corpus_folder, memories_folder, news_folder
 from contexture.cli.demo_samples import load_sample_memories, load_sample_news
 from contexture.ingestion.loader import load_records
-from contexture.service.wire.builds import query_object, research_object
 from contexture.testing.doubles import NOON
 from support.service import small_engine
 from support.visual_conformance import document
@@ -39,7 +38,7 @@ TURN = {
 async def query(engine: Contexture) -> Any:
     """A question over the corpus."""
     request = QueryRequest(query="How do I reset a gauge after a power cut?", max_tokens=400)
-    return query_object(await engine.build(request, scope=ANNA, now=NOON))
+    return (await engine.build(request, scope=ANNA, now=NOON)).to_dict()
 
 
 async def turn(engine: Contexture) -> Any:
@@ -64,7 +63,7 @@ async def command(engine: Contexture) -> Any:
 async def research(engine: Contexture) -> Any:
     """A question over pages, by words and by looks."""
     built = await engine.build_research("Which ships wait for the tide?", 3, scope=ANNA, now=NOON)
-    return research_object(built)
+    return built.to_dict()
 
 
 BUILDERS: dict[str, Callable[[Contexture], Awaitable[Any]]] = {

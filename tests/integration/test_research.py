@@ -19,7 +19,6 @@ from contexture.documents import ReadLimits
 from contexture.engine import open_store, replay
 from contexture.pages.values import Document
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import research_answer_object, research_object
 from contexture.types import Equals
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -73,7 +72,7 @@ async def test_every_citation_of_real_pages_holds(engine):
     for limit in (10_000, 300):
         built = await engine.build_research("What did the turbines deliver?", max_tokens=limit, now=NOW)
 
-        assert (await engine.verify(encode_json(research_object(built)))).holds
+        assert (await engine.verify(encode_json(built.to_dict()))).holds
         assert (await engine.verify(pack_capsule(built.capsule))).holds
         assert built.ledger == replay(pack_capsule(built.capsule))[1]
         assert built == await engine.build_research("What did the turbines deliver?", max_tokens=limit, now=NOW)
@@ -106,7 +105,7 @@ async def test_an_extract_answers_and_verifies(engine):
 
     assert "2.6 million" in answer.answer
     assert (True, (), ()) == (answer.extractive, answer.removed_markers, answer.unsupported)
-    assert (await engine.verify(encode_json(research_answer_object(answer)))).holds
+    assert (await engine.verify(encode_json(answer.to_dict()))).holds
 
 
 async def test_the_local_model_answers_and_is_checked(engine):

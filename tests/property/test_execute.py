@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from contexture.errors import RequestError
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON
 from support.news_engine import news_engine
 
@@ -50,6 +49,6 @@ def test_any_line_is_answered_or_refused(typed, lasting_folder):
                     continue
                 listed = {each.number for each in answer.evidence}
                 assert all(each.evidence and listed.issuperset(each.evidence) for each in answer.statements)
-                assert encode_json(command_answer_object(answer))
+                assert encode_json(answer.to_dict())
 
     asyncio.run(check())

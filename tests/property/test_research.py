@@ -24,7 +24,6 @@ from contexture.pipeline.masking import EMPTY_MASK
 from contexture.pipeline.redaction import Placeholders
 from contexture.retrieval.citations import QuoteChecker
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON, WordRedactor
 from contexture.types import Collection, Form, Record, Scope
 from support.research import HIDDEN, ScriptedPages, research_over, stored
@@ -137,7 +136,7 @@ def test_every_citation_of_every_context_holds(shelf, limit):
     built = build(pages, limit)
     if not built.citations:
         return
-    claims = parse_claims(encode_json(research_object(built)))
+    claims = parse_claims(encode_json(built.to_dict()))
     check = QuoteChecker(
         stored=Shelf(pages), redactor=WordRedactor((HIDDEN,)), operator=Placeholders(), mask=EMPTY_MASK
     )

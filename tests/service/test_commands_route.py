@@ -11,7 +11,6 @@ from contexture.cli.ask import render_command_answer
 from contexture.cli.main import app
 from contexture.cli.output import console
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON
 from support.news_engine import ARTICLES, news_engine
 from support.service import service_client
@@ -41,7 +40,7 @@ async def test_the_route_answers_what_python_does(engine, client):
     sent = await client.post(ROUTE, json={"raw_command": LINE}, headers={"X-Contexture-Now": NOON.isoformat()})
 
     assert 200 == sent.status_code
-    assert encode_json(command_answer_object(executed)) == sent.content
+    assert encode_json(executed.to_dict()) == sent.content
 
 
 async def test_an_answer_has_its_documented_fields(client):
@@ -88,7 +87,7 @@ async def test_another_users_rights_decide(client):
 async def test_the_report_shows_statements_evidence_and_how(engine, capsys):
     """A terminal shows each statement with its numbers, the articles behind them, and who wrote it."""
     executed = await engine.execute.run({"raw_command": LINE}, scope=engine.scope, now=NOON)
-    for part in render_command_answer(json.loads(encode_json(command_answer_object(executed)))):
+    for part in render_command_answer(json.loads(encode_json(executed.to_dict()))):
         console().print(part)
     shown = capsys.readouterr().out
 

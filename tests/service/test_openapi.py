@@ -60,6 +60,7 @@ ASKED = [
     ("POST", "/v1/chat", {"message": "pump leaks", "message_id": "m-1"}),
     ("GET", "/v1/chat/replies/m-1", None),
     ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "pump leaks"}]}),
+    ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "pump leaks"}], "stream": True}),
     ("GET", "/v1/models", None),
     ("POST", "/api/research/ask", {"query": "pumps"}),
     ("GET", "/v1/sessions", None),

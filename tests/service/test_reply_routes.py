@@ -6,13 +6,14 @@ import asyncio
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from contexture.adapters.keys import ApiKeys
 from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import SourceUnavailable
-from contexture.service.wire.schemas import EnqueuedResponse, ReplyResponse
+from contexture.service.wire.chat import EnqueuedJson, ReplyJson
 from contexture.testing.bus import InMemoryBus
 from contexture.testing.doubles import NOON, ScriptedChatModel
 from contexture.types import Scope
@@ -61,9 +62,9 @@ async def test_a_message_is_handed_over_and_its_reply_read_where_the_answer_says
     )  # fmt: skip
     assert json.loads(told)["reply"] == found.json()["reply"]
     assert json.loads(bus.published[INBOUND][0])["user_id"] == "anna"
-    EnqueuedResponse.model_validate(taken.json())
-    ReplyResponse.model_validate(waiting.json())
-    ReplyResponse.model_validate(found.json())
+    msgspec.convert(taken.json(), EnqueuedJson)
+    msgspec.convert(waiting.json(), ReplyJson)
+    msgspec.convert(found.json(), ReplyJson)
 
 
 async def test_the_same_message_twice_is_one_turn(engine, client, bus):
@@ -116,7 +117,7 @@ async def test_a_message_that_fails_says_why_where_its_reply_would_be(engine, cl
     async with create_worker(engine.settings, bus, answer_in_process(engine)).consume():
         await bus.wait_for_messages(OUTBOUND, 1)
     found = await client.get(place)
-    ReplyResponse.model_validate(found.json())
+    msgspec.convert(found.json(), ReplyJson)
 
     assert (200, "failed") == (found.status_code, found.json()["status"])
     assert {"code": "FORBIDDEN", "message": "closed by now", "retryable": False} == found.json()["error"]

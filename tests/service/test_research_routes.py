@@ -12,7 +12,6 @@ from contexture.documents import Page
 from contexture.engine import replay
 from contexture.pages.values import Document
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import research_object
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from support.service import service_client, small_engine
@@ -76,7 +75,7 @@ async def test_the_route_answers_what_the_library_gives(client: httpx.AsyncClien
     answer = await client.post(BUILD, json=QUESTION)
     built = await engine.build_research(QUESTION["query"])
 
-    assert encode_json(research_object(built)) == answer.content
+    assert encode_json(built.to_dict()) == answer.content
     assert "collect;dur=" in answer.headers["Server-Timing"]
     told = answer.json()
     assert "[Document 1: sun.pdf, Page 1]" == told["formatted_text"].split("\n")[0]

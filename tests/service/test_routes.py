@@ -8,7 +8,6 @@ from contexture import QueryRequest
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import query_object
 from contexture.testing.doubles import NOON
 
 ANNA = {"X-Contexture-User": "anna"}
@@ -49,7 +48,7 @@ async def test_a_build_has_the_bytes_that_the_library_gives(client, engine):
     request = QueryRequest(query="who mends the pump?", max_tokens=300)
     built = await engine.build(request, now=NOON.replace(year=2020, month=1, day=1, hour=0))
 
-    assert encode_json(query_object(built)) == answer.content
+    assert encode_json(built.to_dict()) == answer.content
     assert "collect;dur=" in answer.headers["server-timing"]
     assert "timings" not in answer.json()
 

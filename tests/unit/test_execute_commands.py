@@ -15,7 +15,6 @@ from contexture.news.articles import Article
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.retrieval.citations import verify_citations
 from contexture.service.envelope import encode_json
-from contexture.service.wire.builds import command_answer_object
 from contexture.testing.doubles import NOON, FailingRedactor
 from contexture.types import Scope
 from support.news_engine import ARTICLES, news_engine, told
@@ -60,9 +59,7 @@ async def test_every_statement_rests_on_evidence_that_resolves(engine, line):
 @pytest.mark.parametrize("line", COMMANDS)
 async def test_equal_executions_are_equal_bytes(engine, line):
     """The same command at the same time gives the same answer, byte for byte."""
-    assert encode_json(command_answer_object(await run(engine, line))) == encode_json(
-        command_answer_object(await run(engine, line))
-    )
+    assert encode_json((await run(engine, line)).to_dict()) == encode_json((await run(engine, line)).to_dict())
 
 
 async def test_a_question_is_answered_part_by_part(engine):
@@ -241,9 +238,9 @@ async def test_hidden_articles_are_in_no_answer(new_folder):
     without = tuple(each for each in ARTICLES if each.article_id != "cost")
     async with news_engine(new_folder(), hidden) as engine:
         assert "Riga" in repr((await run(engine, line)).details)
-        seen = command_answer_object(await run(engine, line, BORIS))
+        seen = (await run(engine, line, BORIS)).to_dict()
     async with news_engine(new_folder(), without) as engine:
-        assert encode_json(seen) == encode_json(command_answer_object(await run(engine, line, BORIS)))
+        assert encode_json(seen) == encode_json((await run(engine, line, BORIS)).to_dict())
 
 
 async def test_redacted_words_are_nowhere_in_an_answer(new_folder):
@@ -252,8 +249,7 @@ async def test_redacted_words_are_nowhere_in_an_answer(new_folder):
     async with news_engine(new_folder(), (replace(told("strike"), text=text),)) as engine:
         engine.execute = replace(engine.execute, secrets=SecretMaskCache(_Known()))
         answers = [
-            encode_json(command_answer_object(await run(engine, line)))
-            for line in ("/ask port strike", "/graph port strike")
+            encode_json((await run(engine, line)).to_dict()) for line in ("/ask port strike", "/graph port strike")
         ]
 
     assert all(b"maria@" not in each and b"Hunter Two" not in each.split(b'"context"')[0] for each in answers)
@@ -310,9 +306,8 @@ async def test_what_rests_on_removed_articles_is_left_out_and_named(engine, line
     """Evidence that does not resolve when the answer is given takes its statements and findings with it."""
     engine.execute = replace(engine.execute, index=_Emptied(engine.index))
     answer = await run(engine, line)
-    details = command_answer_object(answer)["details"]
     found = [each for name in ("events", "links", "relations", "paths", "agreements", "suggestions") for each in
-             getattr(details, name, ())]  # fmt: skip
+             getattr(answer.details, name, ())]  # fmt: skip
 
     assert ((), (), []) == (answer.statements, answer.evidence, found)
     assert "evidence" in {each.source for each in answer.degradations}

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+from typing_extensions import TypedDict
 
 from contexture.conversation import SessionEvent
 from contexture.errors import InvalidRequest
 from contexture.ledger import Degradation
+from contexture.results import FreeJson, JsonResult, Timestamp
 from contexture.retrieval.prepare import is_valid_unicode
+from contexture.types import ChatMessage
 
 MAX_ID_LENGTH = 256
 
@@ -80,8 +84,42 @@ class Delta:
     text: str
 
 
+class SessionEventJson(TypedDict):
+    """One message of a session."""
+
+    id: str
+    position: int
+    time: Timestamp
+    message: ChatMessage
+    metadata: FreeJson
+
+
+class ChatResultJson(TypedDict):
+    """A processed message."""
+
+    session_id: str
+    reply: str
+    model: str
+    build_id: str
+    citations: tuple[MemoryCitation, ...]
+    degradations: tuple[Degradation, ...]
+    usage: Mapping[str, int]
+    events: list[SessionEventJson]
+
+
+def event_to_json(event: SessionEvent) -> SessionEventJson:
+    """An event of a session as it is sent."""
+    return {
+        "id": event.id,
+        "position": event.position,
+        "time": event.time,
+        "message": cast("ChatMessage", event.message),
+        "metadata": event.metadata,
+    }
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChatResult:
+class ChatResult(JsonResult):
     """A processed message: the reply, where it came from, and what was stored."""
 
     session_id: str
@@ -92,6 +130,19 @@ class ChatResult:
     degradations: tuple[Degradation, ...]
     events: tuple[SessionEvent, ...]
     usage: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def json_form(self) -> ChatResultJson:
+        """The reply with its citations and events."""
+        return {
+            "session_id": self.session_id,
+            "reply": self.reply,
+            "model": self.model,
+            "build_id": self.build_id,
+            "citations": self.citations,
+            "degradations": self.degradations,
+            "usage": self.usage,
+            "events": [event_to_json(event) for event in self.events],
+        }
 
 
 ChatStep: TypeAlias = Started | Delta | ChatResult

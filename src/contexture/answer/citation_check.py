@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+from typing_extensions import TypedDict
 
 from contexture.answer.grounding import remove_unknown_markers
 from contexture.builders.research.collect import page_key
 from contexture.builders.research.render import join_blocks, render_block
 from contexture.capsule import Capsule, unpack_capsule
 from contexture.errors import InvalidRequest
+from contexture.results import JsonResult
 from contexture.retrieval.citations import CitationProblem, Quote
 from contexture.types import Citation
 
@@ -31,8 +33,23 @@ class CitationClaims:
     faults: tuple[str, ...] = ()
 
 
+class CitationProblemJson(TypedDict):
+    """A citation that does not hold, or a fault of the file as a whole, which names no citation."""
+
+    reason: str
+    citation: Citation | None
+
+
+class CitationReportJson(TypedDict):
+    """Whether every citation holds."""
+
+    holds: bool
+    citations: int
+    problems: list[CitationProblemJson]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CitationReport:
+class CitationReport(JsonResult):
     """How many citations were checked, and which problems were found."""
 
     citations: int
@@ -44,10 +61,12 @@ class CitationReport:
         """Whether every citation holds."""
         return not self.problems and not self.faults
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as routes and the command line send it."""
-        problems = [{"reason": each.reason, "citation": msgspec.to_builtins(each.citation)} for each in self.problems]
-        faults = [{"reason": fault, "citation": None} for fault in self.faults]
+    def json_form(self) -> CitationReportJson:
+        """The report with the faults first."""
+        problems: list[CitationProblemJson] = [
+            {"reason": each.reason, "citation": each.citation} for each in self.problems
+        ]
+        faults: list[CitationProblemJson] = [{"reason": fault, "citation": None} for fault in self.faults]
         return {"holds": self.holds, "citations": self.citations, "problems": [*faults, *problems]}
 
 

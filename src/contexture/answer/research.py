@@ -7,13 +7,13 @@ sources.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol
 
-import msgspec
 from msgspec import Meta
+from typing_extensions import TypedDict
 
 from contexture.answer import route
 from contexture.answer.grounding import (
@@ -27,13 +27,14 @@ from contexture.answer.grounding import (
 from contexture.answer.image_tokens import DEFAULT_PAGE_SIZE, ImageCost, PromptImage, attach_images, find_image_cost
 from contexture.builders.research.render import render_header
 from contexture.builders.research.request import RESULTS_LIMIT, TOKENS_LIMIT, SearchMode, parse_search_mode
-from contexture.builders.research.result import ResearchContext
+from contexture.builders.research.result import ResearchContext, SourceJson, sources_to_json
 from contexture.errors import InvalidRequest, NotPermitted, SourceError, SourceUnavailable
 from contexture.filters import FilterField
 from contexture.json_objects import parse_object
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask
 from contexture.ports import ChatModel, Policy, Secrets, TokenCounter
+from contexture.results import JsonResult
 from contexture.text.language import detect_language
 from contexture.types import Citation, Filter, Scope
 
@@ -98,8 +99,26 @@ def parse_research_question(data: Mapping[str, Any], *, answering: bool) -> Rese
     return asked
 
 
+class ResearchAnswerJson(TypedDict):
+    """A cited answer."""
+
+    answer: str
+    sources: list[SourceJson]
+    truncated: bool
+    total_tokens: int
+    cited: tuple[int, ...]
+    citations: tuple[Citation, ...]
+    removed_markers: tuple[RemovedMarker, ...]
+    unsupported: tuple[UnsupportedSentence, ...]
+    model: str
+    extractive: bool
+    images: tuple[int, ...]
+    degradations: tuple[Degradation, ...]
+    build_id: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ResearchAnswer:
+class ResearchAnswer(JsonResult):
     """A cited answer, checked against its sources.
 
     Every marker in `answer` refers to one of the context's sources. `extractive` says that its sentences are quoted
@@ -128,21 +147,21 @@ class ResearchAnswer:
         sources = self.context.get_citation_map()
         return tuple(citation for number in self.cited for citation in sources[number].citations)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as routes and the command line send it, without timings."""
+    def json_form(self) -> ResearchAnswerJson:
+        """The answer with its sources, without timings, so that equal answers give equal bytes."""
         return {
             "answer": self.answer,
-            "sources": [source.to_dict() for source in self.context.sources],
+            "sources": sources_to_json(self.context.sources),
             "truncated": self.context.truncated,
             "total_tokens": self.total_tokens,
-            "cited": list(self.cited),
-            "citations": msgspec.to_builtins(self.citations),
-            "removed_markers": [asdict(removed) for removed in self.removed_markers],
-            "unsupported": [asdict(each) for each in self.unsupported],
+            "cited": self.cited,
+            "citations": self.citations,
+            "removed_markers": self.removed_markers,
+            "unsupported": self.unsupported,
             "model": self.model,
             "extractive": self.extractive,
-            "images": list(self.images),
-            "degradations": [asdict(lost) for lost in self.degradations],
+            "images": self.images,
+            "degradations": self.degradations,
             "build_id": self.build_id,
         }
 

@@ -9,18 +9,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from typing_extensions import TypedDict
+
 from contexture.capsule import Capsule
 from contexture.errors import InvalidRequest, NotFound
 from contexture.ledger import Ledger, LedgerEntry, Reason, State
 from contexture.ports import TokenCounter
+from contexture.results import JsonResult
 from contexture.types import Message
 
 _BISECTION_STEPS = 20  # gives scores to six digits
 _MAX_SCORE = 64.0  # above any search score: if it does not admit a candidate, no score does
 
 
+class ExplanationJson(TypedDict):
+    """What became of a candidate, and the least that would have admitted it."""
+
+    build_id: str
+    candidate: LedgerEntry
+    more_tokens: int | None
+    score_needed: float | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
+class Explanation(JsonResult):
     """A ledger entry and the changes that would have admitted its candidate; None where no change would.
 
     With `more_tokens` added to the budget, or with `score_needed` as its score, the same candidates
@@ -30,6 +42,16 @@ class Explanation:
     entry: LedgerEntry
     more_tokens: int | None = None
     score_needed: float | None = None
+    build_id: str = ""
+
+    def json_form(self) -> ExplanationJson:
+        """The candidate, and the smallest changes that would have admitted it."""
+        return {
+            "build_id": self.build_id,
+            "candidate": self.entry,
+            "more_tokens": self.more_tokens,
+            "score_needed": self.score_needed,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +91,7 @@ def explain_candidate(
     if entry is None:
         raise NotFound(f"this build had no candidate {candidate_id!r}")
     if entry.state is not State.DROPPED or entry in capsule.lost:
-        return Explanation(entry=entry)
+        return Explanation(entry=entry, build_id=capsule.build_id)
 
     def admits(change: BuildChange) -> bool:
         found = rebuild(capsule, counter, change).ledger.find(candidate_id)
@@ -77,6 +99,7 @@ def explain_candidate(
 
     return Explanation(
         entry=entry,
+        build_id=capsule.build_id,
         more_tokens=_find_least_tokens(built.plenty, lambda more: admits(BuildChange(more_tokens=more)))
         if entry.reason is Reason.OVER_BUDGET
         else None,

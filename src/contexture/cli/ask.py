@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, parse_degradations, to_wire_json
+from contexture.cli.client import find_service, parse_degradations
 from contexture.cli.common import Common, parse_now, read_json_object, register_command, require_store, run_with_engine
 from contexture.cli.output import console, print_json, replace_control_chars
 
@@ -100,10 +100,8 @@ def _execute(settings: Settings, asked: dict[str, Any], clock: datetime | None) 
     door = find_service(settings)
     if door is not None:
         return door.request("POST", "/v1/commands", asked, now=clock)
-    from contexture.service.wire.builds import command_answer_object
-
     answer = run_with_engine(settings, lambda engine: engine.execute.run(asked, scope=engine.scope, now=clock))
-    return to_wire_json(command_answer_object(answer))
+    return answer.to_dict()
 
 
 def _render_statement(statement: Mapping[str, Any]) -> RenderableType:
@@ -164,12 +162,11 @@ def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetim
     door = find_service(settings)
     if door is not None:
         return door.request("POST", "/api/research/ask", asked, now=clock)
-    from contexture.service.wire.builds import research_answer_object
 
     answer = run_with_engine(
         require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)
     )
-    return to_wire_json(research_answer_object(answer))
+    return answer.to_dict()
 
 
 def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:

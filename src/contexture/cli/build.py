@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, parse_degradations, to_wire_json
+from contexture.cli.client import find_service, parse_degradations
 from contexture.cli.common import (
     CollectionOption,
     Common,
@@ -92,10 +92,9 @@ def _run_query(
         found = door.request("POST", "/v1/context/query", request, now=clock)
         return found, fetch_capsule(door, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
-    from contexture.service.wire.builds import query_object
 
     built = run_with_engine(require_store(settings), lambda engine: engine.build(asked, now=clock))
-    return to_wire_json(query_object(built)), pack_capsule(built.capsule)
+    return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _show_query(common: Common, built: dict[str, Any]) -> None:
@@ -173,10 +172,9 @@ def _run_turn(
         found = door.request("POST", "/v1/context/turn", asked, now=clock)
         return found, fetch_capsule(door, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
-    from contexture.service.wire.builds import turn_object
 
     built = run_with_engine(settings, lambda engine: engine.build_turn(turn, scope=engine.scope, now=clock))
-    return to_wire_json(turn_object(built)), pack_capsule(built.capsule)
+    return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _print_turn(built: dict[str, Any]) -> None:
@@ -248,10 +246,9 @@ def _run_command(
         found = door.request("POST", "/v1/context/command", asked, now=clock)
         return found, fetch_capsule(door, found["telemetry"]["correlation_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
-    from contexture.service.wire.builds import command_object
 
     built = run_with_engine(settings, lambda engine: engine.build_command(asked, scope=engine.scope, now=clock))
-    return to_wire_json(command_object(built)), pack_capsule(built.capsule)
+    return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _print_command(built: dict[str, Any]) -> None:
@@ -331,7 +328,6 @@ def _run_research(
         found = door.request("POST", "/v1/context/research", asked, now=clock)
         return found, fetch_capsule(door, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
-    from contexture.service.wire.builds import research_object
 
     built = run_with_engine(
         require_store(settings),
@@ -345,7 +341,7 @@ def _run_research(
             where=told.where,
         ),
     )
-    return to_wire_json(research_object(built)), pack_capsule(built.capsule) if built.capsule else b""
+    return built.to_dict(), pack_capsule(built.capsule) if built.capsule else b""
 
 
 def _print_research(built: dict[str, Any]) -> None:
@@ -409,12 +405,10 @@ def _run_workspace(
     if door is not None:
         found = door.request("POST", "/v1/context/workspace", asked, now=clock)
         return found, fetch_capsule(door, found["buildId"]) if capsule else b""
-    from contexture.adapters.token_counters import counter_for
     from contexture.capsule import pack_capsule
-    from contexture.service.wire.builds import workspace_object
 
     built = run_with_engine(settings, lambda engine: engine.build_workspace(request, scope=engine.scope, now=clock))
-    return to_wire_json(workspace_object(built, counter_for(settings.model))), pack_capsule(built.capsule)
+    return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _print_workspace(built: dict[str, Any]) -> None:

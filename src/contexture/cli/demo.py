@@ -42,7 +42,7 @@ from contexture.cli.output import console, print_json, show_progress
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
-    from contexture.builders.query.build import QueryContext
+    from contexture.builders.query.result import QueryContext
     from contexture.config import Settings
     from contexture.engine import Contexture
     from contexture.ingestion.blocks.importer import ImportReport
@@ -255,16 +255,16 @@ async def _run_query_scene(engine: Contexture, scene: QueryScene, collection: st
 
 
 def _demo_object(settings: Settings, played: DemoRun) -> dict[str, Any]:
-    from contexture.service.wire.builds import load_report_object, query_object
+    from contexture.service.wire.builds import load_report_object
 
-    scenes = [{"query": each.scene.query, "user": each.scene.user, **query_object(each.built)} for each in played.shown]
+    scenes = [{"query": each.scene.query, "user": each.scene.user, **each.built.to_dict()} for each in played.shown]
     return {
         "home": settings.home,
         "loaded": load_report_object(played.corpus),
         "scenes": scenes,
         "news": news_object(played.news, played.headlines),
         "commands": commands_object(played.executed),
-        "workspace": workspace_scenes_object(played.workspace, played.toured, settings.model),
+        "workspace": workspace_scenes_object(played.workspace, played.toured),
         "documents": documents_object(played.documents, played.researched),
     }
 

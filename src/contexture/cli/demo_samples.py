@@ -173,11 +173,8 @@ class CommandSceneResult:
 
 async def run_command_scene(engine: Contexture, scene: CommandScene, scope: Scope, now: datetime) -> CommandSceneResult:
     """Execute the command of a scene."""
-    from contexture.cli.client import to_wire_json
-    from contexture.service.wire.builds import command_answer_object
-
     found = await engine.execute.run({"raw_command": scene.line}, scope=scope, now=now)
-    return CommandSceneResult(scene=scene, answer=to_wire_json(command_answer_object(found)))
+    return CommandSceneResult(scene=scene, answer=found.to_dict())
 
 
 def commands_object(shown: Sequence[CommandSceneResult]) -> list[dict[str, Any]]:
@@ -275,16 +272,11 @@ async def run_workspace_scene(
     return WorkspaceSceneResult(scene=scene, built=await engine.build_workspace(scene.request, scope=scope, now=now))
 
 
-def workspace_scenes_object(report: ImportReport, shown: Sequence[WorkspaceSceneResult], model: str) -> dict[str, Any]:
-    """Return the workspace of the demonstration as JSON, with the tokens of `model`."""
-    from contexture.adapters.token_counters import counter_for
+def workspace_scenes_object(report: ImportReport, shown: Sequence[WorkspaceSceneResult]) -> dict[str, Any]:
+    """Return the workspace of the demonstration as JSON."""
     from contexture.cli.blocks import import_report_object
-    from contexture.service.wire.builds import workspace_object
 
-    counter = counter_for(model)
-    scenes = [
-        {"query": each.scene.query, "user": each.scene.user, **workspace_object(each.built, counter)} for each in shown
-    ]
+    scenes = [{"query": each.scene.query, "user": each.scene.user, **each.built.to_dict()} for each in shown]
     return {"loaded": import_report_object(report), "scenes": scenes}
 
 
@@ -356,9 +348,9 @@ async def run_research_scene(
 
 def documents_object(report: DocumentsReport, shown: Sequence[ResearchSceneResult]) -> dict[str, Any]:
     """Return the documents of the demonstration as JSON."""
-    from contexture.service.wire.builds import load_report_object, research_object
+    from contexture.service.wire.builds import load_report_object
 
-    scenes = [{"query": each.scene.query, **research_object(each.built)} for each in shown]
+    scenes = [{"query": each.scene.query, **each.built.to_dict()} for each in shown]
     return {"loaded": load_report_object(report), "scenes": scenes}
 
 

@@ -79,10 +79,8 @@ def _explain_candidate(settings: Settings, build_id: str, candidate: str) -> dic
     door = find_service(settings)
     if door is not None:
         return door.request("GET", f"{_build_path(build_id)}/explain/{quote(candidate, safe='')}")
-    from contexture.service.wire.builds import explanation_object
-
     found = run_with_engine(require_store(settings), lambda engine: engine.explain(build_id, candidate))
-    return to_wire_json(explanation_object(build_id, found))
+    return found.to_dict()
 
 
 def _build_path(build_id: str) -> str:
@@ -186,4 +184,4 @@ def _verify(settings: Settings, data: bytes) -> dict[str, Any]:
     door = find_service(settings)
     if door is not None:
         return door.request("POST", "/v1/citations/verify", parse_json(decode_text(data, "the file"), "the file"))
-    return to_wire_json(run_with_engine(require_store(settings), lambda engine: engine.verify(data)).to_dict())
+    return run_with_engine(require_store(settings), lambda engine: engine.verify(data)).to_dict()

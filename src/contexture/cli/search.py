@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, parse_degradations, to_wire_json
+from contexture.cli.client import find_service, parse_degradations
 from contexture.cli.common import (
     CollectionOption,
     Common,
@@ -56,13 +56,11 @@ def _search(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
     door = find_service(settings)
     if door is not None:
         return door.request("POST", "/v1/search", asked)
-    from contexture.service.wire.builds import search_object
-
     pool = request.limit if request.limit > _DEFAULT_POOL else None
     result = run_with_engine(
         require_store(settings), lambda engine: engine.search(request.query, where=request.where, pool=pool)
     )
-    return to_wire_json(search_object(result, request.limit))
+    return result.first(request.limit).to_dict()
 
 
 def _print_results(found: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from contexture.service.middleware import BodyLimitMiddleware, MetricsMiddleware
 from contexture.service.openapi import collect_components
 from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, records, status
 from contexture.service.routes.status import Readiness
-from contexture.service.wire.schemas import ERROR_RESPONSES
+from contexture.service.wire.schemas import ERROR_RESPONSES, describe_answers
 from contexture.wiring import SystemClock
 from contexture.wiring.content import missing_ocr_library
 
@@ -104,12 +104,12 @@ def create_app(
 
 
 class _ServiceApp(FastAPI):
-    """The application; its OpenAPI document describes request bodies by the models that parse them."""
+    """The application; its OpenAPI document describes bodies by the models that parse them, answers by their types."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = collect_components(super().openapi())
+            self.openapi_schema = describe_answers(collect_components(super().openapi()))
         return self.openapi_schema
 
 

@@ -6,18 +6,12 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-import msgspec
-
 from contexture.errors import CommandError, ContextError
+from contexture.results import encode_json as encode_json  # noqa: PLC0414 - every part of the service encodes with it
 
 UNEXPECTED_MESSAGE = (
     "Something went wrong on our side. Please try again, and give the correlation id when you report it."
 )
-
-
-def encode_json(answer: object) -> bytes:
-    """Encode one JSON document; equal values give equal bytes."""
-    return msgspec.json.encode(answer, enc_hook=str)
 
 
 @cache

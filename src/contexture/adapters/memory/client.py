@@ -106,7 +106,7 @@ class MemoryClient:
         """Memories for a recall query, under `candidates` and `results`."""
         self._check(payload)
         query = recall_from_json(payload, now=self._clock.now())
-        return recall_answer_to_json(await self._service.recall(self._scope, query))
+        return dict[str, Any](recall_answer_to_json(await self._service.recall(self._scope, query)))
 
     async def recall(self, payload: Payload) -> dict[str, Any]:
         """Same as `context_evaluate`."""

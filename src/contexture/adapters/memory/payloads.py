@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import msgspec
+from typing_extensions import TypedDict
 
 from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, Recall, Recalled
 from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.results import FreeJson
 from contexture.types import Scope
 
 TIME_FIELDS = ("timestamp", "created_at")
@@ -57,7 +59,38 @@ def recall_to_json(scope: Scope, query: Recall) -> dict[str, Any]:
     }
 
 
-def recalled_to_json(found: Recalled) -> dict[str, Any]:
+class MemoryPieceJson(TypedDict):
+    """A passage of a memory, characters `start` to `end`, and how well it matches the query."""
+
+    start: int
+    end: int
+    score: float
+
+
+class RecalledJson(TypedDict):
+    """A recalled memory; `pieces` are its passages that match, best first."""
+
+    id: str
+    score: float
+    text: str
+    metadata: FreeJson
+    label: str
+    kind: MemoryKind
+    type: str
+    lang: str
+    hash: str
+    signals: Mapping[str, float]
+    pieces: list[MemoryPieceJson]
+
+
+class RecallAnswerJson(TypedDict):
+    """Memories, best first, under both names that clients look for."""
+
+    candidates: list[RecalledJson]
+    results: list[RecalledJson]
+
+
+def recalled_to_json(found: Recalled) -> RecalledJson:
     """Recalled memory as an item of an answer."""
     return {
         "id": found.id,
@@ -65,7 +98,7 @@ def recalled_to_json(found: Recalled) -> dict[str, Any]:
         "text": found.text,
         "metadata": dict(found.metadata),
         "label": found.label,
-        "kind": str(found.kind),
+        "kind": found.kind,
         "type": found.type,
         "lang": found.lang,
         "hash": found.hash,
@@ -74,7 +107,7 @@ def recalled_to_json(found: Recalled) -> dict[str, Any]:
     }
 
 
-def recall_answer_to_json(found: Sequence[Recalled]) -> dict[str, Any]:
+def recall_answer_to_json(found: Sequence[Recalled]) -> RecallAnswerJson:
     """Answer to a recall query: the memories under both names that clients read."""
     items = [recalled_to_json(each) for each in found]
     return {"candidates": items, "results": items}

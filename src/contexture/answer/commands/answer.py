@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from typing_extensions import TypedDict
+
+from contexture.builders.command.result import CommandContextJson
 from contexture.ledger import Degradation
+from contexture.results import JsonResult
 from contexture.types import Citation
 
 UNSUPPORTED_FIGURES = "figures_not_in_evidence"
@@ -106,8 +110,26 @@ class CommandUsage:
     calls: int
 
 
+class CommandAnswerJson(TypedDict):
+    """An executed command."""
+
+    command: str
+    question: str
+    lang: str
+    mode: AnswerMode
+    model: str | None
+    answer: str
+    sections: tuple[AnswerSection, ...]
+    details: CommandDetails
+    evidence: tuple[Evidence, ...]
+    notes: tuple[str, ...]
+    usage: CommandUsage
+    degradations: tuple[Degradation, ...]
+    context: CommandContextJson
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CommandAnswer:
+class CommandAnswer(JsonResult):
     """An executed command: its statements with their evidence, and the context it was executed in.
 
     Every number in a statement is the number of an `Evidence`, and every citation resolved when the answer was created.
@@ -124,13 +146,31 @@ class CommandAnswer:
     evidence: tuple[Evidence, ...]
     notes: tuple[str, ...]
     usage: CommandUsage
-    context: Mapping[str, Any]
+    context: CommandContextJson
     degradations: tuple[Degradation, ...]
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         """All statements, in order."""
         return tuple(statement for section in self.sections for statement in section.statements)
+
+    def json_form(self) -> CommandAnswerJson:
+        """The answer with its evidence, without timings, so that equal executions give equal bytes."""
+        return {
+            "command": self.command,
+            "question": self.question,
+            "lang": self.lang,
+            "mode": self.mode,
+            "model": self.model or None,
+            "answer": render_answer(self),
+            "sections": self.sections,
+            "details": self.details,
+            "evidence": self.evidence,
+            "notes": self.notes,
+            "usage": self.usage,
+            "degradations": self.degradations,
+            "context": self.context,
+        }
 
 
 def drop_lost_evidence(found: Iterable[G], lost: frozenset[int]) -> tuple[G, ...]:

@@ -33,7 +33,7 @@ from contexture.answer.commands.memory import (
 from contexture.answer.commands.synthesize import synthesize
 from contexture.answer.commands.writer import AnswerWriter, SpendingBudget, WrittenAnswer
 from contexture.builders.command.request import CommandRequest
-from contexture.builders.command.result import CommandContext, command_error_boundary
+from contexture.builders.command.result import CommandContext, CommandContextJson, command_error_boundary
 from contexture.builders.command.syntax import Command
 from contexture.errors import NotPermitted
 from contexture.graph.store import GraphStore
@@ -177,7 +177,7 @@ def _build_answer(job: Job, context: CommandContext, outcome: _ExecutionOutcome)
         usage=CommandUsage(
             cents=round(outcome.purse.spent, 6), budget_cents=job.plan.budget_cents, calls=outcome.purse.calls
         ),
-        context=_fill_context(context.to_dict(), details),
+        context=_fill_context(context.json_form(), details),
         degradations=(*context.degradations, *job.trace.finish(()).degradations),
     )
 
@@ -203,18 +203,16 @@ def _collect_notes(
     return tuple(found)
 
 
-def _fill_context(context: dict[str, Any], details: CommandDetails) -> dict[str, Any]:
-    """Return the context with the graph or memory results that its builder left to the execution."""
+def _fill_context(context: CommandContextJson, details: CommandDetails) -> CommandContextJson:
+    """Return the context with the graph or memory results that its builder left to the execution, as plain objects."""
     match details:
         case GraphDetails():
-            graph = {
-                **context["graph"],
-                "entities": [asdict(each) for each in details.entities],
-                "relations": [asdict(each) for each in details.relations],
-            }
-            return {**context, "graph": graph}
+            entities: Any = [asdict(each) for each in details.entities]
+            relations: Any = [asdict(each) for each in details.relations]
+            return {**context, "graph": {**context["graph"], "entities": entities, "relations": relations}}
         case MemoryDetails():
-            return {**context, "memory": {**context["memory"], "episodic": [asdict(each) for each in details.episodic]}}
+            episodic: Any = [asdict(each) for each in details.episodic]
+            return {**context, "memory": {**context["memory"], "episodic": episodic}}
         case _:
             return context
 

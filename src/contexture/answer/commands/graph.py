@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.article_sentences import ArticleSentence, ReadArticle, join_sentences
 from contexture.answer.commands.job import Job
+from contexture.builders.command.result import GraphEdge, GraphNode
 from contexture.graph.assembly import assemble_graph, find_named_entities, rank_paths
 from contexture.graph.entities import Entity, EntityPath, Graph, Relation, Support
 from contexture.types import ExtractedMentions
@@ -19,29 +20,6 @@ _FRONTIER_SIZE = 3  # entities whose articles are searched at each further step
 _ARTICLES_PER_NAME = 5
 _MAX_PATHS = 8
 _MAX_CITED_SENTENCES = 3  # sentences cited per relation
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GraphNode:
-    """An entity with the articles that mention it."""
-
-    name: str
-    kind: str
-    aliases: tuple[str, ...]
-    articles: tuple[str, ...]
-    mentions: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GraphEdge:
-    """A relation between two named entities, with its articles and evidence."""
-
-    head: str
-    tail: str
-    label: str
-    strength: float
-    articles: tuple[str, ...]
-    evidence: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

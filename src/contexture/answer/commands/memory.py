@@ -10,6 +10,7 @@ import msgspec
 from contexture.answer.commands.answer import Evidence, Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.article_sentences import ArticleSentence, ReadArticle, covers_question, select_sentences
 from contexture.answer.commands.job import Job, SemanticKey
+from contexture.builders.command.result import Episode
 from contexture.conversation import Memory, MemoryKind, Recall, Recalled
 from contexture.errors import InvalidRequest, RedactionFailed, SourceError
 from contexture.graph.assembly import assemble_graph
@@ -34,18 +35,6 @@ class StoredKey:
     key: str
     ttl_days: float
     id: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Episode:
-    """A stored or recalled memory and its evidence: the article it came from, or the memory itself."""
-
-    id: str
-    text: str
-    kind: str
-    time: str
-    score: float
-    evidence: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -144,7 +144,7 @@ class CommandContextBuilder:
         if not made.composed.documents and not asked.parsed.command.is_memory:
             raise answer.nothing_found(retrieved.steps)
         built = self._make_context(asked, retrieved, made, {"retrieve": searched - started})
-        check_context(built.to_dict(), strict_k=request.flags.strict_k)
+        check_context(built.json_form(), strict_k=request.flags.strict_k)
         built.timings["compose"] = perf_counter() - searched
         return built
 

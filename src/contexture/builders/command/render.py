@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, NotRequired
+
+from msgspec import Meta
+from typing_extensions import TypedDict
 
 from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
 from contexture.text.terms import extract_terms
@@ -84,9 +87,9 @@ class CommandDocument:
         """The citation of the snippet."""
         return self.passages[0].citation
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document as a JSON object; `spoken` is included only when it differs from `lang`."""
-        shown: dict[str, Any] = {
+    def json_form(self) -> CommandDocumentJson:
+        """The document as it is sent; `spoken` is included only when it differs from `lang`."""
+        shown: CommandDocumentJson = {
             "article_id": self.article_id,
             "title": self.title,
             "url": self.url or None,
@@ -96,6 +99,19 @@ class CommandDocument:
             "snippet": self.snippet,
         }
         return shown if self.spoken == self.lang else {**shown, "spoken": self.spoken}
+
+
+class CommandDocumentJson(TypedDict):
+    """A document of a command."""
+
+    article_id: str
+    title: str
+    url: str | None
+    date: str
+    lang: str
+    score: float
+    snippet: str
+    spoken: NotRequired[Annotated[str, Meta(description="Its own language, where `lang` is another.")]]
 
 
 def make_document(facts: ArticleFacts, passages: Sequence[Candidate], text: str) -> CommandDocument:

@@ -7,10 +7,12 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
+
+from typing_extensions import TypedDict
 
 from contexture.builders.command.collect import RecoveryStep
-from contexture.builders.command.render import CommandDocument
+from contexture.builders.command.render import CommandDocument, CommandDocumentJson
 from contexture.builders.command.request import (
     MEMORY_TTL_DAYS,
     AbTest,
@@ -33,8 +35,9 @@ from contexture.errors import (
     RequestError,
     SourceError,
 )
-from contexture.ledger import Degradation, Ledger
-from contexture.types import Citation, Message, Scope
+from contexture.ledger import Degradation, Ledger, LedgerEntry
+from contexture.results import Digest, JsonResult
+from contexture.types import ChatMessage, Citation, Message, Scope
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +57,7 @@ class Retrieval:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CommandContext:
+class CommandContext(JsonResult):
     """Everything needed to execute a command, the ledger that explains it, and the capsule that rebuilds it.
 
     `asked` is the parsed command with known secrets masked but personal data not redacted: it is for the code that
@@ -95,10 +98,10 @@ class CommandContext:
         """The citation of each document's snippet, in document order."""
         return tuple(found for each in self.retrieval.docs if (found := each.citation))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The context as a JSON object, without timings, so that equal builds give equal objects."""
+    def json_form(self) -> CommandContextJson:
+        """The context with its ledger, without timings, so that equal builds give equal bytes."""
         return {
-            "command": self.command.value,
+            "command": self.command,
             "params": params_to_json(self.params),
             "retrieval": _retrieval_to_json(self.retrieval),
             "graph": {
@@ -109,34 +112,165 @@ class CommandContext:
                 "hop_limit": self.graph.hop_limit,
             },
             "memory": _memory_to_json(self.memory),
-            "models": {"primary": self.models.primary, "fallback": list(self.models.fallback)},
-            "limits": limits_to_json(self.limits),
+            "models": {"primary": self.models.primary, "fallback": self.models.fallback},
+            "limits": _limits_to_json(self.limits),
             "telemetry": {"correlation_id": self.build_id, "version": self.version},
             "ab_test": {"experiment": self.ab_test.experiment, "arm": self.ab_test.arm},
-            "recovery": [{"rung": step.rung, "done": step.done, "found": step.found} for step in self.recovery],
+            "recovery": self.recovery,
             "degradations": self.degradations,
             "ledger": self.ledger.entries,
             "citations": self.citations,
-            "messages": self.messages,
+            "messages": cast("tuple[ChatMessage, ...]", self.messages),
             "tokens": self.tokens,
             "digest": self.capsule.digest,
         }
 
 
-def limits_to_json(limits: CommandLimits) -> dict[str, float]:
-    """Limits as a JSON object; whole seconds are whole numbers."""
-    seconds = limits.timeout_s
-    return {
-        "max_tokens": limits.max_tokens,
-        "budget_cents": limits.budget_cents,
-        "timeout_s": int(seconds) if seconds.is_integer() else seconds,
-    }
+class CommandFlagsJson(TypedDict):
+    """Switches of a command."""
+
+    rerank_enabled: bool
 
 
-def params_to_json(params: CommandParams) -> dict[str, Any]:
-    """Parameters as a JSON object."""
+class CommandParamsJson(TypedDict):
+    """Resolved parameters of a command; those that were not given are null."""
+
+    window: Window
+    lang: str
+    sources: list[str] | None
+    topic: str | None
+    entity: str | None
+    domains: list[str] | None
+    query: str | None
+    k_final: int
+    flags: CommandFlagsJson
+
+
+class RetrievalJson(TypedDict):
+    """The documents, and the parameters of the last search that found any of them."""
+
+    docs: list[CommandDocumentJson]
+    window: Window
+    lang: str
+    sources: list[str] | None
+    k_final: int
+    rerank_enabled: bool
+
+
+class GraphJson(TypedDict):
+    """How the graph of a command is built; entities and relations are null until the command is executed."""
+
+    enabled: bool
+    entities: tuple[GraphNode, ...] | None
+    relations: tuple[GraphEdge, ...] | None
+    build_policy: str
+    hop_limit: int
+
+
+class SemanticKeyJson(TypedDict):
+    """A subject to remember, and for how long."""
+
+    key: str
+    ttl_days: float
+
+
+class CommandMemoryJson(TypedDict):
+    """Whether a command reads or writes memory; `episodic` is null until the command is executed."""
+
+    enabled: bool
+    episodic: tuple[Episode, ...] | None
+    semantic_keys: list[SemanticKeyJson] | None
+
+
+class CommandModelsJson(TypedDict):
+    """The primary model of a command, and its fallbacks in order."""
+
+    primary: str
+    fallback: tuple[str, ...]
+
+
+class CommandLimitsJson(TypedDict):
+    """Token, cost and time limits of executing a command."""
+
+    max_tokens: int
+    budget_cents: int
+    timeout_s: float
+
+
+class TelemetryJson(TypedDict):
+    """Under which id a command can be found in the log, and the version of its caller."""
+
+    correlation_id: str
+    version: str
+
+
+class AssignedArmJson(TypedDict):
+    """The experiment of a command, and its arm."""
+
+    experiment: str | None
+    arm: str | None
+
+
+class CommandContextJson(TypedDict):
+    """The context of a slash command."""
+
+    command: Command
+    params: CommandParamsJson
+    retrieval: RetrievalJson
+    graph: GraphJson
+    memory: CommandMemoryJson
+    models: CommandModelsJson
+    limits: CommandLimitsJson
+    telemetry: TelemetryJson
+    ab_test: AssignedArmJson
+    recovery: tuple[RecoveryStep, ...]
+    degradations: tuple[Degradation, ...]
+    ledger: tuple[LedgerEntry, ...]
+    citations: tuple[Citation, ...]
+    messages: tuple[ChatMessage, ...]
+    tokens: int
+    digest: Digest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphNode:
+    """An entity with the articles that mention it."""
+
+    name: str
+    kind: str
+    aliases: tuple[str, ...]
+    articles: tuple[str, ...]
+    mentions: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphEdge:
+    """A relation between two named entities, with its articles and evidence."""
+
+    head: str
+    tail: str
+    label: str
+    strength: float
+    articles: tuple[str, ...]
+    evidence: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Episode:
+    """A stored or recalled memory and its evidence: the article it came from, or the memory itself."""
+
+    id: str
+    text: str
+    kind: str
+    time: str
+    score: float
+    evidence: tuple[int, ...]
+
+
+def params_to_json(params: CommandParams) -> CommandParamsJson:
+    """Parameters as they are sent."""
     return {
-        "window": params.window.value,
+        "window": params.window,
         "lang": params.lang,
         "sources": _list_or_none(params.sources),
         "topic": params.topic,
@@ -148,10 +282,20 @@ def params_to_json(params: CommandParams) -> dict[str, Any]:
     }
 
 
-def _retrieval_to_json(found: Retrieval) -> dict[str, Any]:
+def _limits_to_json(limits: CommandLimits) -> CommandLimitsJson:
+    """Limits as they are sent; whole seconds are whole numbers."""
+    seconds = limits.timeout_s
     return {
-        "docs": [each.to_dict() for each in found.docs],
-        "window": found.window.value,
+        "max_tokens": limits.max_tokens,
+        "budget_cents": limits.budget_cents,
+        "timeout_s": int(seconds) if seconds.is_integer() else seconds,
+    }
+
+
+def _retrieval_to_json(found: Retrieval) -> RetrievalJson:
+    return {
+        "docs": [each.json_form() for each in found.docs],
+        "window": found.window,
         "lang": found.lang,
         "sources": _list_or_none(found.sources),
         "k_final": found.k_final,
@@ -159,7 +303,7 @@ def _retrieval_to_json(found: Retrieval) -> dict[str, Any]:
     }
 
 
-def _memory_to_json(plan: MemoryPlan) -> dict[str, Any]:
+def _memory_to_json(plan: MemoryPlan) -> CommandMemoryJson:
     keys = plan.semantic_keys
     return {
         "enabled": plan.enabled,

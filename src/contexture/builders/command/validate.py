@@ -21,7 +21,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def check_context(context: Context, *, strict_k: bool = False) -> None:
-    """Raise `InvalidRequest` listing every rule that a context, as `to_dict` gives it, breaks.
+    """Raise `InvalidRequest` listing every rule that a context, as `json_form` gives it, breaks.
 
     A memory command needs no documents. Fewer than five are allowed unless `strict_k`.
     """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 
 from contexture.builders.query.compose import ComposedQuery, compose_query
 from contexture.builders.query.render import join_messages
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_to_json
+from contexture.builders.query.result import QueryContext
 from contexture.capsule import Capsule, CapsuleBuilder
 from contexture.errors import InvalidRequest
 from contexture.filters import check_form, redact_filter
@@ -25,15 +26,6 @@ from contexture.types import BuiltContext, Candidate, Scope
 
 _MIN_POOL, _MAX_POOL = 32, 400
 _TOKENS_PER_CANDIDATE = 60  # a passage has about a hundred
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryContext:
-    """A built context, the ledger that explains it, and the capsule that rebuilds it."""
-
-    context: BuiltContext
-    ledger: Ledger
-    capsule: Capsule
 
 
 class QueryContextBuilder:

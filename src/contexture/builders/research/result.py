@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
+from urllib.parse import quote
 
 import msgspec
+from typing_extensions import TypedDict
 
 from contexture.capsule import Capsule
 from contexture.errors import InvalidRequest
-from contexture.ledger import Degradation, Ledger
+from contexture.ledger import Degradation, Ledger, LedgerEntry
 from contexture.pages.values import StoredPage
-from contexture.types import Citation, Message
+from contexture.results import Digest, JsonResult
+from contexture.types import ChatMessage, Citation, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +44,39 @@ class SourceDocument:
 
     def to_dict(self) -> dict[str, Any]:
         """The source as a JSON object."""
-        return {
-            "doc_id": self.doc_id,
-            "filename": self.filename,
-            "page": self.page,
-            "extension": self.extension,
-            "thumbnail_path": self.thumbnail_path,
-            "image_path": self.image_path,
-            "timestamp": self.timestamp,
-            "section_path": self.section_path,
-            "parent_heading": self.parent_heading,
-            "markdown_content": self.markdown_content,
-            "relevance_score": self.relevance_score,
-            "citations": msgspec.to_builtins(self.citations),
-        }
+        return msgspec.to_builtins(self)
 
 
 @dataclass(frozen=True, slots=True)
-class ResearchContext:
+class SourceJson(SourceDocument):
+    """A page that research found, with the URLs of its images at the service."""
+
+    thumbnail_url: str | None = None
+    image_url: str | None = None
+
+
+class ResearchContextJson(TypedDict):
+    """The context of a research question."""
+
+    build_id: str
+    query: str | None
+    search_mode: str | None
+    formatted_text: str
+    sources: list[SourceJson]
+    total_tokens: int
+    max_tokens: int | None
+    truncated: bool
+    encoding: str
+    exact: bool
+    messages: tuple[ChatMessage, ...]
+    citations: tuple[Citation, ...]
+    ledger: tuple[LedgerEntry, ...]
+    degradations: tuple[Degradation, ...]
+    digest: Digest | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResearchContext(JsonResult):
     """Numbered sources as one text for a prompt, its token count, its ledger, and the capsule that rebuilds it.
 
     `total_tokens` counts `formatted_text` including headers. `truncated` is True exactly when a source was shortened
@@ -92,6 +110,41 @@ class ResearchContext:
     def citations(self) -> tuple[Citation, ...]:
         """The citations of everything that is shown, in source order."""
         return tuple(citation for source in self.sources for citation in source.citations)
+
+    def json_form(self) -> ResearchContextJson:
+        """The context with its ledger, without timings, so that equal builds give equal bytes."""
+        asked = self.capsule.request if self.capsule else {}
+        return {
+            "build_id": self.build_id,
+            "query": asked.get("query"),
+            "search_mode": asked.get("search_mode"),
+            "formatted_text": self.formatted_text,
+            "sources": sources_to_json(self.sources),
+            "total_tokens": self.total_tokens,
+            "max_tokens": asked.get("max_tokens"),
+            "truncated": self.truncated,
+            "encoding": self.encoding,
+            "exact": self.exact,
+            "messages": cast("tuple[ChatMessage, ...]", self.messages),
+            "citations": self.citations,
+            "ledger": self.ledger.entries,
+            "degradations": self.degradations,
+            "digest": self.capsule.digest if self.capsule else None,
+        }
+
+
+def sources_to_json(sources: Sequence[SourceDocument]) -> list[SourceJson]:
+    """Sources as they are sent, with the URLs of their page images."""
+    return [_source_to_json(source) for source in sources]
+
+
+def _source_to_json(source: SourceDocument) -> SourceJson:
+    place = f"/v1/pages/{quote(source.doc_id, safe='')}/{source.page}"
+    return SourceJson(
+        **{each.name: getattr(source, each.name) for each in fields(source)},
+        thumbnail_url=f"{place}/thumb" if source.thumbnail_path else None,
+        image_url=f"{place}/image" if source.image_path else None,
+    )
 
 
 def deduplicate_results(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
+
+from typing_extensions import TypedDict
 
 from contexture.builders.turn.clean import TurnCleaner
 from contexture.builders.turn.compose import ComposedTurn
 from contexture.builders.turn.render import cite_variant
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
-from contexture.conversation import Recalled
+from contexture.conversation import HealthState, Recalled
 from contexture.errors import RedactionFailed
-from contexture.ledger import Degradation, Ledger
-from contexture.types import Candidate, Citation, Form, Message, Variant
+from contexture.ledger import Degradation, Ledger, LedgerEntry
+from contexture.results import Digest, FreeJson, JsonResult
+from contexture.types import Candidate, ChatMessage, Citation, Form, Message, Variant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +37,74 @@ class Snippet:
     metadata: Mapping[str, Any]
     citations: tuple[Citation, ...]
 
+    def json_form(self) -> SnippetJson:
+        """The memory as it is sent; its citations are sent with those of the turn."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "score": self.score,
+            "base_score": self.base_score,
+            "recency": self.recency,
+            "label": self.label,
+            "form": self.form,
+            "tokens": self.tokens,
+            "metadata": self.metadata,
+        }
+
+
+class SnippetJson(TypedDict):
+    """A memory in a prompt."""
+
+    id: str
+    text: str
+    score: float
+    base_score: float
+    recency: float
+    label: str
+    form: Form
+    tokens: int
+    metadata: FreeJson
+
+
+class TurnDebug(TypedDict):
+    """State, ids and counts of a turn."""
+
+    somabrain_state: HealthState
+    snippet_ids: list[str]
+    tenant_id: str
+    user_id: str
+    session_id: str
+    persona_id: str
+    snippet_count: int
+    snippet_tokens: int
+    history_count: int
+    trimmed_count: int
+    total_tokens: int
+    max_prompt_tokens: int
+
+
+class TurnContextJson(TypedDict):
+    """The prompt of a turn."""
+
+    build_id: str
+    system_prompt: str
+    messages: tuple[ChatMessage, ...]
+    tokens: int
+    token_counts: Mapping[str, int]
+    max_prompt_tokens: int
+    encoding: str
+    exact: bool
+    snippets: list[SnippetJson]
+    history: tuple[ChatMessage, ...]
+    debug: TurnDebug
+    citations: tuple[Citation, ...]
+    ledger: tuple[LedgerEntry, ...]
+    degradations: tuple[Degradation, ...]
+    digest: Digest
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TurnContext:
+class TurnContext(JsonResult):
     """The prompt of a turn, its parts, the ledger that explains it, and the capsule that rebuilds it.
 
     `system_prompt` is the text that is actually sent. `token_counts` has `system`, `history`, `snippets` and `user`,
@@ -48,7 +116,7 @@ class TurnContext:
     messages: tuple[Message, ...]
     tokens: int
     token_counts: Mapping[str, int]
-    debug: Mapping[str, Any]
+    debug: TurnDebug
     snippets: tuple[Snippet, ...]
     history: tuple[Message, ...]
     encoding: str
@@ -66,6 +134,26 @@ class TurnContext:
     def citations(self) -> tuple[Citation, ...]:
         """The citations of all shown memories."""
         return tuple(citation for snippet in self.snippets for citation in snippet.citations)
+
+    def json_form(self) -> TurnContextJson:
+        """The turn with its ledger, without timings, so that equal builds give equal bytes."""
+        return {
+            "build_id": self.build_id,
+            "system_prompt": self.system_prompt,
+            "messages": cast("tuple[ChatMessage, ...]", self.messages),
+            "tokens": self.tokens,
+            "token_counts": self.token_counts,
+            "max_prompt_tokens": self.debug["max_prompt_tokens"],
+            "encoding": self.encoding,
+            "exact": self.exact,
+            "snippets": [snippet.json_form() for snippet in self.snippets],
+            "history": cast("tuple[ChatMessage, ...]", self.history),
+            "debug": self.debug,
+            "citations": self.citations,
+            "ledger": self.ledger.entries,
+            "degradations": self.degradations,
+            "digest": self.capsule.digest,
+        }
 
 
 def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: TurnCleaner) -> Snippet:
@@ -89,14 +177,15 @@ def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: 
     )
 
 
-def make_debug(
-    asked: RedactedTurn, composed: ComposedTurn, snippets: Sequence[Snippet], history: int
-) -> dict[str, Any]:
+def make_debug(asked: RedactedTurn, composed: ComposedTurn, snippets: Sequence[Snippet], history: int) -> TurnDebug:
     """The `debug` object of a turn: state, ids and counts."""
     return {
-        "somabrain_state": asked.state.value,
+        "somabrain_state": asked.state,
         "snippet_ids": [snippet.id for snippet in snippets],
-        **asked.names,
+        "tenant_id": asked.names["tenant_id"],
+        "user_id": asked.names["user_id"],
+        "session_id": asked.names["session_id"],
+        "persona_id": asked.names["persona_id"],
         "snippet_count": len(snippets),
         "snippet_tokens": composed.token_counts["snippets"],
         "history_count": history,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -322,6 +323,7 @@ def make_payload(
         citations=tuple(candidate.citation for candidate in composed.shown if candidate.citation is not None),
         ledger=ledger,
         capsule=capsule,
+        validator=partial(validate_payload, counter=counter),
         encoding=counter.encoding,
         exact=counter.exact,
     )

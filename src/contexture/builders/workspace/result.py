@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from msgspec import Struct
+from typing_extensions import TypedDict
 
 from contexture.capsule import Capsule
-from contexture.ledger import Degradation, Ledger
+from contexture.ledger import Degradation, Ledger, LedgerEntry
+from contexture.results import Digest, JsonResult
 from contexture.types import Citation, Form, Message
 
 
@@ -89,11 +91,28 @@ class ContextValidationResult(Struct, frozen=True, kw_only=True, rename="camel")
     warnings: tuple[Issue, ...] = ()
 
 
+class ContextPayloadJson(TypedDict):
+    """The context of a request over the workspace."""
+
+    buildId: str
+    sections: tuple[ContextSection, ...]
+    metadata: ContextMetadata
+    serialized: str
+    validation: ContextValidationResult
+    encoding: str
+    exact: bool
+    citations: tuple[Citation, ...]
+    ledger: tuple[LedgerEntry, ...]
+    degradations: tuple[Degradation, ...]
+    digest: Digest
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ContextPayload:
+class ContextPayload(JsonResult):
     """A finished context: its sections, text, citations, ledger and capsule.
 
-    `caps` are the hard token limits of sections, `budget` is the total token budget.
+    `caps` are the hard token limits of sections, `budget` is the total token budget; `validator` holds a payload
+    against its guarantees, with the token counter of its build.
     """
 
     sections: tuple[ContextSection, ...]
@@ -107,6 +126,7 @@ class ContextPayload:
     capsule: Capsule
     encoding: str
     exact: bool
+    validator: Callable[[ContextPayload], ContextValidationResult] = field(repr=False, compare=False)
     timings: dict[str, float] = field(default_factory=dict[str, float], compare=False)
 
     @property
@@ -122,6 +142,22 @@ class ContextPayload:
     def section(self, name: str) -> ContextSection | None:
         """The section of this type, or None when it was left out."""
         return next((each for each in self.sections if each.type == name), None)
+
+    def json_form(self) -> ContextPayloadJson:
+        """The context with its ledger, without timings, so that equal builds give equal bytes."""
+        return {
+            "buildId": self.build_id,
+            "sections": self.sections,
+            "metadata": self.metadata,
+            "serialized": self.serialized,
+            "validation": self.validator(self),
+            "encoding": self.encoding,
+            "exact": self.exact,
+            "citations": self.citations,
+            "ledger": self.ledger.entries,
+            "degradations": self.degradations,
+            "digest": self.capsule.digest,
+        }
 
 
 def to_messages(serialized: str) -> tuple[Message, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 from fastapi import APIRouter, Response
 
 from contexture.errors import NotFound
@@ -14,10 +13,12 @@ from contexture.service.wire.schemas import (
     BlockMovedResponse,
     BlockResponse,
     BlocksRestoredResponse,
-    BlocksWrittenResponse,
+    BlockTitleJson,
     BlockViewedResponse,
     DeletedResponse,
+    json_answer,
 )
+from contexture.workspace import PutResult
 
 BLOCKS_COLLECTION = "blocks"
 
@@ -25,12 +26,12 @@ BLOCKS_COLLECTION = "blocks"
 def router() -> APIRouter:
     """Return the routes of blocks."""
     routes = APIRouter(prefix="/v1", tags=["blocks"])
-    routes.post("/ingest/blocks", response_model=BlocksWrittenResponse)(write_blocks)
-    routes.delete("/ingest/blocks", response_model=DeletedResponse)(remove_blocks)
-    routes.get("/blocks/{block_id:path}", response_model=BlockResponse)(read_block)
-    routes.post("/blocks/{block_id:path}/move", response_model=BlockMovedResponse)(move_block)
-    routes.post("/blocks/{block_id:path}/restore", response_model=BlocksRestoredResponse)(restore_block)
-    routes.post("/blocks/{block_id:path}/view", response_model=BlockViewedResponse)(record_view)
+    routes.post("/ingest/blocks", responses=json_answer(PutResult))(write_blocks)
+    routes.delete("/ingest/blocks", responses=json_answer(DeletedResponse))(remove_blocks)
+    routes.get("/blocks/{block_id:path}", responses=json_answer(BlockResponse))(read_block)
+    routes.post("/blocks/{block_id:path}/move", responses=json_answer(BlockMovedResponse))(move_block)
+    routes.post("/blocks/{block_id:path}/restore", responses=json_answer(BlocksRestoredResponse))(restore_block)
+    routes.post("/blocks/{block_id:path}/view", responses=json_answer(BlockViewedResponse))(record_view)
     return routes
 
 
@@ -39,14 +40,14 @@ async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, m
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": len(body.blocks)})
     now = moment or engine.clock.now()
     blocks = await asyncio.to_thread(lambda: [each.to_block() for each in body.blocks])
-    done = await engine.workspace.put(caller, blocks, now=now)
-    return json_response(msgspec.to_builtins(done))
+    return json_response(await engine.workspace.put(caller, blocks, now=now))
 
 
 async def remove_blocks(body: RemoveBlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """How many blocks went, of those that the caller may read; they can be restored."""
     await require_permission(engine, caller, "delete", {"collection": BLOCKS_COLLECTION, "records": len(body.ids)})
-    return json_response({"deleted": await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())})
+    gone = await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())
+    return json_response(DeletedResponse(deleted=gone))
 
 
 async def read_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -56,15 +57,15 @@ async def read_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Res
     if found is None:
         raise NotFound(f"there is no block {block_id!r}")
     above = (await engine.blocks.ancestors(caller, [block_id])).get(block_id, ())
-    path = [{"id": each.id, "type": str(each.type), "text": each.text} for each in reversed(above)]
-    return json_response({"block": block_object(found), "path": path})
+    path = [BlockTitleJson(id=each.id, type=each.type, text=each.text) for each in reversed(above)]
+    return json_response(BlockResponse(block=block_object(found), path=path))
 
 
 async def move_block(block_id: str, body: MoveBlockBody, engine: EngineDep, caller: CallerDep) -> Response:
     """Says that the block stands where it was asked to."""
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": 1})
     await engine.workspace.move(caller, block_id, parent=body.parent, order=body.order)
-    return json_response({"moved": True})
+    return json_response(BlockMovedResponse(moved=True))
 
 
 async def restore_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -73,11 +74,11 @@ async def restore_block(block_id: str, engine: EngineDep, caller: CallerDep) -> 
     back = await engine.workspace.restore(caller, [block_id])
     if not back:
         raise NotFound(f"there is no block {block_id!r} that was deleted")
-    return json_response({"restored": back})
+    return json_response(BlocksRestoredResponse(restored=back))
 
 
 async def record_view(block_id: str, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """Says that the view was noted."""
     await require_permission(engine, caller, "blocks.read", {"id": block_id})
     await engine.workspace.view(caller, block_id, now=moment or engine.clock.now())
-    return json_response({"viewed": True})
+    return json_response(BlockViewedResponse(viewed=True))

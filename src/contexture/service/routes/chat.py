@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from contexture.answer.chat_types import ChatRequest, ChatStep
+from contexture.answer.chat_types import ChatRequest, ChatResultJson, ChatStep, event_to_json
 from contexture.answer.completions import Completion, Completions, CompletionStarted, CompletionStep
 from contexture.conversation import ReplyState
 from contexture.engine import Contexture
@@ -26,25 +26,25 @@ from contexture.service.wire.chat import (
     DEFAULT_MODEL,
     ChatBody,
     CompletionBody,
-    chat_result_object,
+    CompletionJson,
+    EnqueuedJson,
+    ModelsJson,
+    ReplyJson,
     chat_step_event,
     chunk_object,
     completion_object,
     enqueued_object,
-    events_object,
     models_object,
     reply_object,
     usage_object,
 )
 from contexture.service.wire.schemas import (
-    EVENT_STREAM_RESPONSE,
-    ChatResponse,
-    CompletionResponse,
-    EnqueuedResponse,
-    ModelsResponse,
-    ReplyResponse,
+    CHAT_EVENTS,
+    COMPLETION_EVENTS,
     SessionEventsResponse,
     SessionsResponse,
+    json_answer,
+    merge_answers,
 )
 from contexture.types import Scope
 
@@ -56,9 +56,9 @@ LimitParam = Annotated[int, Query(ge=1, le=1_000)]
 def chat_routes() -> APIRouter:
     """Return the routes of chat."""
     routes = APIRouter(prefix="/v1", tags=["chat"])
-    routes.post("/chat", response_model=ChatResponse, responses={**EVENT_STREAM_RESPONSE, **ENQUEUED_RESPONSE})(chat)
-    routes.get("/sessions", response_model=SessionsResponse)(list_sessions)
-    routes.get("/sessions/{session_id:path}/events", response_model=SessionEventsResponse)(list_events)
+    routes.post("/chat", responses=merge_answers(json_answer(ChatResultJson), CHAT_EVENTS, ENQUEUED_RESPONSE))(chat)
+    routes.get("/sessions", responses=json_answer(SessionsResponse))(list_sessions)
+    routes.get("/sessions/{session_id:path}/events", responses=json_answer(SessionEventsResponse))(list_events)
     return routes
 
 
@@ -77,7 +77,7 @@ async def chat(request: Request, body: ChatBody, engine: EngineDep, caller: Call
         return await enqueue_message(request, body.to_request(), engine=engine, caller=caller, now=now)
     if not streamed:
         doing = engine.once if body.message_id else engine.chat
-        return json_response(chat_result_object(await doing.run(body.to_request(), scope=caller, now=now)))
+        return json_response((await doing.run(body.to_request(), scope=caller, now=now)).json_form())
     steps = cast("AsyncGenerator[ChatStep]", engine.chat.stream(body.to_request(), scope=caller, now=now))
     return EventStream(_chat_events(await anext(steps), steps))
 
@@ -85,14 +85,14 @@ async def chat(request: Request, body: ChatBody, engine: EngineDep, caller: Call
 async def list_sessions(engine: EngineDep, caller: CallerDep, limit: LimitParam = 50) -> Response:
     """The caller's sessions, the one last written to first."""
     await require_permission(engine, caller, "session.read", {})
-    return json_response({"sessions": await engine.sessions.sessions(caller, limit=limit)})
+    return json_response(SessionsResponse(sessions=list(await engine.sessions.sessions(caller, limit=limit))))
 
 
 async def list_events(session_id: str, engine: EngineDep, caller: CallerDep, limit: LimitParam = 20) -> Response:
     """The newest events of a session of the caller's, oldest first; any other session is an empty one."""
     await require_permission(engine, caller, "session.read", {"session_id": session_id})
     found = await engine.sessions.list_events(caller, session_id, limit=limit)
-    return json_response(events_object(session_id, found))
+    return json_response(SessionEventsResponse(session_id=session_id, events=list(map(event_to_json, found))))
 
 
 async def _chat_events(first: ChatStep, steps: AsyncGenerator[ChatStep]) -> AsyncIterator[ServerEvent]:
@@ -109,20 +109,16 @@ def _chat_event(step: ChatStep) -> ServerEvent:
 
 ACCEPTED = 202
 REPLIES_PREFIX = "/v1/chat/replies"
-ENQUEUED_RESPONSE: dict[int | str, dict[str, Any]] = {
-    ACCEPTED: {"model": EnqueuedResponse, "description": "Handed over; `Location` says where to read the answer."}
-}
+ENQUEUED_RESPONSE = json_answer(EnqueuedJson, ACCEPTED, "Handed over; `Location` says where to read the answer.")
 """The additional responses of `POST /v1/chat`."""
 
-_PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
-    ACCEPTED: {"model": ReplyResponse, "description": "There is no answer yet."}
-}
+_REPLY_RESPONSES = {**json_answer(ReplyJson), **json_answer(ReplyJson, ACCEPTED, "There is no answer yet.")}
 
 
 def replies_routes() -> APIRouter:
     """Return the route of replies."""
     routes = APIRouter(prefix=REPLIES_PREFIX, tags=["chat"])
-    routes.get("/{message_id:path}", response_model=ReplyResponse, responses=_PENDING_RESPONSE)(read_reply)
+    routes.get("/{message_id:path}", responses=_REPLY_RESPONSES)(read_reply)
     return routes
 
 
@@ -160,10 +156,9 @@ class StreamEnd(ServerEvent):
 def completions_routes() -> APIRouter:
     """Return the OpenAI-compatible routes."""
     routes = APIRouter(prefix="/v1", tags=["chat"])
-    routes.post("/chat/completions", response_model=CompletionResponse, responses=EVENT_STREAM_RESPONSE)(
-        create_completion
-    )
-    routes.get("/models", response_model=ModelsResponse)(list_models)
+    answers = merge_answers(json_answer(CompletionJson), COMPLETION_EVENTS)
+    routes.post("/chat/completions", responses=answers)(create_completion)
+    routes.get("/models", responses=json_answer(ModelsJson))(list_models)
     return routes
 
 

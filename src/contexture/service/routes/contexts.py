@@ -10,48 +10,36 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from contexture.adapters.token_counters import counter_for
-from contexture.answer.research import ANSWER_FIELDS, ResearchQuestion, parse_research_question
+from contexture.answer.citation_check import CitationReportJson
+from contexture.answer.commands.answer import CommandAnswerJson
+from contexture.answer.research import ANSWER_FIELDS, ResearchAnswerJson, ResearchQuestion, parse_research_question
 from contexture.builders.command.request import CommandRequest
+from contexture.builders.command.result import CommandContextJson
+from contexture.builders.explain import ExplanationJson
 from contexture.builders.query.request import QueryRequest, query_from_json
+from contexture.builders.query.result import QueryContextJson
+from contexture.builders.research.result import ResearchContextJson
 from contexture.builders.turn.request import Turn
+from contexture.builders.turn.result import TurnContextJson
 from contexture.builders.workspace.request import ContextRequest
-from contexture.capsule import pack_capsule
+from contexture.builders.workspace.result import ContextPayloadJson
+from contexture.capsule import Capsule, pack_capsule
 from contexture.engine import Contexture
 from contexture.json_objects import JSON_TYPES
 from contexture.service.auth import HasWriteRight
 from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.openapi import describe_body
-from contexture.service.wire.builds import (
-    build_object,
-    command_answer_object,
-    command_object,
-    explanation_object,
-    query_object,
-    research_answer_object,
-    research_object,
-    turn_object,
-    workspace_object,
-)
-from contexture.service.wire.schemas import (
-    BuildResponse,
-    CommandAnswerResponse,
-    CommandContextResponse,
-    ExplanationResponse,
-    QueryContextResponse,
-    ResearchAnswerResponse,
-    ResearchContextResponse,
-    TurnContextResponse,
-    VerificationResponse,
-    WorkspaceContextResponse,
-)
+from contexture.service.wire.builds import BuildJson, build_object
+from contexture.service.wire.schemas import json_answer
 from contexture.types import Scope
 
 
 def query_routes() -> APIRouter:
     """Return the route of plain questions."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/query", response_model=QueryContextResponse, openapi_extra=describe_body(QueryRequest))(build_query)
+    routes.post("/query", responses=json_answer(QueryContextJson), openapi_extra=describe_body(QueryRequest))(
+        build_query
+    )
     return routes
 
 
@@ -62,13 +50,13 @@ async def build_query(engine: EngineDep, caller: CallerDep, now: NowDep, body: B
     request = query_from_json({**defaults, **given})
     await require_permission(engine, caller, "context.build", {"kind": "query", "collection": request.collection})
     built = await engine.build(request, scope=caller, now=now)
-    return json_response(query_object(built), timings=built.context.timings)
+    return json_response(built.json_form(), timings=built.context.timings)
 
 
 def turn_routes() -> APIRouter:
     """Return the route of chat turns."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/turn", response_model=TurnContextResponse, openapi_extra=describe_body(Turn))(build_turn)
+    routes.post("/turn", responses=json_answer(TurnContextJson), openapi_extra=describe_body(Turn))(build_turn)
     return routes
 
 
@@ -82,7 +70,7 @@ async def build_turn(
     await require_permission(engine, caller, "context.build", {"kind": "turn"})
     remember = bool(body.get("history")) and writes and await _may_remember(engine, caller)
     built = await engine.build_turn(body, scope=caller, now=now, remember=remember)
-    return json_response(turn_object(built), timings=built.timings)
+    return json_response(built.json_form(), timings=built.timings)
 
 
 async def _may_remember(engine: Contexture, caller: Scope) -> bool:
@@ -94,7 +82,7 @@ def command_routes() -> APIRouter:
     """Return the route of slash commands."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
     described = describe_body(CommandRequest)
-    routes.post("/command", response_model=CommandContextResponse, openapi_extra=described)(build_command)
+    routes.post("/command", responses=json_answer(CommandContextJson), openapi_extra=described)(build_command)
     return routes
 
 
@@ -102,14 +90,14 @@ async def build_command(engine: EngineDep, caller: CallerDep, now: NowDep, body:
     """What executing the command takes, as the caller may see it, or the command's error."""
     await require_permission(engine, caller, "context.build", {"kind": "command"})
     built = await engine.build_command(body, scope=caller, now=now)
-    return json_response(command_object(built), timings=built.timings)
+    return json_response(built.json_form(), timings=built.timings)
 
 
 def workspace_routes() -> APIRouter:
     """Return the route of workspaces."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
     described = describe_body(ContextRequest)
-    routes.post("/workspace", response_model=WorkspaceContextResponse, openapi_extra=described)(build_workspace)
+    routes.post("/workspace", responses=json_answer(ContextPayloadJson), openapi_extra=described)(build_workspace)
     return routes
 
 
@@ -117,7 +105,7 @@ async def build_workspace(engine: EngineDep, caller: CallerDep, now: NowDep, bod
     """The context as the caller may see it: sections, text, and why each block is there."""
     await require_permission(engine, caller, "context.build", {"kind": "workspace"})
     built = await engine.build_workspace(body, scope=caller, now=now)
-    return json_response(workspace_object(built, counter_for(engine.settings.model)), timings=built.timings)
+    return json_response(built.json_form(), timings=built.timings)
 
 
 _CITED: dict[str, Any] = {
@@ -151,12 +139,12 @@ def research_routes() -> APIRouter:
     """Return the routes of research questions."""
     routes = APIRouter(tags=["research"])
     context_body = describe_body(ResearchQuestion, name="ResearchContextQuestion", without=ANSWER_FIELDS)
-    routes.post("/v1/context/research", response_model=ResearchContextResponse, openapi_extra=context_body)(
+    routes.post("/v1/context/research", responses=json_answer(ResearchContextJson), openapi_extra=context_body)(
         build_research
     )
     answer_body = describe_body(ResearchQuestion)
-    routes.post("/api/research/ask", response_model=ResearchAnswerResponse, openapi_extra=answer_body)(ask_research)
-    routes.post("/v1/citations/verify", response_model=VerificationResponse, openapi_extra=CITATIONS_BODY)(
+    routes.post("/api/research/ask", responses=json_answer(ResearchAnswerJson), openapi_extra=answer_body)(ask_research)
+    routes.post("/v1/citations/verify", responses=json_answer(CitationReportJson), openapi_extra=CITATIONS_BODY)(
         verify_citations
     )
     return routes
@@ -176,7 +164,7 @@ async def build_research(engine: EngineDep, caller: CallerDep, now: NowDep, body
         max_tokens=asked.max_tokens,
         where=asked.where,
     )
-    return json_response(research_object(built), timings=built.timings)
+    return json_response(built.json_form(), timings=built.timings)
 
 
 async def ask_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
@@ -185,34 +173,34 @@ async def ask_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: 
     The engine asks the policy itself.
     """
     asked = parse_research_question(body, answering=True)
-    return json_response(research_answer_object(await engine.ask_research.run(asked, scope=caller, now=now)))
+    return json_response((await engine.ask_research.run(asked, scope=caller, now=now)).json_form())
 
 
 async def verify_citations(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Whether every citation of a context, an answer or a capsule holds, as the caller sees the store now."""
     await require_permission(engine, caller, "citations.verify", {})
-    return json_response((await engine.verify(await request.body(), scope=caller)).to_dict())
+    return json_response((await engine.verify(await request.body(), scope=caller)).json_form())
 
 
 def execute_routes() -> APIRouter:
     """Return the route that executes slash commands."""
     routes = APIRouter(prefix="/v1", tags=["commands"])
     described = describe_body(CommandRequest)
-    routes.post("/commands", response_model=CommandAnswerResponse, openapi_extra=described)(execute_command)
+    routes.post("/commands", responses=json_answer(CommandAnswerJson), openapi_extra=described)(execute_command)
     return routes
 
 
 async def execute_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """The answer with the evidence for each statement, or the command's error; the engine asks the policy itself."""
     found = await engine.execute.run(body, scope=caller, now=now)
-    return json_response(command_answer_object(found))
+    return json_response(found.json_form())
 
 
 def builds_routes() -> APIRouter:
     """Return the routes of recent builds."""
     routes = APIRouter(prefix="/v1/builds", tags=["builds"])
-    routes.get("/{build_id}", response_model=BuildResponse)(read_build)
-    routes.get("/{build_id}/explain/{candidate:path}", response_model=ExplanationResponse)(explain_candidate)
+    routes.get("/{build_id}", responses=json_answer(BuildJson))(read_build)
+    routes.get("/{build_id}/explain/{candidate:path}", responses=json_answer(ExplanationJson))(explain_candidate)
     return routes
 
 
@@ -225,13 +213,13 @@ async def read_build(build_id: str, engine: EngineDep, caller: CallerDep) -> Res
 async def explain_candidate(build_id: str, candidate: str, engine: EngineDep, caller: CallerDep) -> Response:
     """What became of one candidate, and the smallest change that would have admitted it."""
     found = await engine.explain(build_id, candidate, scope=caller)
-    return json_response(explanation_object(build_id, found))
+    return json_response(found.json_form())
 
 
 def capsules_routes() -> APIRouter:
     """Return the route of capsules."""
     routes = APIRouter(prefix="/v1/builds", tags=["builds"])
-    routes.get("/{build_id}/capsule")(download_capsule)
+    routes.get("/{build_id}/capsule", responses=json_answer(Capsule))(download_capsule)
     return routes
 
 

@@ -26,9 +26,9 @@ from contexture.pages.visual import VISUAL_PAGES
 from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.openapi import describe_row
-from contexture.service.wire.builds import load_report_object
+from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
-from contexture.service.wire.schemas import DeletedResponse, IngestReportResponse
+from contexture.service.wire.schemas import DeletedResponse, json_answer
 from contexture.types import PUBLIC, Collection, FieldType, Scope
 from contexture.wiring.content import reading_workers
 
@@ -95,8 +95,8 @@ class DeleteDocumentsBody(BaseModel):
 def documents_routes() -> APIRouter:
     """Return the routes of documents."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
-    routes.post("/documents", response_model=IngestReportResponse)(write_documents)
-    routes.delete("/documents", response_model=DeletedResponse)(remove_documents)
+    routes.post("/documents", responses=json_answer(LoadReportJson))(write_documents)
+    routes.delete("/documents", responses=json_answer(DeletedResponse))(remove_documents)
     return routes
 
 
@@ -120,10 +120,11 @@ async def remove_documents(body: DeleteDocumentsBody, engine: EngineDep, caller:
         check_not_owned(collection)
     await require_permission(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
     if not body.doc_ids:
-        return json_response({"deleted": await engine.delete(body.ids, collection=collection, scope=caller)})
+        gone = await engine.delete(body.ids, collection=collection, scope=caller)
+        return json_response(DeletedResponse(deleted=gone))
     await require_permission(engine, caller, "delete", {"collection": PAGES.name, "records": len(body.doc_ids)})
     gone = await engine.delete(body.ids, collection=collection, scope=caller) if body.ids else 0
-    return json_response({"deleted": gone, "documents": await engine.pages.remove(caller, body.doc_ids)})
+    return json_response(DeletedResponse(deleted=gone, documents=await engine.pages.remove(caller, body.doc_ids)))
 
 
 async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> None:
@@ -174,8 +175,8 @@ ARTICLES_FIELD = "articles"
 def articles_routes() -> APIRouter:
     """Return the routes of articles."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
-    routes.post("/articles", response_model=IngestReportResponse)(write_articles)
-    routes.delete("/articles", response_model=DeletedResponse)(remove_articles)
+    routes.post("/articles", responses=json_answer(LoadReportJson))(write_articles)
+    routes.delete("/articles", responses=json_answer(DeletedResponse))(remove_articles)
     return routes
 
 
@@ -191,7 +192,7 @@ async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDe
 async def remove_articles(body: RemoveArticlesBody, engine: EngineDep, caller: CallerDep) -> Response:
     """How many of these articles there were that the caller may read; they are gone."""
     await require_permission(engine, caller, "delete", {"collection": ARTICLES_FIELD, "records": len(body.ids)})
-    return json_response({"deleted": await engine.news.remove(caller, body.ids)})
+    return json_response(DeletedResponse(deleted=await engine.news.remove(caller, body.ids)))
 
 
 def _article_items(body: ArticlesBody, caller: Scope, now: datetime) -> ArticleItems:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from contexture.adapters.memory.payloads import recall_answer_to_json
+from contexture.adapters.memory.payloads import RecallAnswerJson, recall_answer_to_json
 from contexture.errors import NotFound
 from contexture.service.auth import check_same_identity
 from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
@@ -23,8 +23,8 @@ from contexture.service.wire.schemas import (
     DeletedResponse,
     ForgetResponse,
     OkResponse,
-    RecallResponse,
     RememberResponse,
+    json_answer,
 )
 from contexture.types import Scope
 
@@ -32,14 +32,14 @@ from contexture.types import Scope
 def router() -> APIRouter:
     """Return the routes of memories; three of them are the same recall under the names that clients use."""
     routes = APIRouter(tags=["memory"])
-    routes.post("/memory/remember", response_model=RememberResponse)(remember)
-    routes.post("/memory/remember/batch", response_model=RememberResponse)(remember_batch)
-    routes.post("/v1/ingest/memories", response_model=RememberResponse)(remember_batch)
-    routes.delete("/v1/ingest/memories", response_model=DeletedResponse)(forget_batch)
+    routes.post("/memory/remember", responses=json_answer(RememberResponse))(remember)
+    routes.post("/memory/remember/batch", responses=json_answer(RememberResponse))(remember_batch)
+    routes.post("/v1/ingest/memories", responses=json_answer(RememberResponse))(remember_batch)
+    routes.delete("/v1/ingest/memories", responses=json_answer(DeletedResponse))(forget_batch)
     for path in ("/memory/recall", "/recall", "/context/evaluate"):
-        routes.post(path, response_model=RecallResponse)(recall)
-    routes.post("/context/feedback", response_model=OkResponse)(feedback)
-    routes.delete("/memory/{memory_id:path}", response_model=ForgetResponse)(forget)
+        routes.post(path, responses=json_answer(RecallAnswerJson))(recall)
+    routes.post("/context/feedback", responses=json_answer(OkResponse))(feedback)
+    routes.delete("/memory/{memory_id:path}", responses=json_answer(ForgetResponse))(forget)
     return routes
 
 
@@ -48,7 +48,7 @@ async def remember(body: MemoryItem, engine: EngineDep, caller: CallerDep) -> Re
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.remember", {"memories": 1})
     (written,) = await engine.memory.remember(scope, [body.to_memory(engine.settings)])
-    return json_response({"ok": True, "id": written, "ids": [written]})
+    return json_response(RememberResponse(ok=True, id=written, ids=[written]))
 
 
 async def remember_batch(body: RememberBatchBody, engine: EngineDep, caller: CallerDep) -> Response:
@@ -59,7 +59,7 @@ async def remember_batch(body: RememberBatchBody, engine: EngineDep, caller: Cal
     await require_permission(engine, scope, "memory.remember", {"memories": len(body.memories)})
     memories = await asyncio.to_thread(lambda: [item.to_memory(engine.settings) for item in body.memories])
     written = await engine.memory.remember(scope, memories)
-    return json_response({"ok": True, "ids": list(written)})
+    return json_response(RememberResponse(ok=True, ids=list(written)))
 
 
 async def recall(body: RecallBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
@@ -75,14 +75,14 @@ async def feedback(body: FeedbackBody, engine: EngineDep, caller: CallerDep) -> 
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.feedback", {})
     await engine.memory.feedback(scope, body.to_feedback(engine.clock.now()))
-    return json_response({"ok": True})
+    return json_response(OkResponse(ok=True))
 
 
 async def forget_batch(body: ForgetMemoriesBody, engine: EngineDep, caller: CallerDep) -> Response:
     """How many of these memories there were that the caller may read; they are gone."""
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.forget", {"memories": len(body.ids)})
-    return json_response({"deleted": await engine.memory.forget(scope, body.ids) if body.ids else 0})
+    return json_response(DeletedResponse(deleted=await engine.memory.forget(scope, body.ids) if body.ids else 0))
 
 
 async def forget(
@@ -97,7 +97,7 @@ async def forget(
     await require_permission(engine, scope, "memory.forget", {"memory": memory_id})
     if not await engine.memory.forget(scope, [memory_id]):
         raise NotFound(f"no memory {memory_id!r} can be read here")
-    return json_response({"ok": True, "deleted": 1})
+    return json_response(ForgetResponse(ok=True, deleted=1))
 
 
 def _caller_scope(body: MemoryPayload, caller: Scope) -> Scope:

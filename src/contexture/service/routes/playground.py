@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from contexture.errors import NotFound
 from contexture.service.auth import PUBLIC_PREFIX
 from contexture.service.dependencies import EngineDep, json_response
+from contexture.service.wire.schemas import MemoryStateResponse, json_answer
 
 STATIC_FOLDER = Path(__file__).parent.parent / "static"
 INDEX_FILE = "index.html"
@@ -98,14 +99,14 @@ class BreakMemoryBody(BaseModel):
 def demo_routes() -> APIRouter:
     """Return the routes of a demonstration."""
     routes = APIRouter(prefix="/v1/demo", tags=["demo"])
-    routes.get("/memory")(read_memory_state)
-    routes.post("/memory")(break_memory)
+    routes.get("/memory", responses=json_answer(MemoryStateResponse))(read_memory_state)
+    routes.post("/memory", responses=json_answer(MemoryStateResponse))(break_memory)
     return routes
 
 
 async def read_memory_state(engine: EngineDep) -> Response:
     """Whether the memory service is broken, and what the health monitor makes of it."""
-    return json_response({"broken": engine.memory_broken, "state": engine.health.state()})
+    return json_response(MemoryStateResponse(broken=engine.memory_broken, state=engine.health.state()))
 
 
 async def break_memory(body: BreakMemoryBody, engine: EngineDep) -> Response:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from contexture.builders.query.request import SearchRequest, parse_search
 from contexture.documents import Region
+from contexture.engine import SearchResultJson
 from contexture.errors import NotFound, UnknownPage
 from contexture.pages.values import DocumentSummary
 from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
 from contexture.service.openapi import describe_body
-from contexture.service.wire.builds import search_object
-from contexture.service.wire.schemas import SearchResponse
+from contexture.service.wire.schemas import (
+    JPEG_IMAGE,
+    DocumentResponse,
+    DocumentsResponse,
+    PageRegionsResponse,
+    RecordResponse,
+    RegionJson,
+    json_answer,
+)
 from contexture.types import Candidate
 
 _DEFAULT_POOL = 60  # the engine's default pool size
@@ -24,7 +32,8 @@ _DEFAULT_POOL = 60  # the engine's default pool size
 def search_routes() -> APIRouter:
     """Return the route of search."""
     routes = APIRouter(prefix="/v1", tags=["search"])
-    routes.post("/search", response_model=SearchResponse, openapi_extra=describe_body(SearchRequest))(search)
+    described = describe_body(SearchRequest)
+    routes.post("/search", responses=json_answer(SearchResultJson), openapi_extra=described)(search)
     return routes
 
 
@@ -35,7 +44,7 @@ async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Respons
     await require_permission(engine, caller, "search", {"collection": collection})
     pool = asked.limit if asked.limit > _DEFAULT_POOL else None
     result = await engine.search(asked.query, collection=collection, scope=caller, where=asked.where, pool=pool)
-    return json_response(search_object(result, asked.limit))
+    return json_response(result.first(asked.limit).json_form())
 
 
 class ListDocumentsBody(BaseModel):
@@ -50,9 +59,9 @@ class ListDocumentsBody(BaseModel):
 def record_routes() -> APIRouter:
     """Return the routes that read records and documents."""
     routes = APIRouter(prefix="/v1", tags=["records"])
-    routes.get("/records/{collection}/{record_id:path}")(read_record)
-    routes.post("/documents")(list_documents)
-    routes.get("/documents/{doc_id}")(read_document)
+    routes.get("/records/{collection}/{record_id:path}", responses=json_answer(RecordResponse))(read_record)
+    routes.post("/documents", responses=json_answer(DocumentsResponse))(list_documents)
+    routes.get("/documents/{doc_id}", responses=json_answer(DocumentResponse))(read_document)
     return routes
 
 
@@ -66,7 +75,7 @@ async def list_documents(body: ListDocumentsBody, engine: EngineDep, caller: Cal
     """The documents the caller may read, without their pages."""
     await require_permission(engine, caller, "records.list", {"collection": "pages"})
     found = await engine.pages.documents(caller, after=body.after, limit=body.limit)
-    return json_response({"documents": [_document_object(each, engine.shown) for each in found]})
+    return json_response(DocumentsResponse(documents=[_document_object(each, engine.shown) for each in found]))
 
 
 async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -78,7 +87,7 @@ async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Re
     return json_response(_document_object(found, engine.shown))
 
 
-def _record_object(shown: Candidate) -> dict[str, Any]:
+def _record_object(shown: Candidate) -> RecordResponse:
     return {
         "id": shown.id,
         "title": shown.title,
@@ -91,7 +100,7 @@ def _record_object(shown: Candidate) -> dict[str, Any]:
     }
 
 
-def _document_object(found: DocumentSummary, shown: Callable[[str], str]) -> dict[str, Any]:
+def _document_object(found: DocumentSummary, shown: Callable[[str], str]) -> DocumentResponse:
     return {
         "doc_id": found.doc_id,
         "title": shown(found.title),
@@ -109,8 +118,8 @@ _CACHE_HEADERS = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Opti
 def page_image_routes() -> APIRouter:
     """Return the routes of page images."""
     routes = APIRouter(prefix="/v1/pages", tags=["pages"])
-    routes.get("/{doc_id}/{page}/image", response_class=Response)(page_image)
-    routes.get("/{doc_id}/{page}/thumb", response_class=Response)(page_thumbnail)
+    routes.get("/{doc_id}/{page}/image", response_class=Response, responses=JPEG_IMAGE)(page_image)
+    routes.get("/{doc_id}/{page}/thumb", response_class=Response, responses=JPEG_IMAGE)(page_thumbnail)
     return routes
 
 
@@ -138,7 +147,7 @@ OffsetParam = Annotated[int | None, Query(ge=0)]
 def page_region_routes() -> APIRouter:
     """Return the route of page regions."""
     routes = APIRouter(prefix="/v1/pages", tags=["pages"])
-    routes.get("/{doc_id}/{page}/regions")(page_regions)
+    routes.get("/{doc_id}/{page}/regions", responses=json_answer(PageRegionsResponse))(page_regions)
     return routes
 
 
@@ -154,7 +163,7 @@ async def page_regions(
     if found is None:
         raise UnknownPage(f"there is no page {page} of document {doc_id!r}")
     shown = [_region_object(each) for each in found.regions if _overlaps(each, start, end)]
-    return json_response({"doc_id": doc_id, "page": page, "regions": shown})
+    return json_response(PageRegionsResponse(doc_id=doc_id, page=page, regions=shown))
 
 
 def _overlaps(region: Region, start: int | None, end: int | None) -> bool:
@@ -163,5 +172,5 @@ def _overlaps(region: Region, start: int | None, end: int | None) -> bool:
     return region.start < (region.end if end is None else end) and (start or 0) < region.end
 
 
-def _region_object(region: Region) -> dict[str, Any]:
+def _region_object(region: Region) -> RegionJson:
     return {"kind": region.kind, "box": region.box, "start": region.start, "end": region.end}

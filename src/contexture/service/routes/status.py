@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import structlog
 from fastapi import APIRouter, Request, Response
@@ -18,7 +17,7 @@ from contexture.engine import Contexture
 from contexture.errors import ContextError, SourceError
 from contexture.service.dependencies import EngineDep, json_response
 from contexture.service.gateway import Gateway
-from contexture.service.wire.schemas import HealthResponse, ReadyResponse
+from contexture.service.wire.schemas import ComponentHealth, HealthResponse, ReadyResponse, json_answer
 
 _UNAVAILABLE = 503
 
@@ -26,8 +25,8 @@ _UNAVAILABLE = 503
 def router() -> APIRouter:
     """Return the routes that need no key."""
     routes = APIRouter(tags=["status"])
-    routes.get("/health", response_model=HealthResponse, responses={_UNAVAILABLE: {"model": HealthResponse}})(health)
-    routes.get("/ready", response_model=ReadyResponse, responses={_UNAVAILABLE: {"model": ReadyResponse}})(ready)
+    for path, kind, read in (("/health", HealthResponse, health), ("/ready", ReadyResponse, ready)):
+        routes.get(path, responses={**json_answer(kind), **json_answer(kind, _UNAVAILABLE)})(read)
     routes.get("/metrics", response_class=PlainTextResponse)(metrics)
     return routes
 
@@ -35,7 +34,7 @@ def router() -> APIRouter:
 async def health(request: Request, engine: EngineDep) -> Response:
     """How each component is doing; 503 when the store is down, without which nothing works."""
     readiness: Readiness = request.app.state.readiness
-    components: dict[str, dict[str, Any]] = {
+    components: dict[str, ComponentHealth] = {
         "store": await _store_state(engine),
         "embedders": {"state": readiness.embedder_state, "names": sorted(engine.vectors)},
         "policy": await _policy_state(engine),
@@ -45,15 +44,14 @@ async def health(request: Request, engine: EngineDep) -> Response:
     }
     worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
     status = _UNAVAILABLE if components["store"]["state"] is HealthState.DOWN else 200
-    return json_response({"status": worst, "components": components}, status=status)
+    return json_response(HealthResponse(status=worst, components=components), status=status)
 
 
 async def ready(request: Request) -> Response:
     """200 once the warm-up is done, 503 before."""
     readiness: Readiness = request.app.state.readiness
-    return json_response(
-        {"ready": readiness.is_ready, "steps": readiness.steps}, status=200 if readiness.is_ready else _UNAVAILABLE
-    )
+    told = ReadyResponse(ready=readiness.is_ready, steps=readiness.steps)
+    return json_response(told, status=200 if readiness.is_ready else _UNAVAILABLE)
 
 
 async def metrics(request: Request) -> Response:
@@ -62,25 +60,20 @@ async def metrics(request: Request) -> Response:
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _store_state(engine: EngineDep) -> dict[str, Any]:
+async def _store_state(engine: EngineDep) -> ComponentHealth:
     try:
         await engine.index.names()  # names and counts are not returned: they would reveal other tenants
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
-    found = {"state": HealthState.NORMAL}
-    ailing = engine.index.last_error  # stored records can still be read
-    trouble = {"state": HealthState.DEGRADED, "reason": ailing} if ailing else {}
-    return {**found, **trouble, **_disk_state(engine.settings.home)}
+    if not has_free_space(engine.settings.home):  # everything can be read and nothing written
+        reason = f"its disk has less than {MIN_FREE_BYTES >> 20} MB left"
+        return {"state": HealthState.DEGRADED, "reason": reason}
+    if ailing := engine.index.last_error:  # stored records can still be read
+        return {"state": HealthState.DEGRADED, "reason": ailing}
+    return {"state": HealthState.NORMAL}
 
 
-def _disk_state(home: Path) -> dict[str, Any]:
-    """Return the disk state: when it is full, everything can be read and nothing written."""
-    if has_free_space(home):
-        return {}
-    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {MIN_FREE_BYTES >> 20} MB left"}
-
-
-async def _bus_state(gateway: Gateway) -> dict[str, dict[str, Any]]:
+async def _bus_state(gateway: Gateway) -> dict[str, ComponentHealth]:
     """Return the bus state, if there is a bus; at worst it is degraded, since only queued messages need it."""
     state = await gateway.state()
     if state is None:
@@ -90,18 +83,18 @@ async def _bus_state(gateway: Gateway) -> dict[str, dict[str, Any]]:
     return {"bus": {"state": HealthState.DEGRADED, "reason": "it does not answer; messages wait"}}
 
 
-async def _policy_state(engine: EngineDep) -> dict[str, Any]:
+async def _policy_state(engine: EngineDep) -> ComponentHealth:
     """Return the policy state; a policy that cannot report one counts as normal, and fails when it decides."""
     ask = getattr(engine.policy, "state", None)
     state = HealthState.NORMAL if ask is None else await ask()
     reasons = {HealthState.DOWN: "its files allow nothing", HealthState.DEGRADED: "it does not answer in time"}
-    found = {"state": state, "kind": type(engine.policy).__name__}
+    found: ComponentHealth = {"state": state, "kind": type(engine.policy).__name__}
     if state is HealthState.NORMAL:
         return found
     return {**found, "reason": getattr(engine.policy, "reason", reasons[state])}
 
 
-async def _outbox_state(engine: EngineDep) -> dict[str, Any]:
+async def _outbox_state(engine: EngineDep) -> ComponentHealth:
     """Return the outbox state: degraded while memories are parked, because they need manual attention."""
     try:
         status = await engine.outbox.status()

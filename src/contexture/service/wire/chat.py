@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, cast
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from typing_extensions import TypedDict
 
-from contexture.answer.chat_types import MAX_ID_LENGTH, ChatRequest, ChatResult, ChatStep, Delta, Started
+from contexture.answer.chat_types import (
+    MAX_ID_LENGTH,
+    ChatRequest,
+    ChatResult,
+    ChatResultJson,
+    ChatStep,
+    Delta,
+    MemoryCitation,
+    Started,
+)
 from contexture.answer.completions import Completion, CompletionRequest, CompletionStarted
-from contexture.answer.idempotency import assign_session, decode_failure, decode_result
-from contexture.conversation import Delivery, ReplyState, SessionEvent, StoredReply
+from contexture.answer.idempotency import ReplyFailure, assign_session, decode_failure, decode_result
+from contexture.conversation import Delivery, ReplyState, StoredReply
 from contexture.errors import ContextError, InvalidRequest
+from contexture.ledger import Degradation
 from contexture.service.envelope import error_object
 from contexture.types import ChatMessage, Scope
 
@@ -58,46 +69,15 @@ class ChatBody(BaseModel):
         )
 
 
-def chat_step_event(step: ChatStep) -> tuple[str, dict[str, Any]]:
+def chat_step_event(step: ChatStep) -> tuple[str, Started | Delta | ChatResultJson]:
     """Return one step of an answer, with the name of its event."""
     match step:
         case Started():
-            told = {"session_id": step.session_id, "build_id": step.build_id, "degradations": step.degradations}
-            return "context", told
+            return "context", step
         case Delta():
-            return "delta", {"text": step.text}
+            return "delta", step
         case ChatResult():
-            return "done", chat_result_object(step)
-
-
-def chat_result_object(result: ChatResult) -> dict[str, Any]:
-    """Return a processed message."""
-    return {
-        "session_id": result.session_id,
-        "reply": result.reply,
-        "model": result.model,
-        "build_id": result.build_id,
-        "citations": result.citations,
-        "degradations": result.degradations,
-        "usage": result.usage,
-        "events": [event_object(event) for event in result.events],
-    }
-
-
-def events_object(session_id: str, events: Sequence[SessionEvent]) -> dict[str, Any]:
-    """Return the newest events of a session, oldest first."""
-    return {"session_id": session_id, "events": [event_object(event) for event in events]}
-
-
-def event_object(event: SessionEvent) -> dict[str, Any]:
-    """Return one event of a session."""
-    return {
-        "id": event.id,
-        "position": event.position,
-        "time": event.time,
-        "message": event.message,
-        "metadata": event.metadata,
-    }
+            return "done", step.json_form()
 
 
 DEFAULT_MODEL = "contexture"
@@ -164,16 +144,96 @@ class CompletionBody(BaseModel):
         )
 
 
-def completion_object(done: Completion) -> dict[str, Any]:
+class CompletionMessageJson(TypedDict):
+    """The message of an answer."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None
+
+
+class CompletionChoiceJson(TypedDict):
+    """The only choice of an answer."""
+
+    index: int
+    message: CompletionMessageJson
+    finish_reason: Literal["stop"]
+    logprobs: None
+
+
+class AddedContextJson(TypedDict):
+    """What was added to a caller's messages."""
+
+    build_id: str
+    citations: tuple[MemoryCitation, ...]
+    degradations: tuple[Degradation, ...]
+
+
+class CompletionJson(TypedDict):
+    """A chat completion."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoiceJson]
+    usage: Mapping[str, int]
+    contexture: AddedContextJson
+
+
+class CompletionDeltaJson(TypedDict):
+    """What one chunk adds: the role at the beginning, then text, and nothing at the end."""
+
+    role: NotRequired[Literal["assistant"]]
+    content: NotRequired[str]
+
+
+class ChunkChoiceJson(TypedDict):
+    """The only choice of a chunk."""
+
+    index: int
+    delta: CompletionDeltaJson
+    finish_reason: Literal["stop"] | None
+    logprobs: None
+
+
+class CompletionChunkJson(TypedDict):
+    """A chunk of a streamed completion; the last ones have `contexture`, and `usage` where it was requested."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoiceJson]
+    contexture: NotRequired[AddedContextJson]
+    usage: NotRequired[Mapping[str, int]]
+
+
+class ModelJson(TypedDict):
+    """A model that may be named."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelsJson(TypedDict):
+    """The models that may be named."""
+
+    object: Literal["list"]
+    data: list[ModelJson]
+
+
+def completion_object(done: Completion) -> CompletionJson:
     """Return a complete answer."""
-    message = {"role": "assistant", "content": done.text, "refusal": None}
-    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    message: CompletionMessageJson = {"role": "assistant", "content": done.text, "refusal": None}
     return {
         "id": _completion_id(done.build_id),
         "object": "chat.completion",
         "created": int(done.created.timestamp()),
         "model": done.model,
-        "choices": [choice],
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
         "usage": done.usage,
         "contexture": _added_object(done),
     }
@@ -181,10 +241,12 @@ def completion_object(done: Completion) -> dict[str, Any]:
 
 def chunk_object(
     begun: CompletionStarted, *, text: str | None = None, done: Completion | None = None
-) -> dict[str, Any]:
+) -> CompletionChunkJson:
     """Return a chunk of a stream: the first without text, the last with the context of the answer."""
-    delta = {"content": text} if text is not None else {} if done else {"role": "assistant", "content": ""}
-    told: dict[str, Any] = {
+    delta: CompletionDeltaJson = (
+        {"content": text} if text is not None else {} if done else {"role": "assistant", "content": ""}
+    )
+    told: CompletionChunkJson = {
         "id": _completion_id(begun.build_id),
         "object": "chat.completion.chunk",
         "created": int(begun.created.timestamp()),
@@ -194,14 +256,14 @@ def chunk_object(
     return {**told, "contexture": _added_object(done)} if done else told
 
 
-def usage_object(begun: CompletionStarted, done: Completion) -> dict[str, Any]:
+def usage_object(begun: CompletionStarted, done: Completion) -> CompletionChunkJson:
     """Return the chunk after the last one, for clients that requested the token usage."""
     return {**chunk_object(begun, done=done), "choices": [], "usage": done.usage}
 
 
-def models_object(names: tuple[str, ...]) -> dict[str, Any]:
+def models_object(names: tuple[str, ...]) -> ModelsJson:
     """Return the models that may be requested."""
-    rows = [{"id": name, "object": "model", "created": 0, "owned_by": DEFAULT_MODEL} for name in names]
+    rows: list[ModelJson] = [{"id": name, "object": "model", "created": 0, "owned_by": DEFAULT_MODEL} for name in names]
     return {"object": "list", "data": rows}
 
 
@@ -209,7 +271,7 @@ def _completion_id(build_id: str) -> str:
     return f"chatcmpl-{build_id.removeprefix('ctx-')}"
 
 
-def _added_object(done: Completion) -> dict[str, Any]:
+def _added_object(done: Completion) -> AddedContextJson:
     return {"build_id": done.build_id, "citations": done.citations, "degradations": done.degradations}
 
 
@@ -303,19 +365,38 @@ def dead_letter_object(delivery: Delivery, reason: Exception, tries: int) -> dic
     return {"reason": short, "tries": tries, "place": delivery.place, **_body_fields(delivery.body)}
 
 
-def enqueued_object(reply: StoredReply, place: str) -> dict[str, Any]:
+class EnqueuedJson(TypedDict):
+    """A message that was taken, and where to read what becomes of it."""
+
+    id: str
+    session_id: str
+    status: ReplyState
+    reply_url: str
+
+
+class ReplyJson(TypedDict):
+    """What became of a message that was handed over."""
+
+    id: str
+    session_id: str
+    status: ReplyState
+    reply: ChatResultJson | None
+    error: ReplyFailure | None
+
+
+def enqueued_object(reply: StoredReply, place: str) -> EnqueuedJson:
     """Return an accepted message, and where to read its answer."""
-    return {"id": reply.message_id, "session_id": reply.session_id, "status": reply.state.value, "reply_url": place}
+    return {"id": reply.message_id, "session_id": reply.session_id, "status": reply.state, "reply_url": place}
 
 
-def reply_object(reply: StoredReply) -> dict[str, Any]:
+def reply_object(reply: StoredReply) -> ReplyJson:
     """Return the stored outcome of a queued message."""
     complete, failed = reply.state is ReplyState.COMPLETE, reply.state is ReplyState.FAILED
     return {
         "id": reply.message_id,
         "session_id": reply.session_id,
-        "status": reply.state.value,
-        "reply": chat_result_object(decode_result(reply)) if complete else None,
+        "status": reply.state,
+        "reply": decode_result(reply).json_form() if complete else None,
         "error": decode_failure(reply) if failed else None,
     }
 

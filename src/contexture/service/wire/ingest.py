@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from contexture.ingestion.articles import ArticleRow
 from contexture.ingestion.loader import LoadReport
+from contexture.results import FreeJson
 from contexture.service.openapi import JsonField, describe_row
-from contexture.service.wire.builds import load_report_object
-from contexture.types import PUBLIC, Json
+from contexture.service.wire.builds import LoadReportJson, load_report_object
+from contexture.types import PUBLIC
 from contexture.workspace import Block, BlockType
 
 _MAX_ARTICLES = 10_000
@@ -56,7 +58,7 @@ class RemoveArticlesBody(BaseModel):
     ids: Annotated[list[str], Field(max_length=_MAX_ARTICLES)]
 
 
-def articles_report_object(report: LoadReport) -> dict[str, Any]:
+def articles_report_object(report: LoadReport) -> LoadReportJson:
     """Return the outcome of the articles that were read."""
     return {**load_report_object(report), "collapsed": report.collapsed}
 
@@ -135,9 +137,24 @@ class MoveBlockBody(BaseModel):
     order: float = 0.0
 
 
-def block_object(block: Block) -> dict[str, Json]:
+class BlockJson(TypedDict):
+    """A block as it was written; `parent`, `readers` and times are there if they were given."""
+
+    id: str
+    type: BlockType
+    text: str
+    parent: NotRequired[str]
+    order: float
+    properties: FreeJson
+    readers: NotRequired[tuple[str, ...]]
+    author: str
+    created: NotRequired[str]
+    modified: NotRequired[str]
+
+
+def block_object(block: Block) -> BlockJson:
     """Return a block as these routes accept it; empty fields are left out."""
-    told: dict[str, Json] = {
+    told = {
         "id": block.id,
         "type": str(block.type),
         "text": block.text,
@@ -149,4 +166,4 @@ def block_object(block: Block) -> dict[str, Json]:
         "created": None if block.created is None else block.created.isoformat(),
         "modified": None if block.modified is None else block.modified.isoformat(),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return cast("BlockJson", {name: value for name, value in told.items() if value is not None})

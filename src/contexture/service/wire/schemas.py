@@ -1,69 +1,45 @@
-"""Response models for OpenAPI; the objects themselves are created by the `*_object` functions of this package."""
+"""What OpenAPI says about answers, derived from the types of what is sent; and the types of what only routes send."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
+from typing_extensions import TypedDict
 
-from contexture.conversation import HealthState, ReplyState
-from contexture.ledger import Reason, State
-from contexture.types import Form
-
-JsonObject = dict[str, Any]
-
-
-class ResponseModel(BaseModel):
-    """Base of all answers: these fields and no others."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class CitationSchema(ResponseModel):
-    """Characters of a stored record."""
-
-    collection: str
-    record_id: str
-    title: str
-    start: int
-    end: int
-    hash: Annotated[str, Field(description="SHA-256 of the whole stored text.")]
-    page: int | None
-
-
-class LedgerEntrySchema(ResponseModel):
-    """How one candidate ended, and why."""
-
-    id: str
-    section: str
-    state: State
-    reason: Reason
-    tokens: int
-    score: float
-    signals: dict[str, float]
-    form: Form | None
-    of: Annotated[str | None, Field(description="The candidate that this one repeats.")]
-    note: str
+from contexture.adapters.memory.payloads import RecallAnswerJson
+from contexture.answer.chat_types import ChatResultJson, Delta, SessionEventJson, Started
+from contexture.answer.citation_check import CitationReportJson
+from contexture.answer.commands.answer import CommandAnswerJson, CommandDetails, NoDetails
+from contexture.answer.commands.ask import AskDetails
+from contexture.answer.commands.events import EventDetails
+from contexture.answer.commands.graph import GraphDetails
+from contexture.answer.commands.memory import MemoryDetails
+from contexture.answer.commands.synthesize import SynthesisDetails
+from contexture.answer.research import ResearchAnswerJson
+from contexture.builders.command.result import CommandContextJson
+from contexture.builders.explain import ExplanationJson
+from contexture.builders.query.result import QueryContextJson
+from contexture.builders.research.result import ResearchContextJson
+from contexture.builders.turn.result import TurnContextJson
+from contexture.builders.workspace.result import ContextPayloadJson
+from contexture.capsule import Capsule
+from contexture.conversation import HealthState
+from contexture.documents import BoundingBox, RegionKind
+from contexture.engine import SearchResultJson
+from contexture.results import JsonSchema, Timestamp, describe_types, refer_to
+from contexture.service.wire.builds import BuildJson, LoadReportJson
+from contexture.service.wire.chat import CompletionChunkJson, CompletionJson, EnqueuedJson, ModelsJson, ReplyJson
+from contexture.service.wire.ingest import BlockJson
+from contexture.types import ChatMessage, Citation
+from contexture.workspace import BlockType, PutResult
 
 
-class DegradationSchema(ResponseModel):
-    """A named loss of quality."""
-
-    source: str
-    reason: str
-
-
-class ContextResponse(ResponseModel):
-    """Base of all contexts: citations, ledger, degradations and digest."""
-
-    citations: list[CitationSchema]
-    ledger: list[LedgerEntrySchema]
-    degradations: list[DegradationSchema]
-    digest: Annotated[str | None, Field(description="SHA-256 of the messages.")]
-
-
-class ErrorSchema(ResponseModel):
+class ErrorJson(TypedDict):
     """What went wrong, for people and for programs."""
 
     code: str
@@ -72,415 +48,259 @@ class ErrorSchema(ResponseModel):
     retryable: bool
 
 
-class ErrorMetaSchema(ResponseModel):
+class ErrorMetaJson(TypedDict):
     """Which version answered, and under which id it can be found in the log."""
 
     version: str
     correlation_id: str
 
 
-class ErrorResponse(ResponseModel):
+class ErrorResponse(TypedDict):
     """An error, on every route."""
 
-    error: ErrorSchema
-    meta: ErrorMetaSchema
+    error: ErrorJson
+    meta: ErrorMetaJson
 
 
-class SessionEventSchema(ResponseModel):
-    """One message of a session."""
-
-    id: str
-    position: int
-    time: datetime
-    message: JsonObject
-    metadata: JsonObject
-
-
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorResponse, "description": "The caller can fix it."},
-    "5XX": {"model": ErrorResponse, "description": "It is ours to fix; `retryable` says whether another try may help."},
-}
-"""Error responses of every route."""
-
-
-class QueryContextResponse(ContextResponse):
-    """The context of a plain question."""
-
-    build_id: str
-    messages: list[JsonObject]
-    text: str
-    tokens: int
-    token_counts: dict[str, int]
-    max_tokens: int
-    encoding: str
-    exact: bool
-
-
-class SnippetSchema(ResponseModel):
-    """A memory in a prompt."""
-
-    id: str
-    text: str
-    score: float
-    base_score: float
-    recency: float
-    label: str
-    form: str
-    tokens: int
-    metadata: JsonObject
-
-
-class TurnContextResponse(ContextResponse):
-    """The prompt of a turn."""
-
-    build_id: str
-    system_prompt: str
-    messages: list[JsonObject]
-    tokens: int
-    token_counts: dict[str, int]
-    max_prompt_tokens: int
-    encoding: str
-    exact: bool
-    snippets: list[SnippetSchema]
-    history: list[JsonObject]
-    debug: JsonObject
-
-
-class CommandContextResponse(ContextResponse):
-    """The context of a slash command."""
-
-    command: str
-    params: JsonObject
-    retrieval: JsonObject
-    graph: JsonObject
-    memory: JsonObject
-    models: JsonObject
-    limits: JsonObject
-    telemetry: dict[str, str]
-    ab_test: dict[str, str | None]
-    recovery: list[JsonObject]
-    messages: list[JsonObject]
-    tokens: int
-
-
-class SourceSchema(ResponseModel):
-    """A page that research found."""
-
-    doc_id: str
-    filename: str
-    page: int
-    extension: str
-    thumbnail_path: str | None
-    image_path: str | None
-    timestamp: str
-    section_path: str | None
-    parent_heading: str | None
-    markdown_content: str | None
-    relevance_score: float
-    citations: list[CitationSchema]
-    thumbnail_url: str | None
-    image_url: str | None
-
-
-class ResearchContextResponse(ContextResponse):
-    """The context of a research question."""
-
-    build_id: str
-    query: str | None
-    search_mode: str | None
-    formatted_text: str
-    sources: list[SourceSchema]
-    total_tokens: int
-    max_tokens: int | None
-    truncated: bool
-    encoding: str
-    exact: bool
-    messages: list[JsonObject]
-
-
-class WorkspaceContextResponse(ContextResponse):
-    """The context of a request over the workspace."""
-
-    build_id: Annotated[str, Field(alias="buildId")]
-    sections: list[JsonObject]
-    metadata: JsonObject
-    serialized: str
-    validation: JsonObject
-    encoding: str
-    exact: bool
-
-
-class BuildResponse(ResponseModel):
-    """A recent build."""
-
-    build_id: str
-    request: JsonObject
-    ledger: list[LedgerEntrySchema]
-    degradations: list[DegradationSchema]
-    capsule: JsonObject
-
-
-class ExplanationResponse(ResponseModel):
-    """What became of a candidate, and the least that would have admitted it."""
-
-    build_id: str
-    candidate: LedgerEntrySchema
-    more_tokens: int | None
-    score_needed: float | None
-
-
-EVENT_STREAM_RESPONSE: dict[int | str, JsonObject] = {200: {"content": {"text/event-stream": {}}}}
-"""The additional response of a route that can stream."""
-
-
-class PassageSchema(ResponseModel):
-    """A passage that a search found."""
-
-    id: str
-    title: str
-    text: str
-    score: float
-    signals: dict[str, float]
-    lang: str
-    source: str
-    kind: str
-    time: datetime | None
-    citation: CitationSchema | None
-
-
-class SearchResponse(ResponseModel):
-    """What a search found, best first."""
-
-    query: str
-    results: list[PassageSchema]
-    degradations: list[DegradationSchema]
-
-
-class MemoryCitationSchema(ResponseModel):
-    """A numbered memory in a prompt."""
-
-    number: int
-    memory_id: str
-    label: str
-    score: float
-    cited: bool
-
-
-class ChatResponse(ResponseModel):
-    """A processed message."""
-
-    session_id: str
-    reply: str
-    model: str
-    build_id: str
-    citations: list[MemoryCitationSchema]
-    degradations: list[DegradationSchema]
-    usage: dict[str, int]
-    events: list[SessionEventSchema]
-
-
-class EnqueuedResponse(ResponseModel):
-    """A message that was taken, and where to read what becomes of it."""
-
-    id: str
-    session_id: str
-    status: ReplyState
-    reply_url: str
-
-
-class ReplyErrorSchema(ResponseModel):
-    """Why a message got no answer."""
-
-    code: str
-    message: str
-    retryable: bool
-
-
-class ReplyResponse(ResponseModel):
-    """What became of a message that was handed over."""
-
-    id: str
-    session_id: str
-    status: ReplyState
-    reply: ChatResponse | None
-    error: ReplyErrorSchema | None
-
-
-class SessionsResponse(ResponseModel):
+class SessionsResponse(TypedDict):
     """Sessions, the one last written to first."""
 
     sessions: list[str]
 
 
-class SessionEventsResponse(ResponseModel):
+class SessionEventsResponse(TypedDict):
     """The newest events of a session."""
 
     session_id: str
-    events: list[SessionEventSchema]
+    events: list[SessionEventJson]
 
 
-class AddedContextSchema(ResponseModel):
-    """What was added to a caller's messages."""
-
-    build_id: str
-    citations: list[MemoryCitationSchema]
-    degradations: list[DegradationSchema]
-
-
-class CompletionResponse(ResponseModel):
-    """A chat completion."""
+class RecordResponse(TypedDict):
+    """A record from beginning to end, redacted."""
 
     id: str
-    object: str
-    created: int
-    model: str
-    choices: list[JsonObject]
-    usage: dict[str, int]
-    contexture: AddedContextSchema
-
-
-class ModelsResponse(ResponseModel):
-    """The models that may be named."""
-
-    object: str
-    data: list[JsonObject]
-
-
-class CommandAnswerResponse(ResponseModel):
-    """An executed command."""
-
-    command: str
-    question: str
+    title: str
+    text: str
+    kind: str
     lang: str
-    mode: str
-    model: str | None
-    answer: str
-    sections: list[JsonObject]
-    details: JsonObject
-    evidence: list[JsonObject]
-    notes: list[str]
-    usage: dict[str, float]
-    degradations: list[DegradationSchema]
-    context: CommandContextResponse
+    source: str
+    time: Timestamp | None
+    citation: Citation | None
 
 
-class ResearchAnswerResponse(ResponseModel):
-    """A cited answer."""
+class DocumentResponse(TypedDict):
+    """A stored document without its pages; `pages` says how many there are."""
 
-    answer: str
-    sources: list[SourceSchema]
-    truncated: bool
-    total_tokens: int
-    cited: list[int]
-    citations: list[CitationSchema]
-    removed_markers: list[object]
-    unsupported: list[object]
-    model: str
-    extractive: bool
-    images: list[object]
-    degradations: list[DegradationSchema]
-    build_id: str
+    doc_id: str
+    title: str
+    filename: str
+    extension: str
+    timestamp: Timestamp
+    pages: int
 
 
-class VerificationResponse(ResponseModel):
-    """Whether every citation holds."""
+class DocumentsResponse(TypedDict):
+    """Documents, by id."""
 
-    holds: bool
-    citations: int
-    problems: list[JsonObject]
+    documents: list[DocumentResponse]
 
 
-class RecallResponse(ResponseModel):
-    """Memories, best first, under both names that clients look for."""
+class RegionJson(TypedDict):
+    """A part of a page; its box is left, top, right and bottom as shares of the width and height of the page."""
 
-    candidates: list[JsonObject]
-    results: list[JsonObject]
+    kind: RegionKind
+    box: BoundingBox
+    start: int
+    end: int
 
 
-class RememberResponse(ResponseModel):
+class PageRegionsResponse(TypedDict):
+    """The regions of a page, in reading order."""
+
+    doc_id: str
+    page: int
+    regions: list[RegionJson]
+
+
+class RememberResponse(TypedDict):
     """The ids of what was stored; `id` where it was one."""
 
     ok: bool
+    id: NotRequired[Annotated[str, Meta(description="Of the only one.")]]
     ids: list[str]
-    id: Annotated[str, Field(description="Of the only one.")] = ""
 
 
-class OkResponse(ResponseModel):
+class OkResponse(TypedDict):
     """It was done."""
 
     ok: bool
 
 
-class ForgetResponse(ResponseModel):
+class ForgetResponse(TypedDict):
     """It is gone."""
 
     ok: bool
     deleted: int
 
 
-class DeletedResponse(ResponseModel):
+class DeletedResponse(TypedDict):
     """How many there were; `documents` where documents were named."""
 
     deleted: int
-    documents: int = 0
+    documents: NotRequired[int]
 
 
-class IngestReportResponse(ResponseModel):
-    """What became of everything that was sent."""
+class BlockTitleJson(TypedDict):
+    """A block above another one."""
 
-    read: int
-    added: int
-    unchanged: int
-    duplicates: int
-    failed: list[JsonObject]
-    warnings: list[JsonObject]
-    pages: int = 0
-    files: list[JsonObject] | None = None
-    collapsed: Annotated[int, Field(description="Articles that are copies of a better one.")] = 0
+    id: str
+    type: BlockType
+    text: str
 
 
-class BlocksWrittenResponse(ResponseModel):
-    """How many blocks were new, altered, and known as they are."""
-
-    added: int
-    changed: int
-    unchanged: int
-
-
-class BlockResponse(ResponseModel):
+class BlockResponse(TypedDict):
     """A block, and what stands above it, the topmost first."""
 
-    block: JsonObject
-    path: list[dict[str, str]]
+    block: BlockJson
+    path: list[BlockTitleJson]
 
 
-class BlockMovedResponse(ResponseModel):
+class BlockMovedResponse(TypedDict):
     """It stands where it was asked to."""
 
     moved: bool
 
 
-class BlocksRestoredResponse(ResponseModel):
+class BlocksRestoredResponse(TypedDict):
     """How many came back."""
 
     restored: int
 
 
-class BlockViewedResponse(ResponseModel):
+class BlockViewedResponse(TypedDict):
     """The view was noted."""
 
     viewed: bool
 
 
-class HealthResponse(ResponseModel):
+class ComponentHealth(TypedDict):
+    """How a component is doing, and why; some components say more."""
+
+    state: HealthState
+    names: NotRequired[Annotated[list[str], Meta(description="Of the embedders.")]]
+    kind: NotRequired[Annotated[str, Meta(description="Of the policy.")]]
+    reason: NotRequired[str]
+    parked: NotRequired[Annotated[int, Meta(description="Memories in the outbox that need attention.")]]
+
+
+class HealthResponse(TypedDict):
     """The worst state, and that of each component."""
 
     status: HealthState
-    components: dict[str, JsonObject]
+    components: Mapping[str, ComponentHealth]
 
 
-class ReadyResponse(ResponseModel):
+class ReadyResponse(TypedDict):
     """Whether the warm-up is done, and how far each step is."""
 
     ready: bool
-    steps: dict[str, str]
+    steps: Mapping[str, str]
+
+
+class MemoryStateResponse(TypedDict):
+    """Whether the memory service of a demonstration is broken, and what the health monitor makes of it."""
+
+    broken: bool
+    state: HealthState
+
+
+ANSWERS = (
+    *(QueryContextJson, TurnContextJson, CommandContextJson, ResearchContextJson, ContextPayloadJson),
+    *(BuildJson, Capsule, ExplanationJson, CitationReportJson, CommandAnswerJson, ResearchAnswerJson),
+    *(SearchResultJson, RecordResponse, DocumentResponse, DocumentsResponse, PageRegionsResponse),
+    *(ChatResultJson, Started, Delta, EnqueuedJson, ReplyJson, SessionsResponse, SessionEventsResponse),
+    *(CompletionJson, CompletionChunkJson, ModelsJson),
+    *(RecallAnswerJson, RememberResponse, OkResponse, ForgetResponse, DeletedResponse, LoadReportJson),
+    *(PutResult, BlockResponse, BlockMovedResponse, BlocksRestoredResponse, BlockViewedResponse),
+    *(HealthResponse, ReadyResponse, MemoryStateResponse, ErrorResponse, ChatMessage),
+)
+"""Every type of an answer or an event."""
+
+UNIONS = {CommandDetails: (AskDetails, EventDetails, GraphDetails, MemoryDetails, SynthesisDetails, NoDetails)}
+"""What the details of a command may be."""
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def json_answer(kind: type, status: int | str = 200, description: str = "") -> Responses:
+    """The response of a route that answers with this type, as FastAPI takes it."""
+    told = {"description": description} if description else {}
+    return {status: {**told, "content": {"application/json": {"schema": refer_to(kind)}}}}
+
+
+def event_stream(text: str, events: Mapping[str, type], end: str = "") -> Responses:
+    """The response of a route that can stream: events by name, each with the type of its data as JSON.
+
+    `end` is the data of the last event where it is not JSON.
+    """
+    items = [_describe_event(name, kind) for name, kind in events.items()]
+    if end:
+        items.append({"type": "object", "properties": {"data": {"type": "string", "const": end}}, "required": ["data"]})
+    return {200: {"content": {"text/event-stream": {"itemSchema": {"description": text, "anyOf": items}}}}}
+
+
+def merge_answers(*responses: Responses) -> Responses:
+    """Responses of one route; those with the same status offer each other's types of content."""
+    found: Responses = {}
+    for status, told in ((status, told) for each in responses for status, told in each.items()):
+        known = found.get(status, {"content": {}})
+        found[status] = {**known, **told, "content": {**known["content"], **told["content"]}}
+    return found
+
+
+def _describe_event(name: str, kind: type) -> JsonSchema:
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": refer_to(kind)}
+    named = {"event": {"type": "string", "const": name}} if name else {}
+    return {"type": "object", "properties": {**named, "data": data}, "required": [*named, "data"]}
+
+
+CHAT_EVENTS = event_stream(
+    "Server-sent events: `context` once the context is built, a `delta` for each piece of the reply, `done` with the "
+    "whole answer, or `error`.",
+    {"context": Started, "delta": Delta, "done": ChatResultJson, "error": ErrorResponse},
+)
+COMPLETION_EVENTS = event_stream(
+    "Server-sent events without names, each a chunk, and at the end `[DONE]`; or an event `error`.",
+    {"": CompletionChunkJson, "error": ErrorResponse},
+    end="[DONE]",
+)
+JPEG_IMAGE: Responses = {200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}}
+
+ERROR_RESPONSES: Responses = {
+    **json_answer(ErrorResponse, "4XX", "The caller can fix it."),
+    **json_answer(ErrorResponse, "5XX", "It is ours to fix; `retryable` says whether another try may help."),
+}
+"""Error responses of every route."""
+
+EXAMPLES_FILE = Path(__file__).with_name("examples.json")
+
+
+def describe_answers(document: dict[str, Any]) -> dict[str, Any]:
+    """Add the types of all answers to an OpenAPI document, and to each route an answer that was recorded from it."""
+    document["components"].setdefault("schemas", {}).update(_answer_types())
+    for name, example in _examples().items():
+        method, path = name.split()
+        if path in document["paths"]:
+            responses = document["paths"][path][method.lower()]["responses"]
+            responses["200"]["content"]["application/json"]["example"] = example
+    return document
+
+
+@cache
+def _answer_types() -> dict[str, JsonSchema]:
+    return describe_types(ANSWERS, UNIONS)[1]
+
+
+@cache
+def _examples() -> dict[str, Any]:
+    return json.loads(EXAMPLES_FILE.read_text("utf-8")) if EXAMPLES_FILE.exists() else {}
