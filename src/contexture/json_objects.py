@@ -21,9 +21,6 @@ from contexture.errors import InvalidRequest
 
 T = TypeVar("T")
 
-JSON_TYPES = ("string", "number", "boolean", "object", "array", "null")
-"""The types of a value that may be any JSON."""
-
 _MAX_PROBLEMS = 5  # invalid fields named in one message
 _MAX_VALUE = 80  # characters of an invalid value in a message
 _DEFINITION = "#/$defs/{name}"

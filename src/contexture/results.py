@@ -11,11 +11,17 @@ from msgspec import inspect
 
 JsonSchema: TypeAlias = dict[str, Any]
 
+JSON_TYPES = ("string", "number", "boolean", "object", "array", "null")
+"""The types of a value that may be any JSON."""
+
+ANY_OBJECT: JsonSchema = {"additionalProperties": {"description": "Any JSON.", "type": list(JSON_TYPES)}}
+"""What the schema of an object without known fields says of them."""
+
 FreeJson: TypeAlias = Annotated[
     Mapping[str, Any],
     msgspec.Meta(
         description="Free JSON: any fields, as whoever wrote them chose.",
-        extra_json_schema={"additionalProperties": True},
+        extra_json_schema=ANY_OBJECT,
     ),
 ]
 """An object without a schema, because its fields are not ours."""
@@ -104,7 +110,7 @@ def _describe_unions(unions: Mapping[type, Sequence[type]]) -> Callable[[type], 
     def describe(kind: type) -> JsonSchema:
         if kind in unions:
             return {"oneOf": [refer_to(member) for member in unions[kind]]}
-        return {"type": "object", "description": kind.__doc__ or "", "additionalProperties": True}
+        return {"type": "object", "description": kind.__doc__ or "", **ANY_OBJECT}
 
     return describe
 
@@ -178,5 +184,5 @@ def _inline_types(shape: object, types: Mapping[str, JsonSchema]) -> object:
         return shape
     said = cast("JsonSchema", shape)
     if "$ref" in said:
-        said = {**types[str(said["$ref"]).removeprefix(REF_PREFIX)], **said}
-    return {name: _inline_types(value, types) for name, value in said.items() if name != "$ref"}
+        said = types.get(str(said["$ref"]).removeprefix(REF_PREFIX), {"type": "object"})
+    return {name: _inline_types(value, types) for name, value in said.items()}

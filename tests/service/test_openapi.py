@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import runpy
+import tempfile
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -23,13 +29,16 @@ from schemathesis.specs.openapi.checks import (
 
 from contexture import Settings
 from contexture.service.app import create_app
+from contexture.service.wire.schemas import EXAMPLES_FILE
 from contexture.testing.doubles import FixedClock
 from contexture.types import PUBLIC, Record
 from support.service import small_engine
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 WAITING = {"/ready"}  # 503 is what it says while nothing warms it up
+IMAGES = {("GET", f"/v1/pages/{{doc_id}}/{{page}}/{name}") for name in ("image", "thumb")}  # not JSON
 BASE = "http://127.0.0.1"
+EXAMPLES = EXAMPLES_FILE.read_text("utf-8")
 ARTICLE = {
     "id": "a1",
     "title": "Pump strike",
@@ -41,19 +50,28 @@ FILE = {"filename": "a.md", "content": "IyBIZWxsbwpQdW1wcyBhcmUgbmljZSBhbmQgbGVh
 BLOCKS = [{"id": "p", "type": "page", "text": "Pumps"}, {"id": "b", "text": "The pump leaks", "parent": "p"}]
 ASKED = [
     ("POST", "/v1/ingest/articles", {"articles": [ARTICLE, {"id": 5}]}),
-    ("POST", "/v1/ingest/documents", {"records": [{"id": "x", "text": "y"}, {"id": 5}]}),
+    ("POST", "/v1/ingest/documents", {"records": [{"id": "x", "text": "y"}, {"id": 5}], "files": [FILE]}),
+    ("POST", "/v1/documents", {}),
     ("POST", "/v1/ingest/blocks", {"blocks": BLOCKS}),
     ("POST", "/memory/remember", {"text": "The pump leaks on Mondays.", "id": "m1", "mood": "wet"}),
     ("POST", "/memory/remember/batch", {"memories": [{"text": "The pump is red.", "id": "m2"}]}),
+    ("POST", "/v1/ingest/memories", {"memories": [{"text": "The pump is loud.", "id": "m3"}]}),
     ("POST", "/recall", {"query": "pump leaks", "threshold": 0}),
+    ("POST", "/memory/recall", {"query": "pump leaks", "threshold": 0}),
+    ("POST", "/context/evaluate", {"query": "pump leaks", "threshold": 0}),
     ("POST", "/context/feedback", {"memory_id": "m1", "score": 1}),
     ("POST", "/v1/search", {"query": "pump"}),
+    ("GET", "/v1/records/documents/pump", None),
     ("POST", "/v1/context/query", {"query": "pump", "max_tokens": 200}),
     ("POST", "/v1/context/turn", {"user_message": "pump leaks", "history": [{"role": "user", "content": "hi"}]}),
     ("POST", "/v1/context/command", {"raw_command": "/ask pump strike window=1y"}),
     ("POST", "/v1/context/research", {"query": "pumps"}),
     ("POST", "/v1/context/workspace", {"query": "pump", "focus": {"pageId": "p"}, "type": "chat"}),
     ("POST", "/v1/commands", {"raw_command": "/memory recall pump"}),
+    ("POST", "/v1/commands", {"raw_command": "/graph query pump window=1y"}),
+    ("POST", "/v1/commands", {"raw_command": "/events link pump window=1y"}),
+    ("POST", "/v1/commands", {"raw_command": "/synthesize pump window=1y"}),
+    ("POST", "/v1/commands", {"raw_command": "/memory store pump window=1y"}),
     ("POST", "/v1/commands", {"raw_command": "/ask pump strike window=1y"}),
     ("POST", "/v1/chat", {"message": "pump leaks", "session_id": "s"}),
     ("POST", "/v1/chat", {"message": "pump leaks", "stream": True}),
@@ -74,6 +92,8 @@ ASKED = [
     ("DELETE", "/v1/ingest/memories", {"ids": ["m1", "none"]}),
     ("DELETE", "/v1/ingest/articles", {"ids": ["a1"]}),
     ("DELETE", "/v1/ingest/documents", {"ids": ["x"], "doc_ids": ["none"]}),
+    ("GET", "/v1/demo/memory", None),
+    ("POST", "/v1/demo/memory", {"broken": False}),
     ("GET", "/health", None),
     ("GET", "/ready", None),
     ("GET", "/metrics", None),
@@ -85,7 +105,7 @@ async def app(settings: Settings):
     """The application over a small engine with a record and a file."""
     async with small_engine(settings) as engine:
         await engine.add([Record(id="pump", title="Pump", text="The pump leaks. It is red.", acl=(PUBLIC,))])
-        yield create_app(engine, keys=None, settings=settings, clock=FixedClock())
+        yield create_app(engine, keys=None, settings=settings, clock=FixedClock(), members={})
 
 
 def client_of(app: FastAPI) -> httpx.AsyncClient:
@@ -140,50 +160,62 @@ async def test_generated_requests_are_answered_as_described(app: FastAPI, data: 
 
 
 async def test_answers_to_real_requests_are_as_described(app: FastAPI) -> None:
-    """What works has every field that was promised and no other, on every route."""
+    """What works has every field that was promised and no other, on every route; and examples were recorded from it."""
     known = {(each.method.upper(), each.path): each for each in operations(app)}
-    missed = {path for _, path in known}
+    found = [each async for each in answers(app)]
+    for name, answer in found:
+        assert answer.is_success or name[1] in WAITING, (name, answer.text)
+        validate(known[name], answer)
+
+    assert known.keys() - {name for name, _ in found} == IMAGES
+    assert {" ".join(name) for name, answer in found if is_json(answer)} == json.loads(EXAMPLES).keys()
+
+
+async def answers(app: FastAPI) -> AsyncIterator[tuple[tuple[str, str], httpx.Response]]:
+    """The answers to `ASKED`, and to what can be asked once there are builds and documents; each with its operation."""
+    known = [(each.method.upper(), each.path) for each in operations(app)]
     async with client_of(app) as client:
-        for method, path, body in ASKED:
+
+        async def ask(method: str, path: str, body: object = None) -> tuple[tuple[str, str], httpx.Response]:
             answer = await client.request(method, path, json=body)
-            operation = next(each for each in known.values() if _fits(each, method, path))
-            missed.discard(operation.path)
+            return next(name for name in known if _fits(name, method, path)), answer
 
-            assert answer.is_success or path in WAITING, (path, answer.text)
-            validate(operation, answer)
-    own = {"/v1/builds/{build_id}", "/v1/builds/{build_id}/explain/{candidate}", "/v1/citations/verify"}
+        for method, path, body in ASKED:
+            name, answer = await ask(method, path, body)
+            yield name, answer
+            if path == "/v1/context/query":
+                place, first = f"/v1/builds/{answer.json()['build_id']}", answer.json()["ledger"][0]["id"]
+                yield await ask("GET", place)
+                yield await ask("GET", f"{place}/explain/{quote(first, safe='')}")
+                yield await ask("GET", f"{place}/capsule")
+                yield await ask("POST", "/v1/citations/verify", answer.json())
+            if path == "/v1/documents":
+                place = answer.json()["documents"][0]["doc_id"]
+                yield await ask("GET", f"/v1/documents/{place}")
+                yield await ask("GET", f"/v1/pages/{place}/1/regions")
 
-    assert (
-        not {path for path in missed if path.startswith(("/v1/ingest", "/memory", "/v1/context"))}
-        - own
-        - {
-            "/memory/recall",
-            "/v1/ingest/memories",
-        }
-    )
+
+def is_json(answer: httpx.Response) -> bool:
+    """Whether the answer is one JSON document and a success."""
+    return answer.status_code == 200 and answer.headers["content-type"] == "application/json"
 
 
-def _fits(operation, method: str, path: str) -> bool:
-    wanted, asked = operation.path.split("/"), path.split("/")
+def _fits(name: tuple[str, str], method: str, path: str) -> bool:
+    wanted, asked = name[1].split("/"), path.split("/")
     same = len(wanted) == len(asked) and all(a == b or a.startswith("{") for a, b in zip(wanted, asked, strict=True))
-    return same and operation.method.upper() == method
+    return same and name[0] == method
 
 
-async def test_builds_are_as_described(app: FastAPI) -> None:
-    """A build can be asked for, explained and verified."""
-    known = {each.path: each for each in operations(app)}
-    async with client_of(app) as client:
-        built = (await client.post("/v1/context/query", json={"query": "pump"})).json()
-        place = f"/v1/builds/{built['build_id']}"
-        name = built["ledger"][0]["id"].replace("#", "%23")
-        answers = {
-            "/v1/builds/{build_id}": await client.get(place),
-            "/v1/builds/{build_id}/explain/{candidate}": await client.get(f"{place}/explain/{name}"),
-            "/v1/citations/verify": await client.post("/v1/citations/verify", json=built),
-        }
-    for path, answer in answers.items():
-        assert answer.is_success, answer.text
-        validate(known[path], answer)
+async def test_every_example_is_as_described(app: FastAPI) -> None:
+    """The example of an answer has every field that is promised and no other."""
+    described = app.openapi()
+    for operation in operations(app):
+        told = described["paths"][operation.path][operation.method]["responses"]["200"].get("content", {})
+        shown = told.get("application/json", {})
+        if shown and operation.path not in WAITING:
+            answer = httpx.Response(200, json=shown["example"], request=httpx.Request(operation.method, BASE))
+            answer.elapsed = timedelta()
+            validate(operation, answer)
 
 
 async def test_every_route_says_how_it_fails_and_how_a_key_is_presented(app: FastAPI) -> None:
@@ -209,11 +241,12 @@ def bodies(app: FastAPI) -> dict[tuple[str, str], dict]:
     return found
 
 
-async def test_every_part_of_a_request_has_a_type(app: FastAPI) -> None:
-    """A generated client knows what to send; what may be any JSON says so."""
+async def test_every_part_of_requests_and_answers_has_a_type(app: FastAPI) -> None:
+    """A generated client knows what to send and what it gets; what may be any JSON says so."""
     untyped = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "metrics.py"))["untyped_properties"]
 
     assert [] == untyped(app.openapi(), answers=False)
+    assert [] == untyped(app.openapi(), answers=True)
     assert ["POST /x.a", "POST /x.b[]", "POST /x.c{}"] == untyped(
         request_of({"a": {}, "b": {"type": "array"}, "c": {"type": "object"}, "d": {"type": ["string", "null"]}}),
         answers=False,
@@ -245,3 +278,19 @@ async def test_every_request_has_an_example_that_is_accepted(app: FastAPI) -> No
             answer = await client.request(method, path.replace("{block_id}", "b"), json=schema["examples"][0])
 
             assert answer.is_success or "NO_DATA" == answer.json()["error"]["code"], (path, answer.text)
+
+
+async def record_examples() -> None:
+    """Write the examples of OpenAPI anew: what the service answers to the requests of this module."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(home=Path(folder) / "store")
+        async with small_engine(settings) as engine:
+            await engine.add([Record(id="pump", title="Pump", text="The pump leaks. It is red.", acl=(PUBLIC,))])
+            app = create_app(engine, keys=None, settings=settings, clock=FixedClock(), members={})
+            told = {" ".join(name): answer.json() async for name, answer in answers(app) if is_json(answer)}
+    text = json.dumps(dict(sorted(told.items())), indent=1, ensure_ascii=False)
+    EXAMPLES_FILE.write_text(f"{text}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(record_examples())

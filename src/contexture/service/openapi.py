@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from pydantic import WithJsonSchema
 
-from contexture.json_objects import JSON_TYPES, object_schema, rename_references
+from contexture.json_objects import object_schema, rename_references
+from contexture.results import JSON_TYPES
 
 _JSON = "application/json"
 _DEFINITIONS, _COMPONENTS = "#/$defs/", "#/components/schemas/"
