@@ -12,7 +12,7 @@ import msgspec
 
 from contexture.errors import InvalidRequest, ReplayMismatch
 from contexture.ledger import Degradation, Ledger, LedgerEntry
-from contexture.results import ANY_OBJECT, Digest, JsonResult, Timestamp, refer_to
+from contexture.results import ANY_JSON, Digest, JsonResult, Timestamp, refer_to
 from contexture.types import Candidate, ChatMessage, Message, Scope
 
 CAPSULE_FORMAT = 1
@@ -21,7 +21,7 @@ CapsuleField: TypeAlias = Annotated[
     dict[str, Any],
     msgspec.Meta(
         description="Free JSON, for `replay` alone: its fields depend on the kind of build.",
-        extra_json_schema=ANY_OBJECT,
+        extra_json_schema={"additionalProperties": ANY_JSON},
     ),
 ]
 

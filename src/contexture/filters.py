@@ -43,7 +43,6 @@ def _pair_schema(description: str, operand: Mapping[str, Any]) -> dict[str, Any]
         "description": description,
         "type": "array",
         "prefixItems": [field, operand],
-        "items": False,
         "minItems": 2,
         "maxItems": 2,
     }

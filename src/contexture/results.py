@@ -11,17 +11,18 @@ from msgspec import inspect
 
 JsonSchema: TypeAlias = dict[str, Any]
 
-JSON_TYPES = ("string", "number", "boolean", "object", "array", "null")
-"""The types of a value that may be any JSON."""
-
-ANY_OBJECT: JsonSchema = {"additionalProperties": {"description": "Any JSON.", "type": list(JSON_TYPES)}}
-"""What the schema of an object without known fields says of them."""
+ANY_JSON: JsonSchema = {
+    "description": "Any JSON.",
+    "type": ["string", "number", "boolean", "object", "array", "null"],
+    "items": {},  # code generators read no arrays without it
+}
+"""The schema of a value that may be any JSON."""
 
 FreeJson: TypeAlias = Annotated[
     Mapping[str, Any],
     msgspec.Meta(
         description="Free JSON: any fields, as whoever wrote them chose.",
-        extra_json_schema=ANY_OBJECT,
+        extra_json_schema={"additionalProperties": ANY_JSON},
     ),
 ]
 """An object without a schema, because its fields are not ours."""
@@ -110,7 +111,7 @@ def _describe_unions(unions: Mapping[type, Sequence[type]]) -> Callable[[type], 
     def describe(kind: type) -> JsonSchema:
         if kind in unions:
             return {"oneOf": [refer_to(member) for member in unions[kind]]}
-        return {"type": "object", "description": kind.__doc__ or "", **ANY_OBJECT}
+        return {"type": "object", "description": kind.__doc__ or "", "additionalProperties": ANY_JSON}
 
     return describe
 

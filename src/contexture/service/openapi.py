@@ -9,7 +9,7 @@ import msgspec
 from pydantic import WithJsonSchema
 
 from contexture.json_objects import object_schema, rename_references
-from contexture.results import JSON_TYPES
+from contexture.results import ANY_JSON
 
 _JSON = "application/json"
 _DEFINITIONS, _COMPONENTS = "#/$defs/", "#/components/schemas/"
@@ -17,7 +17,7 @@ _DEFINITIONS, _COMPONENTS = "#/$defs/", "#/components/schemas/"
 
 def any_json(description: str) -> WithJsonSchema:
     """Describe a field that may hold any JSON."""
-    return WithJsonSchema({"description": description, "type": list(JSON_TYPES)})
+    return WithJsonSchema({**ANY_JSON, "description": description})
 
 
 JsonField: TypeAlias = Annotated[Any, any_json("Any JSON.")]
@@ -29,7 +29,7 @@ def describe_row(row: type, *, further: bool) -> WithJsonSchema:
     Rows are parsed one by one where they are stored, so that one that is wrong does not stop the others.
     """
     schema = msgspec.json.schema(row)["$defs"][row.__name__]
-    return WithJsonSchema({**schema, "additionalProperties": {"type": list(JSON_TYPES)} if further else False})
+    return WithJsonSchema({**schema, "additionalProperties": ANY_JSON if further else False})
 
 
 def describe_body(model: type, *, name: str = "", without: Iterable[str] = ()) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayloadJson
 from contexture.capsule import Capsule, pack_capsule
 from contexture.engine import Contexture
-from contexture.results import ANY_OBJECT
+from contexture.results import ANY_JSON
 from contexture.service.auth import HasWriteRight
 from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.openapi import describe_body
@@ -112,7 +112,7 @@ _CITED: dict[str, Any] = {
     "title": "CitedObject",
     "description": "A context, an answer, a search, a build or a capsule, as a route answered it.",
     "type": "object",
-    **ANY_OBJECT,
+    "additionalProperties": ANY_JSON,
     "examples": [
         {
             "results": [
