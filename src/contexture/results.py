@@ -28,6 +28,7 @@ FreeJson: TypeAlias = Annotated[
 """An object without a schema, because its fields are not ours."""
 
 Timestamp: TypeAlias = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+"""A time with a zone; msgspec says so itself only where it would refuse one without."""
 
 Digest: TypeAlias = Annotated[str, msgspec.Meta(description="SHA-256 of the messages.")]
 
