@@ -7,7 +7,7 @@ with a `JsonForm` where its JSON is not what msgspec would read. A field that is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -90,7 +90,7 @@ class _Field:
         return f"field {path!r}: {_cut(said[:1].lower() + said[1:])}"
 
 
-def parse_object(model: type[T], data: object, *, what: str, without: Iterable[str] = ()) -> T:
+def parse_object(model: type[T], data: object, *, what: str, without: Collection[str] = ()) -> T:
     """Parse a JSON object; `what` is its name in messages, such as "a turn", and `without` are fields it may not have.
 
     Raises `InvalidRequest` naming every field that is missing, unknown or invalid.
@@ -98,7 +98,7 @@ def parse_object(model: type[T], data: object, *, what: str, without: Iterable[s
     if not isinstance(data, Mapping):
         raise InvalidRequest(f"{what} must be an object, not {'null' if data is None else type(data).__name__}")
     given = cast("Mapping[object, object]", data)
-    known = {each.key: each for each in _model_fields(model) if each.key not in set(without)}
+    known = {each.key: each for each in _model_fields(model) if each.key not in without}
     values: dict[str, Any] = {}
     problems: list[str] = []
     for key, each in known.items():
@@ -116,12 +116,12 @@ def parse_object(model: type[T], data: object, *, what: str, without: Iterable[s
     return model(**values)
 
 
-def object_schema(model: type, *, name: str = "", without: Iterable[str] = ()) -> dict[str, Any]:
+def object_schema(model: type, *, name: str = "", without: Collection[str] = ()) -> dict[str, Any]:
     """Describe the objects that `parse_object` accepts, as JSON Schema with `$defs` and an example.
 
     `name` is the title, which is otherwise the name of the model. The example consists of the examples of the fields.
     """
-    known = [each for each in _model_fields(model) if each.key not in set(without)]
+    known = [each for each in _model_fields(model) if each.key not in without]
     forms = [each.type if each.form is None else each.form.type for each in known]
     typed, definitions = msgspec.json.schema_components(
         [Any if form is None else form for form in forms], ref_template=_DEFINITION

@@ -201,6 +201,27 @@ def test_without_a_service_there_is_no_door(tmp_path):
         request_service(settings, "GET", "/health")
 
 
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        ("query", {"query": "x", "max_tokens": 0, "colour": "red"}),
+        ("turn", {"user_message": "x", "history": [{"role": "pirate"}]}),
+        ("research", {"query": 5, "search_mode": "deep"}),
+        ("workspace", {"query": "x", "focus": {"block": "b"}}),
+    ],
+)
+def test_a_wrong_request_is_refused_alike_with_and_without_a_service(tmp_path, monkeypatch, kind, asked):
+    """The command line reads a request before it asks anyone: nobody answers at this address."""
+    words = ["build", kind, "--json", "--home", str(tmp_path)]
+    alone = CliRunner().invoke(app, words, input=json.dumps(asked))
+    monkeypatch.setenv("CONTEXTURE_URL", "http://127.0.0.1:9")
+    served = CliRunner().invoke(app, words, input=json.dumps(asked))
+
+    assert 2 == alone.exit_code == served.exit_code
+    assert "VALIDATION_FAILED" == json.loads(alone.stdout)["error"]["code"]
+    assert json.loads(alone.stdout)["error"] == json.loads(served.stdout)["error"]
+
+
 def test_half_a_character_goes_through_the_door(impostor):
     """A word of the command line need not be UTF-8; the service mends it, as it is mended here."""
     url, answers = impostor

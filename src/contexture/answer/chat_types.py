@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias, cast
+from typing import Annotated, TypeAlias, cast
 
+from msgspec import Meta
 from typing_extensions import TypedDict
 
 from contexture.conversation import SessionEvent
@@ -17,6 +18,7 @@ from contexture.retrieval.prepare import is_valid_unicode
 from contexture.types import ChatMessage
 
 MAX_ID_LENGTH = 256
+MAX_ANSWER_TOKENS = 1_000_000
 
 
 class ChatStatus(StrEnum):
@@ -36,14 +38,22 @@ class ChatRequest:
     ChatRequest(message="And back?", session_id="s-1", message_id="m-7")       # sent twice, it is one turn
     """
 
-    message: str
-    session_id: str = ""
-    message_id: str = ""
-    persona_id: str = ""
-    model: str | None = None
-    system_prompt: str | None = None
-    max_prompt_tokens: int | None = None
-    max_tokens: int | None = None
+    message: Annotated[str, Meta(description="What the user says; not blank.", examples=["When does the ferry leave?"])]
+    session_id: Annotated[str, Meta(description="The session; a new one if left out.", examples=["s-1"])] = ""
+    message_id: Annotated[str, Meta(description="Identifies this message: sent twice, it is answered once.")] = ""
+    persona_id: Annotated[str, Meta(description="The persona that the assistant plays.")] = ""
+    model: Annotated[str | None, Meta(description="One of the configured models; the default model if left out.")] = (
+        None
+    )
+    system_prompt: Annotated[str | None, Meta(description="Instructions instead of the configured ones.")] = None
+    max_prompt_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Token limit of the prompt; the configured one if left out."),
+    ] = None
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_ANSWER_TOKENS)] | None,
+        Meta(description="Length of the answer in tokens; the configured one if left out."),
+    ] = None
 
     def __post_init__(self) -> None:
         if not self.message.strip():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, cast
 from urllib.parse import quote
@@ -137,7 +137,7 @@ class ToolSpec:
     call: Callable[[dict[str, Any]], ServiceCall]
     text: Callable[[Mapping[str, Any]], str] = render_json
     writes: bool = False
-    withheld: Iterable[str] = ()
+    withheld: tuple[str, ...] = ()
     hidden: frozenset[str] = _LARGE_FIELDS
 
     def schema(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -32,7 +32,7 @@ def describe_row(row: type, *, further: bool) -> WithJsonSchema:
     return WithJsonSchema({**schema, "additionalProperties": ANY_JSON if further else False})
 
 
-def describe_body(model: type, *, name: str = "", without: Iterable[str] = ()) -> dict[str, Any]:
+def describe_body(model: type, *, name: str = "", without: Collection[str] = ()) -> dict[str, Any]:
     """Return `openapi_extra` of a route whose body is an object that `parse_object` reads with the same arguments."""
     schema = object_schema(model, name=name, without=without)
     return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}

@@ -33,38 +33,46 @@ _LANGS: tuple[Lang, ...] = ("ru", "en")
 class Defaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Defaults for arguments that are not given; limits below their minimum are raised to it."""
 
-    window: Window | None = None
-    k_final: int | None = None
-    lang: Lang | None = None
-    rerank_enabled: bool | None = None
-    timeout_s: Annotated[float, Meta(ge=0, le=3_600)] | None = None
-    budget_cents: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
+    window: Annotated[Window | None, Meta(description="Period that is searched.")] = None
+    k_final: Annotated[int | None, Meta(description="Documents to return.")] = None
+    lang: Annotated[Lang | None, Meta(description="Language of the articles.")] = None
+    rerank_enabled: Annotated[bool | None, Meta(description="Whether results are reranked.")] = None
+    timeout_s: Annotated[
+        Annotated[float, Meta(ge=0, le=3_600)] | None, Meta(description="Seconds that executing may take.")
+    ] = None
+    budget_cents: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Cents that models may cost.")
+    ] = None
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=10_000_000)] | None, Meta(description="Token budget of the prompt.")
+    ] = None
 
 
 class Flags(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feature flags: allowed search and recovery steps; `strict_k` rejects a context with fewer than five documents."""
 
-    enable_rerank: bool = True
-    auto_expand_window: bool = True
-    relax_filters_on_empty: bool = True
-    fallback_rerank_false_on_empty: bool = True
-    strict_k: bool = False
+    enable_rerank: Annotated[bool, Meta(description="Allow reranking.")] = True
+    auto_expand_window: Annotated[bool, Meta(description="Widen the window when too little is found.")] = True
+    relax_filters_on_empty: Annotated[bool, Meta(description="Drop filters when nothing is found.")] = True
+    fallback_rerank_false_on_empty: Annotated[
+        bool, Meta(description="Search without reranking when nothing is found.")
+    ] = True
+    strict_k: Annotated[bool, Meta(description="Refuse a context with fewer than five documents.")] = False
 
 
 class Env(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The environment of a command: defaults, feature flags and version."""
 
-    defaults: Defaults | None = None
-    feature_flags: Flags | None = None
-    version: _NAME | None = None
+    defaults: Annotated[Defaults | None, Meta(description="Values of arguments that are not given.")] = None
+    feature_flags: Annotated[Flags | None, Meta(description="Steps of search and recovery that are allowed.")] = None
+    version: Annotated[_NAME | None, Meta(description="Version of the application, repeated in the answer.")] = None
 
 
 class AbTest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The experiment of a command; without an arm, one is assigned."""
 
-    experiment: _NAME | None = None
-    arm: _NAME | None = None
+    experiment: Annotated[_NAME | None, Meta(description="Name of the experiment.")] = None
+    arm: Annotated[_NAME | None, Meta(description="Name of the arm; assigned if left out.")] = None
 
 
 class CommandRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -47,7 +47,7 @@ class SearchRequest:
     """
 
     query: Annotated[str, Meta(description="What to look for; not blank.", examples=["pump"])]
-    collection: CollectionField | None = None
+    collection: CollectionField = ""
     where: FilterField = None
     limit: Annotated[int, Meta(ge=1, le=1_000, description="Passages to return, 10 if left out.", examples=[5])] = 10
 

@@ -59,21 +59,25 @@ class TokenBudget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     down by the same factor. None uses the configuration's default.
     """
 
-    total: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
-    focus: _SHARE | None = None
-    semantic: _SHARE | None = None
-    relations: _SHARE | None = None
-    activity: _SHARE | None = None
-    history: _SHARE | None = None
-    system: _SHARE | None = None
-    caps: Mapping[str, _SHARE] = msgspec.field(default_factory=dict[str, int])
+    total: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000_000)] | None, Meta(description="Tokens of the whole context.")
+    ] = None
+    focus: Annotated[_SHARE | None, Meta(description="Tokens for the focus.")] = None
+    semantic: Annotated[_SHARE | None, Meta(description="Tokens for what is found by meaning.")] = None
+    relations: Annotated[_SHARE | None, Meta(description="Tokens for linked blocks.")] = None
+    activity: Annotated[_SHARE | None, Meta(description="Tokens for recent activity.")] = None
+    history: Annotated[_SHARE | None, Meta(description="Tokens for the conversation.")] = None
+    system: Annotated[_SHARE | None, Meta(description="Tokens for the instructions.")] = None
+    caps: Annotated[Mapping[str, _SHARE], Meta(description="Most tokens of a section, by its name.")] = msgspec.field(
+        default_factory=dict[str, int]
+    )
 
 
 class TimeRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """Blocks modified from `start` to `end`; both need a time zone."""
 
-    start: Annotated[datetime, Meta(tz=True)] | None = None
-    end: Annotated[datetime, Meta(tz=True)] | None = None
+    start: Annotated[Annotated[datetime, Meta(tz=True)] | None, Meta(description="First time.")] = None
+    end: Annotated[Annotated[datetime, Meta(tz=True)] | None, Meta(description="Last time.")] = None
 
 
 class ContextHints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -83,35 +87,40 @@ class ContextHints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     below it.
     """
 
-    prioritize_types: tuple[BlockType, ...] = ()
-    time_range: TimeRange | None = None
-    include_blocks: _IDS = ()
-    exclude_blocks: _IDS = ()
-    max_depth: Annotated[int, Meta(ge=0, le=50)] | None = None
+    prioritize_types: Annotated[tuple[BlockType, ...], Meta(description="Block types to prefer.")] = ()
+    time_range: Annotated[TimeRange | None, Meta(description="Only blocks modified in this time.")] = None
+    include_blocks: Annotated[_IDS, Meta(description="Ids of blocks to include.")] = ()
+    exclude_blocks: Annotated[_IDS, Meta(description="Ids of blocks to leave out, with all below them.")] = ()
+    max_depth: Annotated[
+        Annotated[int, Meta(ge=0, le=50)] | None, Meta(description="Levels of the tree to read around the focus.")
+    ] = None
 
 
 class ConversationMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """One message of the conversation so far."""
 
-    role: Annotated[str, Meta(pattern="^(user|assistant|system|tool)$")]
-    content: str
-    timestamp: datetime | None = None
+    role: Annotated[str, Meta(pattern="^(user|assistant|system|tool)$", description="Who says it.")]
+    content: Annotated[str, Meta(description="What is said.")]
+    timestamp: Annotated[datetime | None, Meta(description="When it was said.")] = None
 
 
 class Preferences(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """Preferences of a user for all requests: block types to prioritize, language and time zone."""
 
-    prioritize_types: tuple[BlockType, ...] = ()
-    language: Annotated[str, Meta(pattern="^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$")] | None = None
-    timezone: Annotated[str, Meta(max_length=64)] = "UTC"
+    prioritize_types: Annotated[tuple[BlockType, ...], Meta(description="Block types to prefer.")] = ()
+    language: Annotated[
+        Annotated[str, Meta(pattern="^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$")] | None,
+        Meta(description="Language tag, such as `en` or `ru-RU`."),
+    ] = None
+    timezone: Annotated[str, Meta(max_length=64, description="Time zone, such as `Europe/Berlin`.")] = "UTC"
 
 
 class User(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The user as the application knows them; only the scope decides what they may read."""
 
-    id: Annotated[str, Meta(max_length=1_000)] | None = None
-    name: Annotated[str, Meta(max_length=1_000)] | None = None
-    preferences: Preferences = Preferences()
+    id: Annotated[Annotated[str, Meta(max_length=1_000)] | None, Meta(description="Must be the caller's own.")] = None
+    name: Annotated[Annotated[str, Meta(max_length=1_000)] | None, Meta(description="Name of the user.")] = None
+    preferences: Annotated[Preferences, Meta(description="Preferences for all requests.")] = Preferences()
 
 
 class ContextRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):

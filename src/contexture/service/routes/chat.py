@@ -18,9 +18,11 @@ from contexture.answer.completions import Completion, Completions, CompletionSta
 from contexture.conversation import ReplyState
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
+from contexture.json_objects import parse_object
 from contexture.service.auth import check_same_identity
-from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.gateway import Gateway
+from contexture.service.openapi import describe_body
 from contexture.service.sse import EventStream, ServerEvent
 from contexture.service.wire.chat import (
     DEFAULT_MODEL,
@@ -56,19 +58,24 @@ LimitParam = Annotated[int, Query(ge=1, le=1_000)]
 def chat_routes() -> APIRouter:
     """Return the routes of chat."""
     routes = APIRouter(prefix="/v1", tags=["chat"])
-    routes.post("/chat", responses=merge_answers(json_answer(ChatResultJson), CHAT_EVENTS, ENQUEUED_RESPONSE))(chat)
+    routes.post(
+        "/chat",
+        responses=merge_answers(json_answer(ChatResultJson), CHAT_EVENTS, ENQUEUED_RESPONSE),
+        openapi_extra=describe_body(ChatBody),
+    )(chat)
     routes.get("/sessions", responses=json_answer(SessionsResponse))(list_sessions)
     routes.get("/sessions/{session_id:path}/events", responses=json_answer(SessionEventsResponse))(list_events)
     return routes
 
 
-async def chat(request: Request, body: ChatBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
+async def chat(request: Request, engine: EngineDep, caller: CallerDep, now: NowDep, given: BodyDep) -> Response:
     """The answer to a message, as JSON; as events with `stream`, or when the client accepts nothing else.
 
     With `background` it is handed over to the bus instead, and 202 says where to read the answer. With `message_id` it
     is answered once, however often it is sent. The policy is asked by the engine itself. What goes wrong before the
     first event has the status of its error.
     """
+    body = parse_object(ChatBody, given, what="a message")
     check_same_identity(caller, tenant_id=body.tenant_id, user_id=body.user_id)
     streamed = body.stream or EVENT_STREAM in request.headers.get("accept", "")
     if streamed and (body.background or body.message_id):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, cast
 
 import msgspec
+from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from typing_extensions import TypedDict
 
 from contexture.answer.chat_types import (
+    MAX_ANSWER_TOKENS,
     MAX_ID_LENGTH,
     ChatRequest,
     ChatResult,
@@ -28,45 +31,19 @@ from contexture.ledger import Degradation
 from contexture.service.envelope import error_object
 from contexture.types import ChatMessage, Scope
 
-MAX_ANSWER_TOKENS = 1_000_000
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatBody(ChatRequest):
+    """A message to a session, for whom it is, and how to answer it."""
 
-class ChatBody(BaseModel):
-    """A message to a session; without `session_id` a new one begins."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"message": "When does the ferry leave?", "session_id": "s-1"}]},
-    )
-
-    message: Annotated[str, Field(description="What the user says.")]
-    session_id: Annotated[str, Field(description="The session; empty for a new one.")] = ""
-    message_id: Annotated[str, Field(description="Names this message: sent twice, it is answered once.")] = ""
-    persona_id: Annotated[str, Field(description="Whom the assistant plays.")] = ""
-    tenant_id: Annotated[str | None, Field(description="Must be the caller's own.")] = None
-    user_id: Annotated[str | None, Field(description="Must be the caller's own.")] = None
-    model: Annotated[str | None, Field(description="One of the models that are configured.")] = None
-    system_prompt: Annotated[str | None, Field(description="Instructions instead of the configured ones.")] = None
-    max_prompt_tokens: Annotated[int | None, Field(ge=1, description="Token limit of the prompt.")] = None
-    max_tokens: Annotated[
-        int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="Length of the answer in tokens.")
-    ] = None
-    stream: Annotated[bool, Field(description="Answer with server-sent events.")] = False
-    background: Annotated[bool, Field(description="Hand over to the bus, and answer at once where to read it.")] = False
+    tenant_id: Annotated[str | None, Meta(description="Must be the caller's own.")] = None
+    user_id: Annotated[str | None, Meta(description="Must be the caller's own.")] = None
+    stream: Annotated[bool, Meta(description="Answer with server-sent events.")] = False
+    background: Annotated[bool, Meta(description="Hand over to the bus, and answer at once where to read it.")] = False
 
     def to_request(self) -> ChatRequest:
         """Convert to the engine's request."""
-        return ChatRequest(
-            message=self.message,
-            session_id=self.session_id,
-            message_id=self.message_id,
-            persona_id=self.persona_id,
-            model=self.model,
-            system_prompt=self.system_prompt,
-            max_prompt_tokens=self.max_prompt_tokens,
-            max_tokens=self.max_tokens,
-        )
+        return ChatRequest(**{each.name: getattr(self, each.name) for each in fields(ChatRequest)})
 
 
 def chat_step_event(step: ChatStep) -> tuple[str, Started | Delta | ChatResultJson]:
