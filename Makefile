@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run check test test-slow coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
 
-help:  ## what there is to type
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # The lock file names everything, so nothing has to be resolved, and two installers can share it: pip unpacks one package

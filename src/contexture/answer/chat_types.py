@@ -50,7 +50,7 @@ class ChatRequest:
             if len(getattr(self, name)) > MAX_ID_LENGTH:
                 raise InvalidRequest(f"{name} has more than {MAX_ID_LENGTH} characters")
             if not is_valid_unicode(getattr(self, name)):
-                raise InvalidRequest(f"{name} holds half a character, which cannot be stored")
+                raise InvalidRequest(f"{name} is not valid Unicode and cannot be stored")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -130,7 +130,7 @@ def _check_settings(settings: Settings) -> str:
     for name in misspelt_variables(settings):
         like = get_close_matches(name.removeprefix("CONTEXTURE_").lower(), Settings.model_fields, n=1)
         hint = f"did you mean CONTEXTURE_{like[0].upper()}?" if like else "`contexture settings` lists them"
-        raise InvalidRequest(f"{name} is set and is no setting: {hint}")
+        raise InvalidRequest(f"{name} is set, but there is no such setting: {hint}")
     return f"{len(settings.model_fields_set)} of {len(Settings.model_fields)} are not at their default"
 
 

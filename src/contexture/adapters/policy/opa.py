@@ -70,7 +70,7 @@ class OpaPolicy:
         try:
             body = msgspec.json.encode({"input": asked})
         except UnicodeEncodeError as failure:
-            raise SourceUnavailable("the policy cannot be asked about half a character") from failure
+            raise SourceUnavailable("the request to the policy server is not valid Unicode") from failure
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._client.post(

@@ -22,9 +22,7 @@ _regopy: Any = import_native("regopy", feature="a policy in Rego", extra="rego")
 _ALLOW_QUERY, _REASON_QUERY = "found := data.contexture.allow", "found := data.contexture.reason"
 _PROBE_INPUT: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
 _PACKAGE = re.compile(r"^\s*package\s+contexture\s*(#.*)?$", re.MULTILINE)
-_UNUSABLE_REASON = (
-    "the policy cannot be used, so everything is denied until it is mended; the log of the service says why"
-)
+_UNUSABLE_REASON = "the policy cannot be used, so everything is denied until it is fixed; see the log of the service"
 _MAX_MESSAGE_CHARS = 500  # length limit for compiler messages
 
 FolderStamp: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
