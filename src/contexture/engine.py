@@ -21,6 +21,7 @@ from contexture.answer.citation_check import CitationReport, parse_claims
 from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.idempotency import AnswerOnce
 from contexture.answer.research import AskResearch
+from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
@@ -42,12 +43,10 @@ from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.store import NewsStore
 from contexture.pipeline.masking import SecretMaskCache
-from contexture.pipeline.redaction import redact_candidates, redact_text
 from contexture.ports import Clock, Health, MemoryService, SessionStore, Tracer
 from contexture.retrieval.candidates import candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.prepare import repair_text
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
 
@@ -80,6 +79,7 @@ class Contexture:
         self._embedders = embedders
         self._redactor = wiring.redactor(settings)
         self._operator = wiring.operator(settings)
+        self._cleaners = CleanerFactory(redactor=self._redactor, secrets=self._known_secrets, operator=self._operator)
         self.searcher = wiring.search(settings, self._routed_index, embedders)
         self._preparer = wiring.preparer(embedders, self._redactor)
         self._clock = clock or wiring.SystemClock()
@@ -266,30 +266,32 @@ class Contexture:
 
         Raises `InvalidRequest` for an empty query.
         """
-        trace, mask = Trace(), self._known_secrets.current()
-        asked = mask.mask(repair_text(question))
+        trace = Trace()
+        cleaner = self._cleaners.make(trace)
+        asked = cleaner.mask_text(question)
         if not asked.strip():
             raise InvalidRequest("the query is empty")
         if where is not None:
             check_form(where)
         name = collection or self.settings.collection
         found = await self.searcher.search(scope or self.scope, name, asked, where=where, pool=pool, trace=trace)
-        raw = [candidate_from_passage(each, name, self._redactor.rules, mask) for each in found]
-        clean = redact_candidates(raw, self._redactor, self._operator(), trace)
+        raw = [candidate_from_passage(each, name, self._redactor.rules, cleaner.mask) for each in found]
+        clean = cleaner.clean_candidates(raw)
         return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
 
     def shown(self, text: str) -> str:
         """Redact a text that is not a record, with known secrets masked."""
-        return redact_text(self._known_secrets.current().mask(text), self._redactor, self._operator()).text
+        return self._cleaners.make(Trace()).clean_text(text)
 
     async def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
         """Return a whole record, redacted; raises `NotFound` if it does not exist or the scope may not read it."""
-        name, trace = collection or self.settings.collection, Trace()
+        name = collection or self.settings.collection
         stored = await self._routed_index.get(scope or self.scope, name, [record_id])
         if not stored:
             raise NotFound(f"no record {record_id!r} can be read in {name!r}")
-        raw = candidate_from_record(stored[0], name, self._known_secrets.current())
-        shown = await asyncio.to_thread(redact_candidates, [raw], self._redactor, self._operator(), trace)
+        cleaner = self._cleaners.make(Trace())
+        raw = candidate_from_record(stored[0], name, cleaner.mask)
+        shown = await asyncio.to_thread(cleaner.clean_candidates, [raw])
         if not shown:
             raise RedactionFailed(f"record {record_id!r} could not be redacted, and is not shown")
         return shown[0]

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.telemetry import NoWorkspaceTelemetry, WorkspaceTelemetry
-from contexture.builders.workspace.clean import WorkspaceCleaner
 from contexture.builders.workspace.collect import (
     SemanticCollector,
     collect_activity,
@@ -22,7 +22,7 @@ from contexture.builders.workspace.collect import (
     collect_included,
     collect_relations,
 )
-from contexture.builders.workspace.compose import ComposedWorkspace, compose_workspace
+from contexture.builders.workspace.compose import ComposedWorkspace, clean_history, compose_workspace
 from contexture.builders.workspace.config import ContextConfig
 from contexture.builders.workspace.hydrate import hydrate
 from contexture.builders.workspace.intent import detect_intent
@@ -101,11 +101,11 @@ class WorkspaceContextBuilder:
         self._store = store
         self._semantic = SemanticCollector(search)
         self._counter = token_counter
-        self._redactor = RememberedScans(redactor)
+        self._cleaners = CleanerFactory(
+            redactor=RememberedScans(redactor), secrets=SecretMaskCache(secrets), operator=operator
+        )
         self._clock = clock
-        self._known = SecretMaskCache(secrets)
         self._config = config or ContextConfig()
-        self._operator = operator
         self._summarizer = summarizer
         self._deadline = deadline
         self._model = model or token_counter.encoding
@@ -127,8 +127,8 @@ class WorkspaceContextBuilder:
         asked, who, trace = parse_request(request), scope or self._speaker, Trace()
         _check_user(asked, who)
         moment = _check_clock(now or self._clock.now())
-        cleaner = WorkspaceCleaner(self._redactor, self._operator(), self._known.current(), trace)
-        desk = await self._start_build(asked, who, moment, cleaner, trace)
+        cleaner = self._cleaners.make(trace)
+        desk = await self._start_build(asked, who, moment, cleaner)
         found = await self._collect(desk)
         collected = perf_counter()
         raw = await hydrate(desk, found, self._counter)
@@ -156,14 +156,12 @@ class WorkspaceContextBuilder:
             lost=[each.source for each in payload.degradations],
         )
 
-    async def _start_build(
-        self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: WorkspaceCleaner, trace: Trace
-    ) -> BuildState:
+    async def _start_build(self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: Cleaner) -> BuildState:
         question = cleaner.mask_text(asked.query)
         try:
             place = await load_focus(self._store, scope, asked)
         except SourceError as failure:
-            trace.add_degradation(SectionType.FOCUS, failure)
+            cleaner.trace.add_degradation(SectionType.FOCUS, failure)
             place = FocusBlocks()
         return BuildState(
             store=self._store,
@@ -180,8 +178,8 @@ class WorkspaceContextBuilder:
             ),
             question=question,
             place=place,
-            trace=trace,
-            rules=self._redactor.rules,
+            trace=cleaner.trace,
+            rules=cleaner.redactor.rules,
         )
 
     async def _collect(self, desk: BuildState) -> list[Candidate]:
@@ -216,13 +214,13 @@ class WorkspaceContextBuilder:
         }
         return [name for name in COLLECTED_SECTIONS if ready[name]]
 
-    async def _clean(self, desk: BuildState, raw: Sequence[Candidate], cleaner: WorkspaceCleaner) -> _CleanedCandidates:
+    async def _clean(self, desk: BuildState, raw: Sequence[Candidate], cleaner: Cleaner) -> _CleanedCandidates:
         plan = self._make_plan(desk, cleaner)
-        clean = add_token_counts(cleaner.clean_candidates(raw), self._counter)
+        clean = add_token_counts(cleaner.clean_candidates(map(cleaner.mask_candidate, raw)), self._counter)
         shorter = await write_summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=desk.trace)
         return _CleanedCandidates(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
 
-    def _make_plan(self, desk: BuildState, cleaner: WorkspaceCleaner) -> ContextPlan:
+    def _make_plan(self, desk: BuildState, cleaner: Cleaner) -> ContextPlan:
         asked, config, place = desk.request, self._config, desk.place
         floors = section_floors(asked, config)
         told = (
@@ -238,7 +236,7 @@ class WorkspaceContextBuilder:
             total=total_budget(asked, config),
             floors=floors,
             caps=section_caps(asked),
-            history=cleaner.clean_history(asked.conversation_history),
+            history=clean_history(cleaner, asked.conversation_history),
             timestamp=desk.now.isoformat(),
             collectors=tuple(
                 str(name) for name in self._active_collectors(desk) if floors[name] and name not in failed

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
+from contexture.builders.clean import Cleaner
 from contexture.builders.workspace.render import (
     NOTHING_FOUND,
     ContextParts,
@@ -24,9 +25,9 @@ from contexture.builders.workspace.render import (
     render_item,
     shorten_candidate,
 )
-from contexture.builders.workspace.request import SECTION_WEIGHTS, ContextPlan, ConversationLine
+from contexture.builders.workspace.request import SECTION_WEIGHTS, ContextPlan, ConversationLine, ConversationMessage
 from contexture.builders.workspace.result import COLLECTED_SECTIONS, ContextItem, ItemMetadata, SectionType, to_messages
-from contexture.errors import BudgetTooSmall
+from contexture.errors import BudgetTooSmall, RedactionFailed
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
 from contexture.pipeline.fence import fence, validate_prompt
@@ -264,7 +265,29 @@ def _merge_duplicates(candidates: Sequence[Candidate], trace: Trace) -> list[Can
 
 
 MESSAGE_TYPE = "message"
+MAX_MESSAGES = 200
+"""How many of the newest messages are read; more than that never fit in a context."""
+
 _SEPARATOR_TOKENS = 1
+
+
+def clean_history(cleaner: Cleaner, messages: Sequence[ConversationMessage]) -> tuple[ConversationLine, ...]:
+    """The newest messages, cleaned, without a gap: everything before one that cannot be scanned is dropped."""
+    trace, lines = cleaner.trace, list[ConversationLine]()
+    for at in range(max(0, len(messages) - MAX_MESSAGES), len(messages)):
+        line = ConversationLine(at=at, role=messages[at].role, text="")
+        if not messages[at].content.strip():
+            trace.drop(message_candidate(line), Reason.EMPTY)
+            continue
+        try:
+            lines.append(replace(line, text=cleaner.clean_text(messages[at].content)))
+        except RedactionFailed as failure:
+            trace.drop(message_candidate(line), Reason.REDACTION_FAILED, note=str(failure))
+            trace.add_degradation("history", str(failure))
+            for older in lines:
+                trace.drop(message_candidate(older), Reason.INCOMPLETE)
+            lines.clear()
+    return tuple(lines)
 
 
 def message_item(line: ConversationLine) -> ContextItem:
