@@ -16,9 +16,9 @@ from contexture.answer.commands.answer import CommandAnswer
 from contexture.answer.research import ResearchAnswer, ResearchQuestion
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
-from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.replay import Explanation
 from contexture.builders.research.result import ResearchContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext

@@ -51,7 +51,7 @@ from contexture.builders.command.result import (
 )
 from contexture.builders.command.syntax import Command, ParsedCommand
 from contexture.builders.command.validate import check_context
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.ledger import Ledger, Trace
 from contexture.news.store import RECENCY
 from contexture.pipeline.masking import SecretMaskCache
@@ -207,14 +207,16 @@ class CommandContextBuilder:
         _record_degradations(retrieved, composed, trace, needed=not asked.parsed.command.is_memory)
         ledger = trace.finish(raw)
         said = {"command": asked.parsed.command.value, "params": params_to_json(params)}
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        capsule = make_capsule(
+            CAPSULE_KIND,
             scope=scope,
             now=now,
             request={**said, "plan": asdict(plan)},
             settings={"model": self._model},
+            candidates=clean,
+            ledger=ledger,
+            messages=composed.messages,
         )
-        capsule = box.seal(clean, ledger, composed.messages)
         return _CommandBuild(
             params=params, composed=replace(composed, documents=documents), ledger=ledger, capsule=capsule
         )

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from contexture.builders.clean import Cleaner, CleanerFactory
-from contexture.builders.query.compose import ComposedQuery, compose_query
+from contexture.builders.query.compose import CAPSULE_KIND, ComposedQuery, compose_query
 from contexture.builders.query.render import join_messages
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_to_json
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest
 from contexture.filters import check_form
 from contexture.ledger import Ledger, Trace
@@ -80,8 +80,16 @@ class QueryContextBuilder:
         with timings("compose"):
             composed = compose_query(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
         ledger = trace.finish(raw)
-        kept = replace(asked, where=cleaner.clean_filter(asked.where))
-        capsule = self._make_capsule(kept, scope, moment, clean, ledger, composed)
+        capsule = make_capsule(
+            CAPSULE_KIND,
+            scope=scope,
+            now=moment,
+            request=query_to_json(replace(asked, where=cleaner.clean_filter(asked.where))),
+            settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=clean,
+            ledger=ledger,
+            messages=composed.messages,
+        )
         return QueryContext(context=self._make_context(composed, capsule, timings), ledger=ledger, capsule=capsule)
 
     async def _find_candidates(
@@ -95,7 +103,7 @@ class QueryContextBuilder:
 
     def _make_context(self, composed: ComposedQuery, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
         return BuiltContext(
-            build_id=f"ctx-{capsule.seal[:12]}",
+            build_id=capsule.build_id,
             messages=composed.messages,
             text=join_messages(composed.messages),
             tokens=composed.tokens,
@@ -105,24 +113,6 @@ class QueryContextBuilder:
             exact=self._counter.exact,
             timings=timings.seconds,
         )
-
-    def _make_capsule(
-        self,
-        request: QueryRequest,
-        scope: Scope,
-        now: datetime,
-        candidates: Sequence[Candidate],
-        ledger: Ledger,
-        composed: ComposedQuery,
-    ) -> Capsule:
-        box = CapsuleBuilder(
-            kind="query",
-            scope=scope,
-            now=now,
-            request=query_to_json(request),
-            settings={"model": self._model, "recipe": asdict(self._recipe)},
-        )
-        return box.seal(candidates, ledger, composed.messages)
 
 
 def _clean_request(request: QueryRequest, question: str, cleaner: Cleaner) -> QueryRequest:

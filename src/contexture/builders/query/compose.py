@@ -6,7 +6,7 @@ Pure, so that a capsule rebuilds the same bytes. Every candidate gets a verdict 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contexture.builders.query.render import (
     RecordBlock,
@@ -15,7 +15,9 @@ from contexture.builders.query.render import (
     make_variants,
     render_messages,
 )
-from contexture.builders.query.request import QueryRecipe, QueryRequest
+from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json
+from contexture.builders.replay import ComposedPrompt
+from contexture.capsule import Capsule, convert_part
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import (
     drop_duplicate_keys,
@@ -26,20 +28,23 @@ from contexture.pipeline.candidates import (
 )
 from contexture.pipeline.fence import validate_prompt
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import FittedPacking, PackingItem, fit_prompt
+from contexture.pipeline.packing import FittedPacking, fit_prompt
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Message, Variant
 
 
+CAPSULE_KIND = "query"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComposedQuery:
-    """A composed prompt: messages, token counts, the blocks shown, and the items the packer saw."""
+    """A composed prompt: messages, token counts and the blocks shown; `unlimited` is the cost of all in full."""
 
     messages: tuple[Message, ...]
     tokens: int
     token_counts: Mapping[str, int]
     found: tuple[RecordBlock, ...]
-    items: tuple[PackingItem, ...]
+    unlimited: int
 
 
 def compose_query(
@@ -80,8 +85,21 @@ def compose_query(
         tokens=fitted.tokens,
         token_counts=_count_by_part(empty, fitted.tokens, counter),
         found=tuple(found),
-        items=tuple(items),
+        unlimited=sum(item.options[0].tokens for item in items),
     )
+
+
+def recompose_query(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a query capsule, composed again; see `RecomposeFunction`."""
+    request = query_from_json(capsule.request)
+    composed = compose_query(
+        replace(request, max_tokens=request.max_tokens + more_tokens),
+        capsule.candidates,
+        counter=counter,
+        recipe=convert_part(capsule.settings.get("recipe"), QueryRecipe, "a recipe for a query"),
+        trace=trace,
+    )
+    return ComposedPrompt(composed.messages, composed.unlimited)
 
 
 def _filter_candidates(candidates: Sequence[Candidate], recipe: QueryRecipe, trace: Trace) -> list[Candidate]:

@@ -27,7 +27,7 @@ from contexture.builders.research.request import (
 )
 from contexture.builders.research.result import ResearchContext, SourceDocument, deduplicate_results, make_search_result
 from contexture.builders.tokens import estimate_tokens
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.errors import RedactionFailed, UnknownPage
 from contexture.ledger import Ledger, Trace
 from contexture.pages.values import StoredPage
@@ -233,14 +233,16 @@ class ResearchContextBuilder:
     def _make_capsule(
         self, build: _ResearchBuild, composed: ComposedResearch, candidates: Sequence[Candidate], ledger: Ledger
     ) -> Capsule:
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        return make_capsule(
+            CAPSULE_KIND,
             scope=build.scope,
             now=build.now,
             request=research_to_json(replace(build.request, where=build.cleaner.clean_filter(build.request.where))),
             settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=candidates,
+            ledger=ledger,
+            messages=composed.messages,
         )
-        return box.seal(candidates, ledger, composed.messages)
 
     def _make_result(
         self,
@@ -255,7 +257,7 @@ class ResearchContextBuilder:
             sources=sources,
             total_tokens=composed.tokens,
             truncated=composed.truncated,
-            build_id=f"ctx-{capsule.seal[:12]}",
+            build_id=capsule.build_id,
             messages=composed.messages,
             encoding=self._counter.encoding,
             exact=self._counter.exact,

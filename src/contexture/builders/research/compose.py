@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from contexture.builders.replay import ComposedPrompt
 from contexture.builders.research.render import (
     BLOCK_SEPARATOR,
     ELLIPSIS_MARK,
@@ -21,8 +22,14 @@ from contexture.builders.research.render import (
     shown_filename,
     split_sentences,
 )
-from contexture.builders.research.request import ResearchRecipe, ResearchRequest
+from contexture.builders.research.request import (
+    ResearchRecipe,
+    ResearchRequest,
+    read_research_recipe,
+    research_from_json,
+)
 from contexture.builders.research.result import SourceDocument
+from contexture.capsule import Capsule
 from contexture.errors import BrokenPromise, InvalidRequest
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
@@ -68,6 +75,19 @@ def compose_research(
         shown=fitted.shown,
         unlimited=sum(fitted.full.values()) + len(kept),
     )
+
+
+def recompose_research(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a research capsule, composed again; see `RecomposeFunction`."""
+    request = research_from_json(capsule.request)
+    composed = compose_research(
+        replace(request, max_tokens=request.max_tokens + more_tokens),
+        capsule.candidates,
+        counter=counter,
+        recipe=read_research_recipe(capsule),
+        trace=trace,
+    )
+    return ComposedPrompt(composed.messages, composed.unlimited)
 
 
 def _filter_candidates(

@@ -28,7 +28,7 @@ from contexture.builders.turn.request import (
 )
 from contexture.builders.turn.result import TurnContext, make_debug, make_snippet
 from contexture.builders.turn.summary import HistorySummarizer, TrimmedHistory, trim_key
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
@@ -136,14 +136,17 @@ class TurnContextBuilder:
         candidates: Sequence[Candidate],
         ledger: Ledger,
     ) -> Capsule:
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        return make_capsule(
+            CAPSULE_KIND,
             scope=build.scope,
             now=build.now,
             request={**redacted_turn_to_json(asked), **self._redact_ids(build)},
             settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=candidates,
+            ledger=ledger,
+            messages=composed.messages,
+            in_request={f"history[{line.at}]" for line in asked.lines},
         )
-        return box.seal(candidates, ledger, composed.messages, said={f"history[{line.at}]" for line in asked.lines})
 
     def _redact_ids(self, build: _TurnBuild) -> dict[str, str]:
         """Session and persona ids, redacted, for the capsule."""
@@ -295,7 +298,7 @@ class TurnContextBuilder:
             for candidate, form in composed.shown
         )
         return TurnContext(
-            build_id=f"ctx-{capsule.seal[:12]}",
+            build_id=capsule.build_id,
             system_prompt=asked.system,
             messages=composed.messages,
             tokens=composed.tokens,

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from contexture.builders.replay import ComposedPrompt
 from contexture.builders.turn.history import drop_already_in_history, find_history_cut, find_newest_exchange
 from contexture.builders.turn.render import ShownMemory, VariantsById, make_pack_items, make_variants, render_messages
-from contexture.builders.turn.request import HistoryLine, RedactedTurn, TurnRecipe, plain_text
+from contexture.builders.turn.request import (
+    HistoryLine,
+    RedactedTurn,
+    TurnRecipe,
+    plain_text,
+    read_turn_recipe,
+    redacted_turn_from_json,
+)
+from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
@@ -28,7 +37,7 @@ TimePhase = Callable[[str], AbstractContextManager[None]]
 class ComposedTurn:
     """A composed prompt and its parts.
 
-    History is kept from line `start`; `unlimited` is the token count without a limit; `items` are what the packer saw.
+    History is kept from line `start`; `unlimited` is the token count without a limit.
     """
 
     messages: tuple[Message, ...]
@@ -37,7 +46,6 @@ class ComposedTurn:
     token_counts: Mapping[str, int]
     shown: tuple[ShownMemory, ...]
     start: int
-    items: tuple[PackingItem, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +100,20 @@ def compose_turn(
         token_counts=_count_by_part(asked, costs[chosen.start :], fixed, chosen.tokens, counter),
         shown=chosen.shown,
         start=chosen.start,
-        items=chosen.items,
     )
+
+
+def recompose_turn(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a turn capsule, composed again; see `RecomposeFunction`."""
+    asked = redacted_turn_from_json(capsule.request)
+    composed = compose_turn(
+        replace(asked, limit=asked.limit + more_tokens),
+        capsule.candidates,
+        counter=counter,
+        recipe=read_turn_recipe(capsule),
+        trace=trace,
+    )
+    return ComposedPrompt(composed.messages, composed.unlimited)
 
 
 def _count_fixed_parts(asked: RedactedTurn, counter: TokenCounter) -> int:

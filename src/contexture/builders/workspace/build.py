@@ -48,7 +48,7 @@ from contexture.builders.workspace.result import (
 )
 from contexture.builders.workspace.state import BuildState, FocusBlocks, load_focus
 from contexture.builders.workspace.validate import validate_payload
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Ledger, State, Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates, rank_candidates
@@ -255,18 +255,16 @@ class WorkspaceContextBuilder:
     def _make_payload(self, desk: BuildState, made: _CleanedCandidates) -> ContextPayload:
         composed = compose_workspace(made.plan, made.clean, counter=self._counter, trace=desk.trace)
         ledger = desk.trace.finish(made.raw)
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        capsule = make_capsule(
+            CAPSULE_KIND,
             scope=desk.scope,
             now=desk.now,
             request=msgspec.to_builtins(asdict(made.plan)),
             settings={"model": self._model},
-        )
-        capsule = box.seal(
-            made.clean,
-            ledger,
-            to_messages(composed.serialized),
-            said={f"history[{line.at}]" for line in made.plan.history},
+            candidates=made.clean,
+            ledger=ledger,
+            messages=to_messages(composed.serialized),
+            in_request={f"history[{line.at}]" for line in made.plan.history},
         )
         return make_payload(
             made.plan, composed, considered=made.raw, ledger=ledger, capsule=capsule, counter=self._counter
@@ -316,7 +314,7 @@ def make_payload(
         serialized=composed.serialized,
         budget=plan.total,
         caps=dict(plan.caps),
-        build_id=f"ctx-{capsule.seal[:12]}",
+        build_id=capsule.build_id,
         citations=tuple(candidate.citation for candidate in composed.shown if candidate.citation is not None),
         ledger=ledger,
         capsule=capsule,

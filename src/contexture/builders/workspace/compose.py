@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from itertools import accumulate
 
 from msgspec.structs import replace
 
 from contexture.builders.clean import Cleaner
+from contexture.builders.replay import ComposedPrompt
 from contexture.builders.workspace.render import (
     NOTHING_FOUND,
     ContextParts,
@@ -25,8 +27,15 @@ from contexture.builders.workspace.render import (
     render_item,
     shorten_candidate,
 )
-from contexture.builders.workspace.request import SECTION_WEIGHTS, ContextPlan, ConversationLine, ConversationMessage
+from contexture.builders.workspace.request import (
+    SECTION_WEIGHTS,
+    ContextPlan,
+    ConversationLine,
+    ConversationMessage,
+    read_context_plan,
+)
 from contexture.builders.workspace.result import COLLECTED_SECTIONS, ContextItem, ItemMetadata, SectionType, to_messages
+from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall, RedactionFailed
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
@@ -60,6 +69,14 @@ def compose_workspace(
 ) -> ComposedWorkspace:
     """The context within its token budget; every candidate and message gets a verdict in the trace."""
     return _Composer(plan, _filter_candidates(plan, candidates, trace), counter).compose(trace)
+
+
+def recompose_workspace(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The context of a workspace capsule, composed again; see `RecomposeFunction`."""
+    plan = read_context_plan(capsule)
+    plan = changed(plan, total=plan.total + more_tokens)
+    composed = compose_workspace(plan, capsule.candidates, counter=counter, trace=trace)
+    return ComposedPrompt(to_messages(composed.serialized), composed.unlimited)
 
 
 class _Composer:
