@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from time import perf_counter
 from typing import Any
 
 from msgspec.structs import replace as changed
@@ -51,6 +50,7 @@ from contexture.builders.command.result import (
 )
 from contexture.builders.command.syntax import Command, ParsedCommand
 from contexture.builders.command.validate import check_context
+from contexture.builders.telemetry import Stopwatch
 from contexture.capsule import Capsule, make_capsule
 from contexture.ledger import Ledger, Trace
 from contexture.news.store import RECENCY
@@ -134,18 +134,17 @@ class CommandContextBuilder:
     async def _build(
         self, request: CommandRequest, scope: Scope, now: datetime, answer: CommandErrorFactory
     ) -> CommandContext:
-        started = perf_counter()
-        trace = Trace()
-        cleaner = self._cleaners.make(trace)
-        asked = self._resolve(request, scope, tuple(map(cleaner.mask_text, request.line)))
-        retrieved = await self._retrieve(asked, scope, now, trace)
-        searched = perf_counter()
-        made = self._compose(asked, retrieved, scope, now, cleaner)
-        if not made.composed.documents and not asked.parsed.command.is_memory:
-            raise answer.nothing_found(retrieved.steps)
-        built = self._make_context(asked, retrieved, made, {"retrieve": searched - started})
-        check_context(built.to_dict(), strict_k=request.flags.strict_k)
-        built.timings["compose"] = perf_counter() - searched
+        trace, watch = Trace(), Stopwatch()
+        with watch.phase("retrieve"):
+            cleaner = self._cleaners.make(trace)
+            asked = self._resolve(request, scope, tuple(map(cleaner.mask_text, request.line)))
+            retrieved = await self._retrieve(asked, scope, now, trace)
+        with watch.phase("compose"):
+            made = self._compose(asked, retrieved, scope, now, cleaner)
+            if not made.composed.documents and not asked.parsed.command.is_memory:
+                raise answer.nothing_found(retrieved.steps)
+            built = self._make_context(asked, retrieved, made, watch)
+            check_context(built.to_dict(), strict_k=request.flags.strict_k)
         return built
 
     def _resolve(self, request: CommandRequest, scope: Scope, line: tuple[str, ...]) -> _ResolvedCommand:
@@ -222,7 +221,7 @@ class CommandContextBuilder:
         )
 
     def _make_context(
-        self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, timings: dict[str, float]
+        self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, watch: Stopwatch
     ) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command
         return CommandContext(
@@ -242,7 +241,7 @@ class CommandContextBuilder:
             capsule=made.capsule,
             now=made.capsule.now,
             asked=asked.parsed,
-            timings=timings,
+            timings=watch.seconds,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -11,6 +10,7 @@ from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.query.compose import CAPSULE_KIND, ComposedQuery, compose_query
 from contexture.builders.query.render import join_messages
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_to_json
+from contexture.builders.telemetry import Stopwatch
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest
 from contexture.filters import check_form
@@ -65,19 +65,19 @@ class QueryContextBuilder:
 
         Known secrets are masked in the question before it is searched, and in all candidates.
         """
-        moment, trace, timings = now or self._clock.now(), Trace(), _Stopwatch()
+        moment, trace, watch = now or self._clock.now(), Trace(), Stopwatch()
         cleaner = self._cleaners.make(trace)
-        with timings("redact_query"):
+        with watch.phase("redact_query"):
             question = cleaner.mask_text(request.query)
             asked = _clean_request(request, question, cleaner)
-        with timings("collect"):
+        with watch.phase("collect"):
             source = CandidateSource(
                 ask=lambda: self._find_candidates(asked, question, cleaner, scope), timeout_seconds=self._deadline
             )
             raw = await collect_candidates({"search": source}, deadline=self._deadline, trace=trace)
-        with timings("redact"):
+        with watch.phase("redact"):
             clean = cleaner.clean_candidates(raw)
-        with timings("compose"):
+        with watch.phase("compose"):
             composed = compose_query(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
         ledger = trace.finish(raw)
         capsule = make_capsule(
@@ -90,7 +90,7 @@ class QueryContextBuilder:
             ledger=ledger,
             messages=composed.messages,
         )
-        return QueryContext(context=self._make_context(composed, capsule, timings), ledger=ledger, capsule=capsule)
+        return QueryContext(context=self._make_context(composed, capsule, watch), ledger=ledger, capsule=capsule)
 
     async def _find_candidates(
         self, request: QueryRequest, question: str, cleaner: Cleaner, scope: Scope
@@ -101,7 +101,7 @@ class QueryContextBuilder:
         )
         return [candidate_from_passage(each, request.collection, rules, cleaner.mask) for each in found]
 
-    def _make_context(self, composed: ComposedQuery, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
+    def _make_context(self, composed: ComposedQuery, capsule: Capsule, watch: Stopwatch) -> BuiltContext:
         return BuiltContext(
             build_id=capsule.build_id,
             messages=composed.messages,
@@ -111,7 +111,7 @@ class QueryContextBuilder:
             citations=tuple(citation for block in composed.found for citation in block.citations),
             encoding=self._counter.encoding,
             exact=self._counter.exact,
-            timings=timings.seconds,
+            timings=watch.seconds,
         )
 
 
@@ -129,22 +129,3 @@ def _clean_request(request: QueryRequest, question: str, cleaner: Cleaner) -> Qu
 def pool_size(tokens: int) -> int:
     """How many candidates to search for a token budget: more than fit, within fixed bounds."""
     return min(max(_MIN_POOL, tokens // _TOKENS_PER_CANDIDATE), _MAX_POOL)
-
-
-class _Stopwatch:
-    """Seconds by phase; not part of what a replay compares."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._phase = ""
-        self._start = 0.0
-
-    def __call__(self, phase: str) -> _Stopwatch:
-        self._phase = phase
-        return self
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self._phase] = time.perf_counter() - self._start

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +24,7 @@ from contexture.builders.research.request import (
     research_to_json,
 )
 from contexture.builders.research.result import ResearchContext, SourceDocument, deduplicate_results, make_search_result
+from contexture.builders.telemetry import Stopwatch
 from contexture.builders.tokens import estimate_tokens
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import RedactionFailed, UnknownPage
@@ -50,13 +49,7 @@ class _ResearchBuild:
     cleaner: Cleaner
     question: str
     stored: dict[str, StoredPage] = field(default_factory=dict[str, StoredPage])
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def time_phase(self, phase: str) -> Generator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] = time.perf_counter() - start
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
 
 class ResearchContextBuilder:
@@ -123,12 +116,12 @@ class ResearchContextBuilder:
         )
         trace = Trace()
         build = self._start_build(check_request(request), scope, now, trace)
-        with build.time_phase("collect"):
+        with build.watch.phase("collect"):
             source = CandidateSource(ask=lambda: self._find_candidates(build), timeout_seconds=self._deadline)
             raw = await collect_candidates({PAGES_SOURCE: source}, deadline=self._deadline, trace=trace)
-        with build.time_phase("redact"):
+        with build.watch.phase("redact"):
             clean = build.cleaner.clean_candidates(raw)
-        with build.time_phase("compose"):
+        with build.watch.phase("compose"):
             composed = compose_research(build.request, clean, counter=self._counter, recipe=self._recipe, trace=trace)
             sources = self._make_sources(build, composed)
         ledger = trace.finish(raw)
@@ -268,7 +261,7 @@ class ResearchContextBuilder:
                 for number, (candidate, _) in enumerate(composed.shown, start=1)
                 if candidate.text and candidate.text == build.stored[candidate.id].text.strip()
             ),
-            timings=build.seconds,
+            timings=build.watch.seconds,
         )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from contexture.builders.clean import Cleaner, CleanerFactory
-from contexture.builders.telemetry import NoTurnTelemetry, PhaseTimer, TurnTelemetry
+from contexture.builders.telemetry import NoTurnTelemetry, Stopwatch, TurnTelemetry, turn_timers
 from contexture.builders.tokens import CountText, as_token_counter
 from contexture.builders.turn.collect import make_candidates, memory_candidate_id
 from contexture.builders.turn.compose import ComposedTurn, compose_turn, message_candidate
@@ -52,7 +52,7 @@ class _TurnBuild:
     now: datetime
     cleaner: Cleaner
     trace: Trace
-    phases: PhaseTimer
+    watch: Stopwatch
     recalled: dict[str, Recalled] = field(default_factory=dict[str, Recalled])
 
 
@@ -113,13 +113,13 @@ class TurnContextBuilder:
         degradation. `remember=False` submits no summary of trimmed history; the prompt is the same.
         """
         build = self._start_build(turn, max_prompt_tokens, scope, now)
-        with build.phases("total"):
+        with build.watch.phase("total"):
             raw = await self._collect_memories(build)
-            with build.phases("redaction"):
+            with build.watch.phase("redaction"):
                 asked = self._redact_turn(build)
                 clean = build.cleaner.clean_candidates(raw)
             composed = compose_turn(
-                asked, clean, counter=self._counter, recipe=self._recipe, trace=build.trace, timed=build.phases
+                asked, clean, counter=self._counter, recipe=self._recipe, trace=build.trace, timed=build.watch.phase
             )
             ledger = build.trace.finish(raw)
             capsule = self._make_capsule(build, asked, composed, clean, ledger)
@@ -170,7 +170,7 @@ class TurnContextBuilder:
             now=now or self._clock.now(),
             cleaner=self._cleaners.make(trace),
             trace=trace,
-            phases=PhaseTimer(self._metrics, state.value),
+            watch=Stopwatch(turn_timers(self._metrics, state.value)),
         )
 
     async def _collect_memories(self, build: _TurnBuild) -> list[Candidate]:
@@ -186,7 +186,7 @@ class TurnContextBuilder:
             return []
         attempt = Trace()
         source = CandidateSource(ask=lambda: self._recall_candidates(build, question), timeout_seconds=self._deadline)
-        with build.phases("retrieval"):
+        with build.watch.phase("retrieval"):
             found = await collect_candidates({MEMORY_SOURCE: source}, deadline=self._deadline, trace=attempt)
         for lost in attempt.finish(()).degradations:
             build.trace.add_degradation(lost.source, lost.reason)
@@ -211,7 +211,7 @@ class TurnContextBuilder:
             found = await self._memory.recall(build.scope, query)
         except RequestError as refusal:  # the caller of the turn cannot fix a request that memory rejects
             raise SourceUnavailable(f"the memory service refused: {refusal}") from refusal
-        with build.phases("salience"):
+        with build.watch.phase("salience"):
             cleaner = build.cleaner
             candidates = make_candidates(
                 found, now=build.now, rules=cleaner.redactor.rules, lift=recipe.neighbour_lift, mask=cleaner.mask
@@ -310,5 +310,5 @@ class TurnContextBuilder:
             exact=self._counter.exact,
             ledger=ledger,
             capsule=capsule,
-            timings=build.phases.seconds,
+            timings=build.watch.seconds,
         )

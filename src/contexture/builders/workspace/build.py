@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from time import perf_counter
 from typing import Any
 
 import msgspec
 
 from contexture.builders.clean import Cleaner, CleanerFactory
-from contexture.builders.telemetry import NoWorkspaceTelemetry, WorkspaceTelemetry
+from contexture.builders.telemetry import NoWorkspaceTelemetry, Stopwatch, WorkspaceTelemetry
 from contexture.builders.workspace.collect import (
     SemanticCollector,
     collect_activity,
@@ -123,19 +122,20 @@ class WorkspaceContextBuilder:
         Raises `NotFound` when the focus does not exist or `scope` may not read it. A collector that fails is recorded
         as a degradation, and the build goes on with the others.
         """
-        started = perf_counter()
-        asked, who, trace = parse_request(request), scope or self._speaker, Trace()
-        _check_user(asked, who)
-        moment = _check_clock(now or self._clock.now())
-        cleaner = self._cleaners.make(trace)
-        desk = await self._start_build(asked, who, moment, cleaner)
-        found = await self._collect(desk)
-        collected = perf_counter()
-        raw = await hydrate(desk, found, self._counter)
-        made = await self._clean(desk, raw, cleaner)
-        read = perf_counter()
-        payload = self._make_payload(desk, made)
-        payload.timings.update(collect=collected - started, dress=read - collected, compose=perf_counter() - read)
+        watch = Stopwatch()
+        with watch.phase("collect"):
+            asked, who = parse_request(request), scope or self._speaker
+            _check_user(asked, who)
+            moment = _check_clock(now or self._clock.now())
+            cleaner = self._cleaners.make(Trace())
+            desk = await self._start_build(asked, who, moment, cleaner)
+            found = await self._collect(desk)
+        with watch.phase("dress"):
+            raw = await hydrate(desk, found, self._counter)
+            made = await self._clean(desk, raw, cleaner)
+        with watch.phase("compose"):
+            payload = self._make_payload(desk, made)
+        payload.timings.update(watch.seconds)
         self._record_metrics(payload)
         return payload
 
