@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from contexture.builders.replay import ComposedPrompt
 from contexture.builders.turn.history import drop_already_in_history, find_history_cut, find_newest_exchange
-from contexture.builders.turn.render import ShownMemory, VariantsById, make_pack_items, make_variants, render_messages
+from contexture.builders.turn.render import ShownMemory, make_variants, render_messages
 from contexture.builders.turn.request import (
     HistoryLine,
     RedactedTurn,
@@ -26,7 +26,7 @@ from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
 from contexture.pipeline.fence import validate_prompt
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import PackingItem, fit_prompt
+from contexture.pipeline.packing import PackingItem, VariantsById, fit_prompt, make_pack_items, record_verdicts
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Message
 
@@ -86,7 +86,8 @@ def compose_turn(
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
         prompt = render_messages(asked.system, history, chosen.shown, asked.user)
-    _record_verdicts(asked.lines, costs, kept, chosen, trace)
+    record_verdicts(kept, chosen.forms, {candidate.id: form for candidate, form in chosen.shown}, trace)
+    _record_history(asked.lines, costs, chosen.start, trace)
     validate_prompt(
         tokens=chosen.tokens,
         limit=asked.limit,
@@ -194,19 +195,10 @@ def _trim_until_fits(
         start = next(later, len(asked.lines))
 
 
-def _record_verdicts(
-    lines: Sequence[HistoryLine], costs: Sequence[int], kept: Sequence[Candidate], chosen: _BudgetChoice, trace: Trace
-) -> None:
-    shown = {candidate.id: form for candidate, form in chosen.shown}
-    for candidate in kept:
-        form = shown.get(candidate.id)
-        if form is None:
-            trace.drop(candidate, Reason.OVER_BUDGET, tokens=chosen.forms[candidate.id][0].tokens)
-        else:
-            trace.keep(candidate, tokens=form.tokens, form=form.form)
+def _record_history(lines: Sequence[HistoryLine], costs: Sequence[int], start: int, trace: Trace) -> None:
     for number, (line, cost) in enumerate(zip(lines, costs, strict=True)):
         message = message_candidate(line.at, str(line.message["role"]))
-        if number < chosen.start:
+        if number < start:
             trace.drop(message, Reason.OVER_BUDGET, tokens=cost)
         else:
             trace.keep(message, tokens=cost)

@@ -10,12 +10,12 @@ from typing import Any
 from contexture.builders.clean import Cleaner
 from contexture.builders.turn.collect import clean_metadata
 from contexture.builders.turn.compose import ComposedTurn
-from contexture.builders.turn.render import cite_variant
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
 from contexture.conversation import Recalled
 from contexture.errors import RedactionFailed
 from contexture.ledger import Degradation, Ledger
+from contexture.pipeline.truncation import cite_variant
 from contexture.types import Candidate, Citation, Form, Message, Variant
 
 

@@ -18,10 +18,8 @@ from contexture.builders.replay import ComposedPrompt
 from contexture.builders.workspace.render import (
     NOTHING_FOUND,
     ContextParts,
-    VariantsById,
     is_deduplicated,
     make_item,
-    make_pack_items,
     make_variants,
     render_context,
     render_item,
@@ -41,7 +39,7 @@ from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
 from contexture.pipeline.fence import fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import PackingItem, PackingResult
+from contexture.pipeline.packing import PackingItem, PackingResult, make_pack_items, record_verdicts
 from contexture.pipeline.sections import pack_sections
 from contexture.ports import TokenCounter
 from contexture.types import Budget, Candidate, Section, Variant
@@ -86,7 +84,7 @@ class _Composer:
         self._plan = plan
         self._kept = kept
         self._counter = counter
-        self._forms: VariantsById = make_variants(kept, plan, counter)
+        self._forms = make_variants(kept, plan, counter)
         self._items = make_pack_items(kept, self._forms)
         self._costs = count_message_tokens(plan.history, counter)
         self._counted: dict[str, int] = {}
@@ -101,7 +99,8 @@ class _Composer:
         parts = self._make_parts(chosen, start)
         text = render_context(parts)
         tokens = self._count_text(text)
-        self._record_verdicts(chosen, start, trace)
+        record_verdicts(self._kept, self._forms, chosen, trace)
+        self._record_history(start, trace)
         visible = [candidate for candidate in self._kept if candidate.id in chosen]
         validate_prompt(
             tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()]
@@ -234,13 +233,7 @@ class _Composer:
     def _count_unlimited(self, tokens: int) -> int:
         return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs)
 
-    def _record_verdicts(self, chosen: Chosen, start: int, trace: Trace) -> None:
-        for candidate in self._kept:
-            form = chosen.get(candidate.id)
-            if form is None:
-                trace.drop(candidate, Reason.OVER_BUDGET, tokens=self._forms[candidate.id][0].tokens)
-            else:
-                trace.keep(candidate, tokens=form.tokens, form=form.form)
+    def _record_history(self, start: int, trace: Trace) -> None:
         for at, (line, cost) in enumerate(zip(self._plan.history, self._costs, strict=True)):
             if at < start:
                 trace.drop(message_candidate(line), Reason.OVER_BUDGET, tokens=cost)
