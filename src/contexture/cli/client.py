@@ -22,7 +22,7 @@ from contexture.errors import ContextError, ContractError, InvalidRequest, Sourc
 if TYPE_CHECKING:
     import httpx
 
-    from contexture.builders.explain import Explanation
+    from contexture.builders.replay import Explanation
     from contexture.config import Settings
     from contexture.ledger import Degradation, Ledger
 
@@ -239,7 +239,7 @@ def parse_explanation(answer: dict[str, Any]) -> Explanation:
     """Return the explanation in a response."""
     import msgspec
 
-    from contexture.builders.explain import Explanation
+    from contexture.builders.replay import Explanation
     from contexture.ledger import LedgerEntry
 
     entry = msgspec.convert(answer["candidate"], LedgerEntry)

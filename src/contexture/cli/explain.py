@@ -25,7 +25,7 @@ from contexture.cli.output import console, print_json, print_line
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
-    from contexture.builders.explain import Explanation
+    from contexture.builders.replay import Explanation
     from contexture.capsule import Capsule
     from contexture.config import Settings
     from contexture.ledger import Ledger

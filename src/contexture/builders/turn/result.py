@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.turn.clean import TurnCleaner
+from contexture.builders.clean import Cleaner
+from contexture.builders.turn.collect import clean_metadata
 from contexture.builders.turn.compose import ComposedTurn
-from contexture.builders.turn.render import cite_variant
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
 from contexture.conversation import Recalled
 from contexture.errors import RedactionFailed
 from contexture.ledger import Degradation, Ledger
+from contexture.pipeline.truncation import cite_variant
 from contexture.types import Candidate, Citation, Form, Message, Variant
 
 
@@ -68,10 +69,10 @@ class TurnContext:
         return tuple(citation for snippet in self.snippets for citation in snippet.citations)
 
 
-def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: TurnCleaner) -> Snippet:
+def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: Cleaner) -> Snippet:
     """A shown memory as a `Snippet`; metadata that cannot be redacted is left out."""
     try:
-        metadata: Mapping[str, Any] = cleaner.clean_metadata(found.metadata)
+        metadata: Mapping[str, Any] = clean_metadata(cleaner, found.metadata)
     except RedactionFailed:
         metadata = {}
     return Snippet(

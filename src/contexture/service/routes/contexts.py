@@ -221,6 +221,6 @@ def capsules_routes() -> APIRouter:
 async def download_capsule(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """The capsule of one of the caller's own builds, byte for byte: read and written again it might lose its seal."""
     found = await engine.capsule(build_id, scope=caller)
-    name = f"ctx-{found.seal[:12]}.json"
+    name = f"{found.build_id}.json"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(pack_capsule(found), headers=headers, media_type="application/json")

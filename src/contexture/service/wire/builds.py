@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from contexture.answer.commands.answer import CommandAnswer, render_answer
 from contexture.answer.research import ResearchAnswer
 from contexture.builders.command.result import CommandContext
-from contexture.builders.explain import Explanation
 from contexture.builders.query.build import QueryContext
+from contexture.builders.replay import Explanation
 from contexture.builders.research.result import ResearchContext, SourceDocument
 from contexture.builders.turn.result import Snippet, TurnContext
 from contexture.builders.workspace.result import ContextPayload
