@@ -133,7 +133,12 @@ class CacheValidity:
         return now is not None and now <= pool.spaces
 
     def _is_unaffected(self, pool: CandidatePool, new: CollectionChanges, hits: Sequence[Hit]) -> bool:
-        """Whether every changed record of the pool is equal to before, and no other record can enter."""
+        """Whether every changed record of the pool is equal to before, and no other record can enter.
+
+        When the BM25 channel is full, further changed records may share a term, and the term's weight is unknown.
+        """
+        if sum(BM25 in hit.ranks for hit in hits) >= pool.query.k:
+            return False
         found = {hit.record.id for hit in hits}
         if any(id_ in pool.stored and id_ not in found for id_ in new.ids):
             return False
