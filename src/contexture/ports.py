@@ -89,11 +89,11 @@ class Index(Protocol):
         ...
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """The best `query.pool` of every channel's best `query.k` passages, each with all its scores.
+        """The passages that `query.fuse` chooses from every channel's best `query.k`, ordered by record id and ordinal.
 
-        Channels order by score, ties by record id and ordinal; the pool is chosen by reciprocal
-        rank over the channels, with the same tie-breaking. In exact mode the result does
-        not depend in any way on records the scope may not read.
+        Each has its score in every channel that can score it, and the ranks that `fuse` gave it. Candidates, passages
+        and scores are of one version of the collection. In exact mode the result does not depend in any way on
+        records the scope may not read.
         """
         ...
 

@@ -18,40 +18,60 @@ from contexture.pipeline.candidates import (
     max_hash_distance,
     rank_candidates,
 )
+from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.pipeline.scoring import (
     composite_score,
     fuse_scores,
     linear_decay,
     min_max_scale,
     recency,
-    reciprocal_rank_fusion,
     structural_proximity,
     weighted_mean,
 )
 from contexture.testing.strategies import times
 from contexture.text.simhash import hamming_distance, make_shingles, min_similarity, shingles, simhash
+from contexture.types import ChannelCandidates
 from support.strategies import candidate_lists, scores
 
 NAMES = st.sampled_from("abcdefgh")
-RANKINGS = st.lists(st.lists(NAMES, unique=True), max_size=4)
+CHANNELS = st.dictionaries(NAMES, st.dictionaries(st.integers(0, 12), st.sampled_from((0.25, 0.5, 1.0))), max_size=4)
 SIGNALS = st.dictionaries(NAMES, st.floats(0, 1))
 
 
-@given(rankings=RANKINGS, seed=st.randoms(use_true_random=False))
-def test_fusion_does_not_depend_on_the_order_of_rankings(rankings, seed):
-    """The same rankings in another order fuse to the same scores in the same order."""
-    shuffled = seed.sample(rankings, len(rankings))
-
-    assert list(reciprocal_rank_fusion(rankings).items()) == list(reciprocal_rank_fusion(shuffled).items())
+def keys(passages):
+    """Keys in another order than the passages."""
+    return {passage: (f"r{passage * 7 % 13}", passage) for passage in passages}
 
 
-@given(rankings=RANKINGS)
-def test_fused_order_is_by_score_then_id(rankings):
-    """A fused result is sorted by falling score, and equal scores by id."""
-    fused = reciprocal_rank_fusion(rankings)
+def fuse_plainly(channels, k, pool):
+    """Fusion by its definition: rank every channel, add reciprocal ranks, and keep the best."""
+    key = keys(range(13))
+    ranked = {name: sorted(found, key=lambda each: (-found[each], key[each]))[:k] for name, found in channels.items()}
+    ranks = {
+        passage: {name: found.index(passage) + 1 for name, found in ranked.items() if passage in found}
+        for passage in {passage for found in ranked.values() for passage in found}
+    }
+    best = sorted(ranks, key=lambda each: (-reciprocal_rank_sum(ranks[each].values()), key[each]))
+    return {passage: ranks[passage] for passage in best[:pool]}
 
-    assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
-    assert {name for ranking in rankings for name in ranking} == set(fused)
+
+@given(channels=CHANNELS, k=st.integers(1, 14), pool=st.none() | st.integers(1, 14))
+def test_fusion_is_what_its_definition_says(channels, k, pool):
+    """The best `pool` passages by the sum of reciprocal ranks; equal scores and equal sums go to the smaller key."""
+    assert fuse_plainly(channels, k, pool) == fuse_channels(ChannelCandidates(k, channels, keys), pool=pool)
+
+
+@given(channels=CHANNELS, k=st.integers(1, 14), pool=st.integers(1, 14), seed=st.randoms(use_true_random=False))
+def test_fusion_does_not_depend_on_the_order_of_candidates(channels, k, pool, seed):
+    """The same channels and passages in another order fuse to the same pool."""
+    shuffled = {
+        name: dict(seed.sample(list(found.items()), len(found)))
+        for name, found in seed.sample(list(channels.items()), len(channels))
+    }
+
+    assert fuse_channels(ChannelCandidates(k, channels, keys), pool=pool) == fuse_channels(
+        ChannelCandidates(k, shuffled, keys), pool=pool
+    )
 
 
 @given(values=st.lists(st.floats(-1e9, 1e9), min_size=1))

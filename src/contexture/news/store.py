@@ -9,6 +9,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from contexture.news.duplicates import (
     merge_duplicate,
     rank_by_rrf,
 )
+from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, repair_text
@@ -189,7 +191,13 @@ class NewsStore:
         pool, enough, narrowed = max(_SAMPLE_SIZE, _PASSAGES_PER_ARTICLE * k), 2 * k, question
         while True:
             where = And((which, *build_filters(narrowed)))
-            query = Query(collection=_COLLECTION, vectors=self._anything, where=where, k=pool, pool=pool)
+            query = Query(
+                collection=_COLLECTION,
+                vectors=self._anything,
+                where=where,
+                k=pool,
+                fuse=partial(fuse_channels, pool=pool),
+            )
             hits = await self._index.search(scope, query)
             seen = [hit for hit in hits if _is_in_window(hit.record, narrowed)]
             since = narrowed.since if len(hits) < pool else find_cutoff(seen, enough)

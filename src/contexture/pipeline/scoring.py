@@ -1,4 +1,4 @@
-"""Scores of candidates: signals as plain formulas, their weighted sums, and fusion of rankings by rank or score."""
+"""Scores of candidates: signals as plain formulas, their weighted sums, and fusion of channels by score."""
 
 from __future__ import annotations
 
@@ -77,20 +77,6 @@ def _with_timezone(time: datetime) -> datetime:
 
 
 ScoresById = dict[str, float]
-
-
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[str]], *, k: int = 60, weights: Sequence[float] | None = None
-) -> ScoresById:
-    """Reciprocal rank fusion: each ranking gives `weight / (k + rank)` to its ids, ranks from 1.
-
-    The result is in fused order, ties by id. An id that a ranking repeats counts once, at its best rank.
-    """
-    shares: dict[str, list[float]] = {}
-    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
-        for rank, name in enumerate(dict.fromkeys(ranking), start=1):
-            shares.setdefault(name, []).append(weight / (k + rank))
-    return _sort_by_score({name: math.fsum(parts) for name, parts in shares.items()})
 
 
 def min_max_scale(values: Sequence[float]) -> list[float]:

@@ -50,7 +50,7 @@ class RoutedIndex:
         return await self._index_for(collection).scroll(scope, collection, where=where, after=after, limit=limit)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """Union of the best passages of every channel."""
+        """The passages that `query.fuse` chooses from the best of every channel."""
         return await self._index_for(query.collection).search(scope, query)
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:

@@ -122,7 +122,7 @@ class ChromaIndex:
         return await self._run_in_thread(walk)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """Union of the best passages of every channel, each with its score on all channels."""
+        """The passages that `query.fuse` chooses from the best of every channel, each with all its scores."""
 
         def find(store: ChromaStore) -> list[Hit]:
             check_query(query, field_types(store.known(scope, query.collection)), store.vectors)
