@@ -26,8 +26,9 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import Capsule
 from contexture.config import Settings
-from contexture.engine import Contexture, SearchResult, open_store
+from contexture.engine import Contexture, open_store
 from contexture.ledger import Ledger
+from contexture.retrieval.candidates import SearchResult
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 
 if TYPE_CHECKING:
