@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from contexture import wiring
-from contexture.adapters.index.indexed_store import IndexedStore
-from contexture.adapters.token_counters import counter_for
 from contexture.answer.chat import ProcessMessage
 from contexture.answer.citation_check import CitationReport, parse_claims
 from contexture.answer.commands.execute import ExecuteCommand
@@ -42,29 +40,18 @@ from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.store import NewsStore
 from contexture.pipeline.masking import SecretMaskCache
-from contexture.ports import Clock, Health, MemoryService, SessionStore, Tracer
-from contexture.retrieval.candidates import candidate_from_passage, candidate_from_record
+from contexture.ports import Clock, Health, Index, MemoryService, SessionStore, Tracer
+from contexture.retrieval.candidates import SearchResult, candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchResult:
-    """Passages, best first, redacted, and the degradations; `question` is the query with known secrets masked."""
-
-    question: str
-    found: tuple[Candidate, ...]
-    degradations: tuple[Degradation, ...]
-
-
 class Contexture:
     """The engine, wired from settings; open it with `contexture.open`."""
 
-    def __init__(
-        self, settings: Settings, store: IndexedStore, embedders: Encoders, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, store: Index, embedders: Encoders, clock: Clock | None = None) -> None:
         self.settings = settings
         self.index = store
         pool = wiring.connection_pool(store)
@@ -170,7 +157,7 @@ class Contexture:
             route=wiring.chat_route(self.settings),
             memories=self.outbox,
             secrets=self.secrets,
-            counter=counter_for(self.settings.model),
+            counter=wiring.counter_for(self.settings.model),
             clock=self._clock,
             settle=self.turns.settle,
             arrived=lambda scope: self.outbox.wait_delivered(scope, self.settings.memory_catch_up_seconds),
@@ -207,7 +194,7 @@ class Contexture:
             policy=self.policy,
             route=wiring.chat_route(self.settings),
             secrets=self.secrets,
-            counter=counter_for(self.settings.model),
+            counter=wiring.counter_for(self.settings.model),
             pictures=self.pages.picture,
             alike=wiring.text_similarity(self._embedders),
             recipe=wiring.ask_recipe(self.settings),

@@ -1,4 +1,4 @@
-"""Frozen value types shared by all layers: scopes, records, passages, filters, queries, candidates and budgets."""
+"""Frozen value types shared by all layers: scopes, records, passages, filters, queries, candidates, budgets, keys."""
 
 from __future__ import annotations
 
@@ -451,3 +451,33 @@ class BuiltContext:
     encoding: str
     exact: bool
     timings: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
+
+
+class Right(StrEnum):
+    """What a key may be used for, within what its owner may do."""
+
+    READ = "read"
+    ASK = "ask"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+DEFAULT_RIGHTS = frozenset({Right.READ, Right.ASK, Right.WRITE})
+"""Rights of a key created without explicit rights, and of keys created before rights existed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKey:
+    """A key as its owner may see it: everything but the secret, which is kept nowhere."""
+
+    id: str
+    name: str
+    scope: Scope
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+    rights: frozenset[Right] = DEFAULT_RIGHTS
+
+    def is_active(self, now: datetime) -> bool:
+        """Whether the key is neither revoked nor expired."""
+        return self.revoked is None and (self.expires is None or now < self.expires)

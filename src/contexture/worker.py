@@ -21,8 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
 from contexture import wiring
-from contexture.adapters.announcement import ServiceAnnouncement
-from contexture.adapters.metrics.prometheus import WorkerMetrics
+from contexture.announcement import ServiceAnnouncement
 from contexture.answer.chat import KeyedLock
 from contexture.config import Settings
 from contexture.conversation import Delivery
@@ -339,7 +338,7 @@ def create_worker(
         topics=Topics(inbound=settings.bus_inbound, outbound=settings.bus_outbound, dead=settings.bus_dead),
         retries=wiring.worker_retries(settings),
         at_once=settings.worker_concurrency,
-        tally=WorkerMetrics(registry) if registry is not None else None,
+        tally=wiring.WorkerMetrics(registry) if registry is not None else None,
     )
 
 

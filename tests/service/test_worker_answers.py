@@ -12,7 +12,7 @@ import uvicorn
 from typer.testing import CliRunner
 
 from contexture import worker
-from contexture.adapters.announcement import ServiceAnnouncement
+from contexture.announcement import ServiceAnnouncement
 from contexture.answer.route import ModelRoute
 from contexture.cli.main import app as commands
 from contexture.conversation import Decision

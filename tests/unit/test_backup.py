@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from contexture import Settings
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.keys import ApiKeys
-from contexture.adapters.store_backup import MANIFEST_FILE, back_up, open_snapshots, restore, verify_archive
+from contexture.adapters.store_backup import MANIFEST_FILE, back_up, open_snapshots, restore_backup, verify_archive
 from contexture.cli.main import app
 from contexture.conversation import Memory
 from contexture.errors import InvalidRequest, NotFound, StoreLocked, StoreUnwritable
@@ -68,7 +68,7 @@ async def found(home, question="pump"):
 async def test_a_restored_store_holds_what_was_saved(saved, home, new_folder):
     """Records are found, memories recalled, pictures and keys are there, builds can be explained."""
     elsewhere = new_folder() / "home"
-    made = restore(saved, elsewhere, force=False)
+    made = restore_backup(saved, elsewhere, force=False)
     keys = ApiKeys(elsewhere / "keys.sqlite")
     names = [key.name for key in keys.list()]
     keys.close()
@@ -106,7 +106,7 @@ async def test_a_store_is_saved_while_it_is_written(new_folder, tmp_path):
         await asyncio.to_thread(back_up, home, tmp_path / "live.tar", now=NOW)
         stop.set()
         last = await writing
-    restore(tmp_path / "live.tar", elsewhere, force=False)
+    restore_backup(tmp_path / "live.tar", elsewhere, force=False)
     async with small_engine(Settings(home=elsewhere)) as engine:
         ids = [each.id for each in await engine.index.scroll(engine.scope, "documents", limit=10_000)]
 
@@ -136,10 +136,10 @@ async def test_a_folder_that_holds_something_is_kept_unless_forced(saved, home):
     """What is there is named; with force it is replaced, whatever it was."""
     (home / "own.txt").write_text("mine")
     with pytest.raises(InvalidRequest, match=r"is not empty, it holds 'blocks\.db'; --force"):
-        restore(saved, home, force=False)
+        restore_backup(saved, home, force=False)
     async with small_engine(Settings(home=home)) as engine:
         await engine.add([record(2)])
-    restore(saved, home, force=True)
+    restore_backup(saved, home, force=True)
 
     assert not (home / "own.txt").exists()
     assert not (home / ".restoring").exists()
@@ -151,7 +151,7 @@ def test_a_store_in_use_is_not_replaced(saved, home):
     held = StoreLock(home)
     try:
         with pytest.raises(StoreLocked):
-            restore(saved, home, force=True)
+            restore_backup(saved, home, force=True)
     finally:
         held.release()
 
@@ -167,7 +167,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_touched(saved, home, nam
     data[place] ^= 0xFF
     saved.write_bytes(data)
     with pytest.raises(InvalidRequest, match="is no backup, or is damaged"):
-        restore(saved, home, force=True)
+        restore_backup(saved, home, force=True)
 
     assert (home / "truth.sqlite").is_file()
 
@@ -193,7 +193,7 @@ def test_a_database_that_is_not_what_it_says_is_refused(tmp_path, new_folder, fi
             archive.addfile(about, io.BytesIO(data))
     home = new_folder()
     with pytest.raises(InvalidRequest, match=told):
-        restore(tmp_path / "odd.tar", home, force=False)
+        restore_backup(tmp_path / "odd.tar", home, force=False)
 
     assert ["lock"] == [path.name for path in home.iterdir()]
 
@@ -221,7 +221,7 @@ def test_a_backup_cannot_write_outside_the_folder(tmp_path, new_folder, name):
             about.size = len(data)
             archive.addfile(about, io.BytesIO(data))
     with pytest.raises(InvalidRequest, match="does not belong into a store"):
-        restore(tmp_path / "evil.tar", new_folder(), force=True)
+        restore_backup(tmp_path / "evil.tar", new_folder(), force=True)
 
 
 def test_a_backup_of_another_format_is_refused(tmp_path):
@@ -260,7 +260,7 @@ def test_files_that_cannot_be_read_or_written_are_named(home, tmp_path):
     with pytest.raises(StoreUnwritable, match=r"cannot write .*No such file or directory"):
         back_up(home, tmp_path / "nowhere" / "a.tar", now=NOW)
     with pytest.raises(InvalidRequest, match=r"cannot read .*No such file or directory"):
-        restore(tmp_path / "none.tar", home, force=True)
+        restore_backup(tmp_path / "none.tar", home, force=True)
 
 
 def test_pages_that_live_elsewhere_are_mentioned(home, tmp_path):

@@ -10,16 +10,14 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
-from contexture.types import Scope
+from contexture.types import DEFAULT_RIGHTS, ApiKey, Right, Scope
 
 _TOKEN = re.compile(r"ctx_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _SCHEMA = """create table if not exists keys (
@@ -28,41 +26,8 @@ _SCHEMA = """create table if not exists keys (
 _COLUMNS = "id, name, tenant, user, groups, created, expires, revoked, rights"
 
 
-class Right(StrEnum):
-    """What a key may be used for, within what its owner may do."""
-
-    READ = "read"
-    ASK = "ask"
-    WRITE = "write"
-    ADMIN = "admin"
-
-
-DEFAULT_RIGHTS = frozenset({Right.READ, Right.ASK, Right.WRITE})
-"""Rights of a key created without explicit rights, and of keys created before rights existed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApiKey:
-    """A key as its owner may see it: everything but the secret, which is kept nowhere."""
-
-    id: str
-    name: str
-    scope: Scope
-    created: datetime
-    expires: datetime | None = None
-    revoked: datetime | None = None
-    rights: frozenset[Right] = DEFAULT_RIGHTS
-
-    def is_active(self, now: datetime) -> bool:
-        """Whether the key is neither revoked nor expired."""
-        return self.revoked is None and (self.expires is None or now < self.expires)
-
-
 class ApiKeys:
-    """API keys of one store; a key is read from disk on every use, so revocation takes effect immediately.
-
-    `needs_thread` says whether a lookup is slow enough to run in a thread.
-    """
+    """Implements the `KeyStore` port; a key is read from disk on every use, so revocation takes effect immediately."""
 
     needs_thread = False
 

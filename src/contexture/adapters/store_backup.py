@@ -121,7 +121,7 @@ _STAGING_FOLDER = ".restoring"
 _LOCK_FILE = "lock"
 
 
-def restore(source: Path, home: Path, *, force: bool, progress: BackupProgress | None = None) -> BackupManifest:
+def restore_backup(source: Path, home: Path, *, force: bool, progress: BackupProgress | None = None) -> BackupManifest:
     """Restore a backup into `home` and return its manifest; `force` replaces existing contents.
 
     Existing contents stay untouched until the backup is unpacked and verified. Raises `InvalidRequest` for a damaged

@@ -42,7 +42,7 @@ from contexture.errors import ContextError, NotPermitted, SourceError
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Scope
 
 

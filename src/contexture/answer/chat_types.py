@@ -10,7 +10,7 @@ from typing import TypeAlias
 from contexture.conversation import SessionEvent
 from contexture.errors import InvalidRequest
 from contexture.ledger import Degradation
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 
 MAX_ID_LENGTH = 256
 

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from contexture.blocks.records import BLOCKS, FactsComputer, block_to_record
 from contexture.errors import InvalidRequest, RequestError
 from contexture.ports import Index
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, is_valid_unicode, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import Json, Record, Scope
 from contexture.workspace import Activity, Block, PutResult, StaleBlock, WritableBlocks
 

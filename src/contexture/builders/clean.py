@@ -14,7 +14,7 @@ from contexture.ledger import Trace
 from contexture.pipeline.masking import SecretMask, SecretMaskCache, mask_candidate
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, redact_candidates, redact_text
 from contexture.ports import Redactor
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Filter
 
 T = TypeVar("T")

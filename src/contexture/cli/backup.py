@@ -14,8 +14,8 @@ from contexture.cli.output import print_json, print_line, print_note, show_progr
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.adapters.store_backup import BackupManifest
     from contexture.config import Settings
+    from contexture.wiring import BackupManifest
 
 
 _BYTES_PER_MB = 1_000_000
@@ -35,7 +35,7 @@ def backup(
     Records, memories, sessions, blocks, pictures of pages and keys are copied as they are at one moment, also while
     a service runs. The file is read back and checked before it gets its name. Only its owner can read it.
     """
-    from contexture.adapters.store_backup import back_up
+    from contexture.wiring import back_up
 
     settings = _require_folder_store(common.settings())
     with show_progress(as_json=common.as_json) as progress:
@@ -54,11 +54,11 @@ def restore(
 
     The archive is checked before anything is written. The search index is built anew when the store is next opened.
     """
-    from contexture.adapters.store_backup import restore as put_back
+    from contexture.wiring import restore_backup
 
     settings = _require_folder_store(common.settings())
     with show_progress(as_json=common.as_json) as progress:
-        made = put_back(file, settings.home, force=force, progress=progress)
+        made = restore_backup(file, settings.home, force=force, progress=progress)
     _print_manifest(common, file, made, "gave back")
 
 
@@ -102,7 +102,7 @@ def migrate(
     Stop what uses either of them first. What is there already is left alone: a move that was cut short is started
     again and goes on. At the end both are compared, by number and content.
     """
-    from contexture.adapters.store_migration.migrate import migrate_store, open_migration_store
+    from contexture.wiring import migrate_store, open_migration_store
 
     with (
         closing(open_migration_store(source, existing=True)) as first,

@@ -402,9 +402,9 @@ def _run_workspace(
     if door is not None:
         found = door.request("POST", "/v1/context/workspace", asked, now=clock)
         return found, fetch_capsule(door, found["buildId"]) if capsule else b""
-    from contexture.adapters.token_counters import counter_for
     from contexture.capsule import pack_capsule
     from contexture.service.wire.builds import workspace_object
+    from contexture.wiring import counter_for
 
     built = run_with_engine(settings, lambda engine: engine.build_workspace(asked, scope=engine.scope, now=clock))
     return to_wire_json(workspace_object(built, counter_for(settings.model))), pack_capsule(built.capsule)

@@ -94,7 +94,7 @@ def find_service(settings: Settings) -> RemoteService | None:
     """Return a client of the service at `url`, or else of the one that holds the store, or else None."""
     if settings.url:
         return RemoteService(url=settings.url.rstrip("/"), headers=_auth_headers(settings))
-    from contexture.adapters.announcement import read_announcement
+    from contexture.announcement import read_announcement
 
     found = read_announcement(settings.home)
     if found is None or not _is_listening(found.url):

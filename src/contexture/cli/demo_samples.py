@@ -277,9 +277,9 @@ async def run_workspace_scene(
 
 def workspace_scenes_object(report: ImportReport, shown: Sequence[WorkspaceSceneResult], model: str) -> dict[str, Any]:
     """Return the workspace of the demonstration as JSON, with the tokens of `model`."""
-    from contexture.adapters.token_counters import counter_for
     from contexture.cli.blocks import import_report_object
     from contexture.service.wire.builds import workspace_object
+    from contexture.wiring import counter_for
 
     counter = counter_for(model)
     scenes = [
@@ -407,7 +407,7 @@ def _row_owner(row: Mapping[str, Any]) -> str:
 
 
 def _parse_memory(row: Mapping[str, Any], place: Mapping[str, str], now: datetime) -> Memory:
-    from contexture.adapters.memory.payloads import memory_from_json
+    from contexture.memory_payloads import memory_from_json
 
     said = {name: value for name, value in row.items() if name != "age_hours"}
     return memory_from_json({**said, "timestamp": (now - timedelta(hours=row["age_hours"])).isoformat()}, **place)

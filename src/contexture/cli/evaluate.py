@@ -29,7 +29,7 @@ def count_tokens(
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Count the `text` of each row of a JSONL file.")] = False,
 ) -> None:
     """Count the tokens of FILE, as a model will."""
-    from contexture.adapters.token_counters import counter_for
+    from contexture.wiring import counter_for
 
     counter = counter_for(common.settings().model if encoding is None else encoding)
     data = read_bytes(file)

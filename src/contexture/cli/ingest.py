@@ -390,7 +390,7 @@ class MemorySender:
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:  # noqa: ARG002 - see above
         """Send a batch; returns the ids in order."""
-        from contexture.adapters.memory.payloads import ids_from_json, memory_to_json
+        from contexture.memory_payloads import ids_from_json, memory_to_json
 
         body = {"memories": [memory_to_json(memory) for memory in memories]}
         return ids_from_json(self._door.request("POST", "/v1/ingest/memories", body), memories)

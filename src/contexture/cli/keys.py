@@ -13,8 +13,9 @@ from contexture.cli.output import console, print_json, print_line, print_note
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.adapters.keys import ApiKey, ApiKeys, Right
     from contexture.config import Settings
+    from contexture.ports import KeyStore
+    from contexture.types import ApiKey, Right
 
 _SPAN_PATTERN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
@@ -45,8 +46,7 @@ def add_key(
     contexts, `ask` for answers of models, `write` to load and remove, `admin` for all of it and for what concerns the
     whole service; read, ask and write without it. The key is printed once and cannot be shown again.
     """
-    from contexture.adapters.keys import DEFAULT_RIGHTS
-    from contexture.types import Scope
+    from contexture.types import DEFAULT_RIGHTS, Scope
 
     settings = common.settings()
     now = datetime.now(UTC)
@@ -106,7 +106,7 @@ def parse_span(text: str) -> timedelta:
 
 def parse_rights(names: list[str]) -> list[Right]:
     """Parse the rights of `--scope`, repeated or separated by commas."""
-    from contexture.adapters.keys import Right
+    from contexture.types import Right
 
     asked = [each.strip() for name in names for each in name.split(",")]
     if wrong := [each for each in asked if each not in list(Right)]:
@@ -114,7 +114,7 @@ def parse_rights(names: list[str]) -> list[Right]:
     return [Right(each) for each in asked]
 
 
-def _open_keys(settings: Settings) -> ApiKeys:
+def _open_keys(settings: Settings) -> KeyStore:
     from contexture.wiring import api_keys
 
     return api_keys(settings)

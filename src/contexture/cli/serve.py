@@ -18,11 +18,10 @@ from contexture.errors import InvalidRequest, SourceUnavailable
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from contexture.adapters.keys import ApiKeys
     from contexture.config import Settings
     from contexture.engine import Contexture
     from contexture.mcp.service_client import ServiceAddress, ServiceClient
-    from contexture.ports import Bus
+    from contexture.ports import Bus, KeyStore
     from contexture.worker import AnswerFunction
 
 
@@ -68,13 +67,14 @@ def run_service(
     """Run `prepare` on the open store, then serve it until stopped; with `worker`, messages of the bus too."""
     from contexture.cli.output import log_to_stderr
     from contexture.engine import open_store
-    from contexture.service import server
+    from contexture.service import app, server
+    from contexture.service.auth import check_exposure
     from contexture.wiring import api_keys
 
     log_to_stderr()
     load_bus(settings, needed=worker)  # report invalid settings before anything is opened
     keys = api_keys(settings)
-    server.check_exposure(settings, keys)
+    check_exposure(settings, keys)
     bound = server.bind_socket(settings.host, settings.port)
 
     def started(url: str) -> None:
@@ -85,7 +85,7 @@ def run_service(
             if prepare is not None:
                 await prepare(engine)
             async with open_bus(engine, worker=worker) as bus:
-                await server.serve(
+                await app.serve(
                     engine, settings=settings, keys=keys, bound=bound, members=members, started=started, bus=bus
                 )
 
@@ -166,7 +166,7 @@ async def _open_answerer(
     """
     from prometheus_client import CollectorRegistry
 
-    from contexture.adapters.announcement import read_announcement
+    from contexture.announcement import read_announcement
     from contexture.cli.client import find_service
     from contexture.engine import open_store
     from contexture.wiring import worker_retries
@@ -262,8 +262,8 @@ async def _run_stdio(settings: Settings) -> None:
 
 def _run_http(settings: Settings, *, as_json: bool) -> None:
     from contexture.mcp.server import create_http_app, create_server, serve_http
-    from contexture.service.auth import Authenticator
-    from contexture.service.server import bind_socket, check_exposure
+    from contexture.service.auth import Authenticator, check_exposure
+    from contexture.service.server import bind_socket
     from contexture.wiring import SystemClock, api_keys
 
     keys = None if settings.url else api_keys(settings)
@@ -296,7 +296,7 @@ def _run_http(settings: Settings, *, as_json: bool) -> None:
 
 
 @asynccontextmanager
-async def _open_link(settings: Settings, keys: ApiKeys | None) -> AsyncGenerator[ServiceClient]:
+async def _open_link(settings: Settings, keys: KeyStore | None) -> AsyncGenerator[ServiceClient]:
     """Yield a client of the service that holds the store, or else of an application in this process."""
     from contexture.mcp.service_client import connect_in_process, connect_over_http
 

@@ -22,8 +22,9 @@ from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
 from contexture.ingestion.records import read_records
 from contexture.ports import Index
 from contexture.retrieval.compute_thread import iterate_in_thread
-from contexture.retrieval.prepare import repair_text, stored_text
+from contexture.retrieval.prepare import stored_text
 from contexture.text.language import detect_language
+from contexture.text.unicode import repair_text
 from contexture.types import PUBLIC, Collection, FieldType, Record, Scope
 
 Progress: TypeAlias = Callable[[str, int, int], None]

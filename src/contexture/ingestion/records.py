@@ -16,7 +16,7 @@ import msgspec
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.files import FoundFile, LoadItems, LoadProblem, SourcedRecord, walk_files
-from contexture.retrieval.prepare import is_valid_unicode, repair_text
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Record
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.token_counters import counter_for
+from contexture import wiring
 from contexture.builders.query.render import make_variants
 from contexture.builders.query.request import QueryRecipe
 from contexture.ledger import Ledger, Trace
@@ -58,8 +57,8 @@ class TextPacker:
         recipe: QueryRecipe | None = None,
     ) -> None:
         self._limit = max_tokens
-        self._counter = counter_for(model)
-        self._redactor = redactor or default_redactor()
+        self._counter = wiring.counter_for(model)
+        self._redactor = redactor or wiring.default_redactor()
         self._recipe = recipe or QueryRecipe()
 
     def pack(self, question: str, pieces: Sequence[ScoredText]) -> PackedTexts:

@@ -1,4 +1,4 @@
-"""News articles: public types, validation, source domains, and the mapping to index records and back."""
+"""News articles and questions: public types, validation, source domains, and the mapping to index records and back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from contexture.errors import InvalidRequest
 from contexture.news.fingerprint import NO_FINGERPRINT, Fingerprint, make_fingerprint
-from contexture.retrieval.prepare import is_valid_unicode, repair_text
 from contexture.text.language import detect_language
+from contexture.text.terms import split_words, stem
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Candidate, Collection, Equals, FieldType, Record
 
 MAX_FIELD_LENGTHS = {"article_id": 1_024, "url": 4_096, "source": 1_024, "lang": 35}
@@ -243,3 +244,29 @@ def _is_same_time(one: datetime | None, other: datetime | None) -> bool:
         and other is not None
         and abs((assume_utc(one) - assume_utc(other)).total_seconds()) < _TIME_TOLERANCE_SECONDS
     )
+
+
+_NEWS_WORDS = frozenset(
+    map(
+        stem,
+        """news headline headlines new latest newest recent recently today happened happening update updates
+        новости новостей новость новое нового последние последних свежие свежее сегодня сегодняшние случилось произошло
+        происходит событие события событий""".split(),
+    )
+)
+_FILLER_WORDS = frozenset(
+    map(
+        stem,
+        """a all and any are been day did for from give going has have here hour hours i in is just last main me most
+        month now of on or out please right s show since so tell the there this to top up was week were what whats
+        which world
+        а в во все всё главные главное день дня за и из какие какое какой месяц мир мира мире мне на недели неделю
+        пожалуйста покажи расскажи сейчас тут у час часа часов что это эти""".split(),
+    )
+)
+
+
+def asks_for_latest(text: str) -> bool:
+    """Whether a question asks for news and names no subject: "what happened today?"."""
+    spoken = {stem(word) for word in split_words(text)}
+    return not spoken.isdisjoint(_NEWS_WORDS) and spoken <= _NEWS_WORDS | _FILLER_WORDS

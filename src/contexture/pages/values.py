@@ -13,7 +13,7 @@ from msgspec import json
 
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 from contexture.errors import InvalidRequest
-from contexture.retrieval.prepare import is_valid_unicode, repair_text
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Candidate, Scope, Span
 
 

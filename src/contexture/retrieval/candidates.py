@@ -1,11 +1,23 @@
-"""Converts search results and stored records to candidates."""
+"""The result of a search, and the conversion of found passages and stored records to candidates."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from contexture.ledger import Degradation
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import EMPTY_MASK, SecretMask, mask_candidate
 from contexture.retrieval.search import FoundPassage
 from contexture.types import Candidate, Citation, Record
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchResult:
+    """Passages, best first, redacted, and the degradations; `question` is the query with known secrets masked."""
+
+    question: str
+    found: tuple[Candidate, ...]
+    degradations: tuple[Degradation, ...]
 
 
 def candidate_from_passage(

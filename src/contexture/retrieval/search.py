@@ -22,9 +22,9 @@ from contexture.pipeline.scoring import weighted_means
 from contexture.ports import Index, Journal, Reranker, VectorSpaces
 from contexture.retrieval.cache_validity import BM25, CacheValidity, CandidatePool, keep_best_by_rank, make_pool
 from contexture.retrieval.encoders import Encoders, Similarity
-from contexture.retrieval.prepare import repair_text
 from contexture.text.language import detect_language
 from contexture.text.terms import extract_terms
+from contexture.text.unicode import repair_text
 from contexture.types import Filter, Hit, Query, Scope, Vector
 
 T = TypeVar("T")

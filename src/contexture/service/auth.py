@@ -20,12 +20,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
-from contexture.adapters.keys import ApiKeys, Right
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
-from contexture.ports import Clock
+from contexture.ports import Clock, KeyStore
 from contexture.service.error_responses import error_response
-from contexture.types import Scope
+from contexture.types import Right, Scope
 
 TENANT_HEADER, USER_HEADER, GROUPS_HEADER = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
 PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json"})
@@ -57,7 +56,7 @@ class Authenticator:
     def __init__(
         self,
         *,
-        keys: ApiKeys | None,
+        keys: KeyStore | None,
         settings: Settings,
         clock: Clock,
         token: str = "",
@@ -142,6 +141,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def check_exposure(settings: Settings, keys: KeyStore) -> None:
+    """Refuse to listen on a network address while there is no key."""
+    if keys.is_empty() and not is_loopback(settings.host):
+        raise NotPermitted(
+            f"without keys the service listens on this machine only, not on {settings.host!r}; "
+            "make a key first: contexture keys add NAME"
+        )
 
 
 def check_same_identity(scope: Scope, *, tenant_id: str | None = None, user_id: str | None = None) -> Scope:

@@ -22,7 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contexture import wiring
-from contexture.adapters.announcement import read_announcement
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.embedders import minilm, use
 from contexture.adapters.index.lock import StoreLock
@@ -31,6 +30,7 @@ from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.adapters.native import import_native
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.token_counters import counter_for
+from contexture.announcement import read_announcement
 from contexture.config import Settings, misspelt_variables
 from contexture.conversation import HealthState
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked

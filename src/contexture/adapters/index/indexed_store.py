@@ -195,8 +195,6 @@ class IndexedStore:
         """Wait for running calls, flush the search indexes and release all resources."""
         await asyncio.to_thread(self._close)
 
-    # --- beyond the ports ---
-
     async def optimize(self) -> None:
         """Compact the search indexes; worth calling after a large load."""
         await self._read_in_thread(self._optimize)
@@ -205,10 +203,12 @@ class IndexedStore:
         """Warm up every search index, so that the first real query is not slower than later ones."""
         await self._read_in_thread(self._warm)
 
-    @property
-    def last_error(self) -> str:
-        """Error of the last search; empty when it succeeded."""
+    async def check_health(self) -> str:
+        """Error of the last search; empty when it succeeded. Raises `SourceError` when the records cannot be read."""
+        await self.names()
         return self._search_backend.last_error
+
+    # --- beyond the ports ---
 
     async def names(self) -> Sequence[str]:
         """Names of the collections of all tenants; for operators."""

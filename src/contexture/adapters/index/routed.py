@@ -61,6 +61,21 @@ class RoutedIndex:
         """A number that changes with every write of the tenant to the collection."""
         return await self._index_for(collection).version(scope, collection)
 
+    async def optimize(self) -> None:
+        """Optimize all indexes."""
+        for place in self._all_indexes():
+            await place.optimize()
+
+    async def warm(self) -> None:
+        """Warm up all indexes."""
+        for place in self._all_indexes():
+            await place.warm()
+
+    async def check_health(self) -> str:
+        """Error of the first index whose last search failed; raises `SourceError` if one cannot be read."""
+        errors = [await place.check_health() for place in self._all_indexes()]
+        return next(filter(None, errors), "")
+
     async def close(self) -> None:
         """Close all indexes."""
         for place in self._all_indexes():

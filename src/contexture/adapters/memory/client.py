@@ -7,7 +7,9 @@ from typing import Any, Protocol, cast
 
 import httpx
 
-from contexture.adapters.memory.payloads import (
+from contexture.conversation import Feedback, Memory, Recall, Recalled
+from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
+from contexture.memory_payloads import (
     ids_from_json,
     memory_from_json,
     memory_to_json,
@@ -17,8 +19,6 @@ from contexture.adapters.memory.payloads import (
     recall_to_json,
     scope_to_json,
 )
-from contexture.conversation import Feedback, Memory, Recall, Recalled
-from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.ports import Clock, MemoryService
 from contexture.types import Scope
 

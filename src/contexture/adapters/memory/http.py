@@ -9,7 +9,9 @@ from urllib.parse import quote
 
 import httpx
 
-from contexture.adapters.memory.payloads import (
+from contexture.conversation import Feedback, Memory, Recall, Recalled
+from contexture.errors import InvalidRequest, NotFound, SourceTimeout, SourceUnavailable
+from contexture.memory_payloads import (
     feedback_to_json,
     ids_from_json,
     invalid_answer_error,
@@ -18,8 +20,6 @@ from contexture.adapters.memory.payloads import (
     recall_to_json,
     scope_to_json,
 )
-from contexture.conversation import Feedback, Memory, Recall, Recalled
-from contexture.errors import InvalidRequest, NotFound, SourceTimeout, SourceUnavailable
 from contexture.types import Scope
 
 MAX_ANSWER_BYTES = 16 * 2**20

@@ -13,7 +13,7 @@ from contexture.errors import RedactionFailed
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import SecretMask, mask_candidate
 from contexture.pipeline.scoring import recency, salience
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
 
 MEMORY_COLLECTION = "memories"

@@ -15,7 +15,7 @@ from contexture.capsule import Capsule, convert_part
 from contexture.conversation import RECALL_THRESHOLD, HealthState
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.pipeline.knapsack import Packer
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Message, Scope
 
 MAX_PROMPT_TOKENS = 100_000_000

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 
 MAX_FILE_BYTES = 16 * 2**20
 """Maximum size of a file in bytes; a larger one is reported."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from contexture.adapters.token_counters import counter_for
+from contexture import wiring
 from contexture.answer.research import parse_research_question
 from contexture.builders.query.request import query_from_json
 from contexture.capsule import pack_capsule
@@ -128,7 +128,7 @@ async def build_workspace(body: WorkspaceBody, engine: EngineDep, caller: Caller
     """The context as the caller may see it: sections, text, and why each block is there."""
     await require_permission(engine, caller, "context.build", {"kind": "workspace"})
     built = await engine.build_workspace(body.model_dump(exclude_unset=True), scope=caller, now=now)
-    return json_response(workspace_object(built, counter_for(engine.settings.model)), timings=built.timings)
+    return json_response(workspace_object(built, wiring.counter_for(engine.settings.model)), timings=built.timings)
 
 
 CITATIONS_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}

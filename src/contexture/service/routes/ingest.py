@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from contexture import wiring
 from contexture.blocks.records import BLOCKS
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
@@ -29,7 +30,6 @@ from contexture.service.wire.builds import load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
 from contexture.service.wire.schemas import DeletedResponse, IngestReportResponse
 from contexture.types import PUBLIC, Collection, FieldType, Scope
-from contexture.wiring.content import reading_workers
 
 RECORDS_FIELD = "records"
 """Name of the request's list in problems; `line` is the position of the row in it, from 1."""
@@ -93,7 +93,7 @@ async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: 
         return json_response(load_report_object(await _write_records(body, engine, caller)))
     loading = LoadOptions(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
     uploads = await asyncio.to_thread(lambda: [_decode_upload(at, each) for at, each in enumerate(body.files)])
-    async with reading_workers() as workers:
+    async with wiring.reading_workers() as workers:
         paged = await load_uploads(engine.pages, workers, uploads, loading)
     records = await _write_records(body, engine, caller) if body.records else LoadReport()
     return json_response(load_report_object(merge_reports(paged, records)))

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from contexture.adapters.memory.payloads import recall_answer_to_json
 from contexture.errors import NotFound
+from contexture.memory_payloads import recall_answer_to_json
 from contexture.service.auth import check_same_identity
 from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.wire.memory import (

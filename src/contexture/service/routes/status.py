@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, cast
 
 import structlog
@@ -12,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import PlainTextResponse
 
-from contexture.adapters.index.disk_space import MIN_FREE_BYTES, has_free_space
+from contexture import wiring
 from contexture.conversation import HealthState
 from contexture.engine import Contexture
 from contexture.errors import ContextError, SourceError
@@ -64,20 +63,12 @@ async def metrics(request: Request) -> Response:
 
 async def _store_state(engine: EngineDep) -> dict[str, Any]:
     try:
-        await engine.index.names()  # names and counts are not returned: they would reveal other tenants
+        failed_search = await engine.index.check_health()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
-    found = {"state": HealthState.NORMAL}
-    ailing = engine.index.last_error  # stored records can still be read
-    trouble = {"state": HealthState.DEGRADED, "reason": ailing} if ailing else {}
-    return {**found, **trouble, **_disk_state(engine.settings.home)}
-
-
-def _disk_state(home: Path) -> dict[str, Any]:
-    """Return the disk state: when it is full, everything can be read and nothing written."""
-    if has_free_space(home):
-        return {}
-    return {"state": HealthState.DEGRADED, "reason": f"its disk has less than {MIN_FREE_BYTES >> 20} MB left"}
+    # On a full disk everything can be read and nothing written.
+    reason = wiring.disk_space_problem(engine.settings) or failed_search
+    return {"state": HealthState.DEGRADED, "reason": reason} if reason else {"state": HealthState.NORMAL}
 
 
 async def _bus_state(gateway: Gateway) -> dict[str, dict[str, Any]]:

@@ -19,12 +19,12 @@ from contexture.builders.turn.result import Snippet, TurnContext
 from contexture.builders.workspace.result import ContextPayload
 from contexture.builders.workspace.validate import validate_payload
 from contexture.capsule import Capsule
-from contexture.engine import SearchResult
 from contexture.ingestion.documents import DocumentsReport
 from contexture.ingestion.files import LoadProblem
 from contexture.ingestion.loader import LoadReport
 from contexture.ledger import Ledger
 from contexture.ports import TokenCounter
+from contexture.retrieval.candidates import SearchResult
 from contexture.types import Candidate
 
 

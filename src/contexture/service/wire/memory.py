@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from contexture.adapters.memory.payloads import memory_from_json, read_time, recall_from_json
 from contexture.config import Settings
 from contexture.conversation import Feedback, Memory, Recall
 from contexture.errors import InvalidRequest
+from contexture.memory_payloads import memory_from_json, read_time, recall_from_json
 
 MAX_MEMORIES = 1_000
 """Maximum number of memories in one request."""

@@ -12,6 +12,7 @@ import msgspec
 
 from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, Recall, Recalled
 from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.text.unicode import repair_text
 from contexture.types import Scope
 
 TIME_FIELDS = ("timestamp", "created_at")
@@ -267,18 +268,10 @@ def _parse_pieces(value: object, length: int) -> tuple[MemoryPiece, ...]:
 def repair_texts(value: object) -> object:
     """Join surrogate pairs and replace lone surrogates by U+FFFD in every string and key of a JSON value."""
     if isinstance(value, str):
-        return _repair_text(value)
+        return repair_text(value)
     if isinstance(value, Mapping):
         held = cast("Mapping[object, object]", value)
         return {repair_texts(name): repair_texts(inner) for name, inner in held.items()}
     if isinstance(value, list):
         return [repair_texts(inner) for inner in cast("list[object]", value)]
     return value
-
-
-def _repair_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
