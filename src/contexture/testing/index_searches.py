@@ -151,13 +151,13 @@ class IndexSearchTests:
     async def test_fusion_may_choose_nothing(self, store: Index, scope: Scope) -> None:
         """No passage chosen gives no hits."""
 
-        def choose_nothing(given: ChannelCandidates) -> ChannelRanks:
-            del given
+        def choose_nothing(_: ChannelCandidates) -> ChannelRanks:
             return {}
 
         await store.upsert(scope, NAME, [prepare_record(make_record("a", "zebra"))])
+        asked = replace(make_query("zebra", vector=EAST), fuse=choose_nothing)
 
-        assert list(await store.search(scope, replace(make_query("zebra", vector=EAST), fuse=choose_nothing))) == []
+        assert list(await store.search(scope, asked)) == []
 
     async def test_ties_at_the_edge_of_the_pool_go_to_the_smaller_id(self, store: Index, scope: Scope) -> None:
         """Passages ranked well by two channels come before those ranked best by one, whatever was written first."""
