@@ -406,7 +406,7 @@ class Contexture:
         asker = scope or self.scope
         same = (found.tenant, found.user) == (asker.tenant, asker.user)
         if not same or not set(found.groups) <= set(asker.groups):
-            raise NotFound(f"no build {build_id!r} is kept here")
+            raise NotFound(f"no build {build_id!r} is stored here")
         return found
 
     async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
@@ -469,7 +469,7 @@ def replay(data: bytes) -> tuple[Capsule, Ledger]:
     built = find_rebuild(capsule)(capsule, counter_for(read_capsule_model(capsule)))
     if built.messages != capsule.messages or digest_messages(built.messages) != capsule.digest:
         raise ReplayMismatch(
-            f"the capsule says {capsule.digest[:12]}, the replay gives {digest_messages(built.messages)[:12]}"
+            f"the capsule has the digest {capsule.digest[:12]}, the replay gives {digest_messages(built.messages)[:12]}"
         )
     return capsule, built.ledger
 

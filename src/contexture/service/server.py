@@ -41,8 +41,8 @@ def check_exposure(settings: Settings, keys: ApiKeys) -> None:
     """Refuse to listen on a network address while there is no key."""
     if keys.is_empty() and not is_loopback(settings.host):
         raise NotPermitted(
-            f"without keys the service listens on this machine only, not on {settings.host!r}; "
-            "make a key first: contexture keys add NAME"
+            f"without API keys the service listens only on this machine, not on {settings.host!r}; "
+            "create a key first: contexture keys add NAME"
         )
 
 
@@ -165,7 +165,7 @@ def _stop_on_signals(server: uvicorn.Server) -> Generator[None]:
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of a request head in bytes."""
 
-_REFUSAL_MESSAGE = "this is not a request in HTTP/1.1 that can be read, so nothing was done"
+_REFUSAL_MESSAGE = "this is not a valid HTTP/1.1 request; it was not processed"
 _HTTP_VERSIONS = ("1.0", "1.1")
 
 
