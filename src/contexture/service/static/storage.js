@@ -1,6 +1,6 @@
-// What the browser remembers: choices for good, the key until the tab is closed. Browsers may refuse either.
+// Values stored in the browser: settings permanently, the key until the tab is closed. Browsers may deny access.
 
-export function kept(name, place = "localStorage") {
+export function loadItem(name, place = "localStorage") {
   try {
     return window[place].getItem(`contexture.${name}`);
   } catch {
@@ -8,11 +8,11 @@ export function kept(name, place = "localStorage") {
   }
 }
 
-export function keep(name, value, place = "localStorage") {
+export function saveItem(name, value, place = "localStorage") {
   try {
     if (value === null) window[place].removeItem(`contexture.${name}`);
     else window[place].setItem(`contexture.${name}`, value);
   } catch {
-    // a browser that keeps nothing asks again next time
+    // storage is not available; the value is lost with the page
   }
 }
