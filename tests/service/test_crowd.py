@@ -198,7 +198,7 @@ async def test_what_takes_too_long_is_stopped(engine, held):
         answer = await client.post("/v1/search", json=QUERY)
 
     assert (503, True, "1") == (answer.status_code, answer.json()["error"]["retryable"], answer.headers["retry-after"])
-    assert "over 0.05 seconds" in answer.json()["error"]["user_message"]
+    assert "more than 0.05 seconds" in answer.json()["error"]["user_message"]
     assert 0 == held.now
 
 
