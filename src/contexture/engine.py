@@ -395,7 +395,7 @@ class Contexture:
         asker = scope or self.scope
         same = (found.tenant, found.user) == (asker.tenant, asker.user)
         if not same or not set(found.groups) <= set(asker.groups):
-            raise NotFound(f"no build {build_id!r} is kept here")
+            raise NotFound(f"no build {build_id!r} is stored here")
         return found
 
     async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:

@@ -184,7 +184,7 @@ def ids_from_json(answer: object, memories: Sequence[Memory]) -> tuple[str, ...]
 
 def invalid_answer_error(what: str) -> SourceUnavailable:
     """Error for an unusable answer of a service, with a message of limited length."""
-    return SourceUnavailable(f"the memory service gave an answer that cannot be used: {what[:_MAX_ERROR_CHARS]}")
+    return SourceUnavailable(f"the memory service returned an invalid answer: {what[:_MAX_ERROR_CHARS]}")
 
 
 def _list_member(answer: object, name: str) -> list[object] | None:
@@ -224,7 +224,7 @@ def _parse_id(value: object) -> str:
 
 def _parse_text(value: object) -> str:
     if not isinstance(value, str):
-        raise invalid_answer_error(f"`text` is a {type(value).__name__}, not a text")
+        raise invalid_answer_error(f"`text` is a {type(value).__name__}, not a string")
     return value
 
 

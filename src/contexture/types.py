@@ -86,7 +86,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and isinstance(self.text, str) and isinstance(self.title, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise InvalidRequest(f"id, text and title of record {self.id!r} must be texts")
+            raise InvalidRequest(f"id, text and title of record {self.id!r} must be strings")
         _require_tuple_of_names("acl", self.acl)
 
     @property

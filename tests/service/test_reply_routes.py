@@ -99,7 +99,7 @@ async def test_an_id_that_another_message_has_is_refused(engine, client, bus):
 
     assert ([202, 202], ["complete", "failed"]) == (taken, told)
     assert [202, 422, 422, 422] == late
-    assert "that of another message" in json.loads(bus.published[DEAD][0])["reason"]["user_message"]
+    assert "belongs to another" in json.loads(bus.published[DEAD][0])["reason"]["user_message"]
     assert ("complete", "At nine.") == (found["status"], found["reply"]["reply"])
 
 

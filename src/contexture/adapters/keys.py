@@ -41,7 +41,7 @@ class ApiKeys:
             self._db.execute(_SCHEMA)
             self._add_rights_column()
         except (OSError, sqlite3.Error) as failure:
-            raise StoreUnwritable(f"cannot keep keys in {str(path)!r}: {failure}") from failure
+            raise StoreUnwritable(f"cannot store keys in {str(path)!r}: {failure}") from failure
 
     def add(
         self,
@@ -58,15 +58,15 @@ class ApiKeys:
         """
         given = frozenset(rights)
         if not given:
-            raise InvalidRequest("a key without a right opens nothing")
+            raise InvalidRequest("a key needs at least one scope")
         if not name.strip():
-            raise InvalidRequest("a key needs a name, by which people know what it is for")
+            raise InvalidRequest("a key needs a name that says what it is for")
         if expires is not None and expires <= now:
-            raise InvalidRequest("a key that has expired already opens nothing")
+            raise InvalidRequest("the expiry time of a key must be in the future")
         try:
             "".join((name, scope.tenant, scope.user, *scope.groups)).encode()
         except UnicodeEncodeError as failure:
-            raise InvalidRequest("a key's names may not hold a lone surrogate, which cannot be stored") from failure
+            raise InvalidRequest("the names of a key may not contain a lone surrogate") from failure
         made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires, rights=given)
         secret = secrets.token_urlsafe(32)
         groups = msgspec.json.encode(scope.groups).decode()
@@ -98,7 +98,7 @@ class ApiKeys:
         self._run("update keys set revoked = ? where id = ? and revoked is null", (now.timestamp(), key_id))
         found = next((key for key in self.list() if key.id == key_id), None)
         if found is None:
-            raise NotFound(f"there is no key {key_id!r}; `contexture keys list` names them")
+            raise NotFound(f"there is no key {key_id!r}; `contexture keys list` shows all keys")
         return found
 
     def find(self, presented: str, *, now: datetime) -> ApiKey | None:

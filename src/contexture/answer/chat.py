@@ -70,7 +70,7 @@ POLICY_ACTION = "message.process"
 
 T = TypeVar("T")
 
-_MEMORY_LATE = Degradation(source="memory", reason="what was said last is still being remembered")
+_MEMORY_LATE = Degradation(source="memory", reason="the last message is not stored in memory yet")
 
 
 class BuildTurn(Protocol):

@@ -224,7 +224,7 @@ class RecordWriter(RecordIntake):
         new = super()._is_new(found)
         if new and not set(found.record.acl) & set(self._scope.principals):
             who = f"user {self._scope.user!r}"
-            self.report.warnings.append(found.problem(f"{who} may not read or replace what is loaded", warning=True))
+            self.report.warnings.append(found.problem(f"{who} can neither read nor replace this record", warning=True))
         return new
 
     async def _select_changed(self, batch: Sequence[SourcedRecord]) -> list[SourcedRecord]:

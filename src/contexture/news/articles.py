@@ -101,18 +101,18 @@ def check_articles(articles: Sequence[Article]) -> None:
 
 def _find_problem(article: Article) -> str:
     if not article.article_id or not is_valid_unicode(article.article_id):
-        return f"`article_id` must be a text that is not empty and valid Unicode, not {article.article_id!r}"
+        return f"`article_id` must be a non-empty string of valid Unicode, not {article.article_id!r}"
     if not article.text.strip() and not article.title.strip():
         return "an article needs a `title` or a `text`"
     long = next((name for name, most in MAX_FIELD_LENGTHS.items() if len(getattr(article, name)) > most), None)
     if long is not None:
-        return f"`{long}` has {len(getattr(article, long)):,} characters; at most {MAX_FIELD_LENGTHS[long]:,} are kept"
+        return f"`{long}` has {len(getattr(article, long)):,} characters; the limit is {MAX_FIELD_LENGTHS[long]:,}"
     strange = next(
         (name for name in article.readers if not (_PRINCIPAL.fullmatch(name) and is_valid_unicode(name))), None
     )
     if strange is not None:
         return f"`readers` may hold 'public', 'user:NAME' and 'group:NAME', not {strange!r}"
-    return "" if article.readers else "`readers` is empty, so that nobody could read it"
+    return "" if article.readers else "`readers` is empty, so nobody could read it"
 
 
 _HOST_EDGES = re.compile(r"^(?:www\.|[\s.])+|[\s.]+$")

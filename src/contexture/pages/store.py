@@ -216,7 +216,7 @@ class PageStore:
         search is selected or `k` is out of range.
         """
         if not (text or visual):
-            raise InvalidRequest("search the text, the looks of pages or both: neither was asked for")
+            raise InvalidRequest("select text search, visual search or both: neither is selected")
         if not 1 <= k <= MAX_RESULTS:
             raise InvalidRequest(f"`k` must lie between 1 and {MAX_RESULTS}, not {k}")
         if not repair_text(question).strip():

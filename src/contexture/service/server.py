@@ -125,7 +125,7 @@ def _stop_on_signals(server: uvicorn.Server) -> Generator[None]:
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of a request head in bytes."""
 
-_REFUSAL_MESSAGE = "this is not a request in HTTP/1.1 that can be read, so nothing was done"
+_REFUSAL_MESSAGE = "this is not a valid HTTP/1.1 request; it was not processed"
 _HTTP_VERSIONS = ("1.0", "1.1")
 
 

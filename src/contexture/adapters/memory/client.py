@@ -77,12 +77,12 @@ class ClientMemory:
     async def feedback(self, scope: Scope, given: Feedback) -> None:
         """Raise `InvalidRequest`: the client has no such call."""
         del scope, given
-        raise InvalidRequest("this memory client takes no feedback")
+        raise InvalidRequest("this memory client does not support feedback")
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Raise `InvalidRequest`: the client has no such call."""
         del scope, ids
-        raise InvalidRequest("this memory client cannot forget")
+        raise InvalidRequest("this memory client does not support deletion")
 
     async def _ask(self, call: Callable[[dict[str, Any]], Awaitable[Payload]], payload: dict[str, Any]) -> object:
         try:

@@ -50,7 +50,7 @@ from contexture.types import Scope
 
 
 class QueryBody(BaseModel):
-    """A question over one collection; what is left out is as the settings say."""
+    """A question over one collection; omitted fields have the values of the settings."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -70,7 +70,7 @@ def query_routes() -> APIRouter:
 
 
 async def build_query(body: QueryBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """The context as the caller may see it, with its ledger; `model` says whose tokens are counted."""
+    """Build a context for a question from what the caller may read; `model` determines how tokens are counted."""
     defaults = {"collection": engine.settings.collection, "max_tokens": engine.settings.max_tokens}
     request = query_from_json({**defaults, **body.model_dump(exclude_none=True, exclude={"model"})})
     await require_permission(engine, caller, "context.build", {"kind": "query", "collection": request.collection})
@@ -88,9 +88,9 @@ def turn_routes() -> APIRouter:
 async def build_turn(
     body: TurnBody, engine: EngineDep, caller: CallerDep, now: NowDep, writes: HasWriteRight
 ) -> Response:
-    """The prompt as the caller may see it: history within the limit, memories, and why each is there.
+    """Build the prompt of a chat turn: history within the limit, memories, and the reason for each.
 
-    A summary of what no longer fits is remembered for callers who may also remember it themselves.
+    If the caller may write memories, a summary of the trimmed history is stored.
     """
     await require_permission(engine, caller, "context.build", {"kind": "turn"})
     remember = bool(body.history) and writes and await _may_remember(engine, caller)
@@ -111,7 +111,7 @@ def command_routes() -> APIRouter:
 
 
 async def build_command(body: CommandBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """What executing the command takes, as the caller may see it, or the command's error."""
+    """Build the context of a slash command from what the caller may read, or return the command's error."""
     await require_permission(engine, caller, "context.build", {"kind": "command"})
     built = await engine.build_command(body.model_dump(exclude_unset=True), scope=caller, now=now)
     return json_response(command_object(built), timings=built.timings)
@@ -125,7 +125,7 @@ def workspace_routes() -> APIRouter:
 
 
 async def build_workspace(body: WorkspaceBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """The context as the caller may see it: sections, text, and why each block is there."""
+    """Build a workspace context from what the caller may read: sections, text, and the reason for each block."""
     await require_permission(engine, caller, "context.build", {"kind": "workspace"})
     built = await engine.build_workspace(body.model_dump(exclude_unset=True), scope=caller, now=now)
     return json_response(workspace_object(built, wiring.counter_for(engine.settings.model)), timings=built.timings)
@@ -147,7 +147,7 @@ def research_routes() -> APIRouter:
 
 
 async def build_research(body: ResearchBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """The numbered, cited sources for a question, as the caller may see them."""
+    """Build the numbered, cited sources for a question from what the caller may read."""
     asked = parse_research_question(body.model_dump(exclude_unset=True), answering=False)
     await require_permission(engine, caller, "context.build", {"kind": "research"})
     built = await engine.build_research(
@@ -164,16 +164,13 @@ async def build_research(body: ResearchBody, engine: EngineDep, caller: CallerDe
 
 
 async def ask_research(body: AskResearchBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """A cited answer with its sources; markers that point nowhere are gone, and unsupported sentences are named.
-
-    The engine asks the policy itself.
-    """
+    """Answer a question with citations; markers without a source are removed, and unsupported sentences are listed."""
     asked = parse_research_question(body.model_dump(exclude_unset=True), answering=True)
     return json_response(research_answer_object(await engine.ask_research.run(asked, scope=caller, now=now)))
 
 
 async def verify_citations(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Whether every citation of a context, an answer or a capsule holds, as the caller sees the store now."""
+    """Check every citation of a context, an answer or a capsule against what the caller can read now."""
     await require_permission(engine, caller, "citations.verify", {})
     return json_response((await engine.verify(await request.body(), scope=caller)).to_dict())
 
@@ -186,7 +183,7 @@ def execute_routes() -> APIRouter:
 
 
 async def execute_command(body: CommandBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """The answer with the evidence for each statement, or the command's error; the engine asks the policy itself."""
+    """Execute a slash command, and return the answer with the evidence for each statement, or the command's error."""
     found = await engine.execute.run(body.model_dump(exclude_unset=True), scope=caller, now=now)
     return json_response(command_answer_object(found))
 
@@ -200,13 +197,13 @@ def builds_routes() -> APIRouter:
 
 
 async def read_build(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """The ledger and the capsule of one of the caller's own builds; any other is not found."""
+    """Return the ledger and the capsule of one of the caller's own builds; any other is not found."""
     capsule, ledger = await engine.kept(build_id, scope=caller)
     return json_response(build_object(build_id, capsule, ledger))
 
 
 async def explain_candidate(build_id: str, candidate: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """What became of one candidate, and the smallest change that would have admitted it."""
+    """Return the outcome for one candidate, and the smallest change that would have admitted it."""
     found = await engine.explain(build_id, candidate, scope=caller)
     return json_response(explanation_object(build_id, found))
 
@@ -219,7 +216,7 @@ def capsules_routes() -> APIRouter:
 
 
 async def download_capsule(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """The capsule of one of the caller's own builds, byte for byte: read and written again it might lose its seal."""
+    """Return the capsule of one of the caller's own builds, byte for byte, so that its seal stays valid."""
     found = await engine.capsule(build_id, scope=caller)
     name = f"{found.build_id}.json"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}

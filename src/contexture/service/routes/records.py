@@ -21,7 +21,7 @@ _DEFAULT_POOL = 60  # the engine's default pool size
 
 
 class SearchBody(BaseModel):
-    """What to look for."""
+    """A search in one collection."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -39,7 +39,7 @@ def search_routes() -> APIRouter:
 
 
 async def search(body: SearchBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """The passages that match, best first, redacted, of the records the caller may read."""
+    """Search the records that the caller may read, and return redacted passages, best first."""
     where = None if body.where is None else filter_from_json(body.where)
     collection = body.collection or engine.settings.collection
     await require_permission(engine, caller, "search", {"collection": collection})
@@ -49,7 +49,7 @@ async def search(body: SearchBody, engine: EngineDep, caller: CallerDep) -> Resp
 
 
 class ListDocumentsBody(BaseModel):
-    """Which documents to list: by id, starting behind `after`."""
+    """A page of the list of documents, ordered by id, starting after `after`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -67,20 +67,20 @@ def record_routes() -> APIRouter:
 
 
 async def read_record(collection: str, record_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """A record from beginning to end, redacted; one that is not there and a hidden one are answered alike."""
+    """Return a whole record, redacted; a missing one and one that the caller may not read give the same error."""
     await require_permission(engine, caller, "records.read", {"collection": collection, "record": record_id})
     return json_response(_record_object(await engine.read(record_id, collection=collection, scope=caller)))
 
 
 async def list_documents(body: ListDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """The documents the caller may read, without their pages."""
+    """List the documents that the caller may read, without their pages."""
     await require_permission(engine, caller, "records.list", {"collection": "pages"})
     found = await engine.pages.documents(caller, after=body.after, limit=body.limit)
     return json_response({"documents": [_document_object(each, engine.shown) for each in found]})
 
 
 async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """What a document is; each of its pages is a record of the collection `pages`, called `DOC_ID:NUMBER`."""
+    """Return the metadata of a document; each of its pages is a record `DOC_ID:NUMBER` of the collection `pages`."""
     await require_permission(engine, caller, "records.read", {"collection": "pages", "record": doc_id})
     found = await engine.pages.document(caller, doc_id)
     if found is None:
@@ -125,12 +125,12 @@ def page_image_routes() -> APIRouter:
 
 
 async def page_image(doc_id: str, page: int, engine: EngineDep, caller: CallerDep) -> Response:
-    """The page as a JPEG; one that is not there and one the caller may not see are answered alike."""
+    """Return a page as a JPEG; a missing one and one that the caller may not read give the same error."""
     return await _image_response(doc_id, page, engine, caller, small=False)
 
 
 async def page_thumbnail(doc_id: str, page: int, engine: EngineDep, caller: CallerDep) -> Response:
-    """The page as a small JPEG; one that is not there and one the caller may not see are answered alike."""
+    """Return a page as a small JPEG; a missing one and one that the caller may not read give the same error."""
     return await _image_response(doc_id, page, engine, caller, small=True)
 
 
@@ -155,9 +155,9 @@ def page_region_routes() -> APIRouter:
 async def page_regions(
     doc_id: str, page: int, engine: EngineDep, caller: CallerDep, start: OffsetParam = None, end: OffsetParam = None
 ) -> Response:
-    """The boxes of a page, or of its characters from `start` to `end`, as shares of its width and height.
+    """Return the boxes of a page, or of its characters from `start` to `end`, as shares of its width and height.
 
-    What the regions say is not told: it has not been redacted.
+    The text of the regions is left out, because it is not redacted.
     """
     await require_permission(engine, caller, "pages.read", {"doc_id": doc_id, "page": page})
     (found,) = await engine.pages.pages(caller, [(doc_id, page)]) or (None,)

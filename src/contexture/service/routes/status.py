@@ -32,7 +32,7 @@ def router() -> APIRouter:
 
 
 async def health(request: Request, engine: EngineDep) -> Response:
-    """How each component is doing; 503 when the store is down, without which nothing works."""
+    """Return the state of each component; the status is 503 if the store is down."""
     readiness: Readiness = request.app.state.readiness
     components: dict[str, dict[str, Any]] = {
         "store": await _store_state(engine),
@@ -48,7 +48,7 @@ async def health(request: Request, engine: EngineDep) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """200 once the warm-up is done, 503 before."""
+    """Return 200 once the warm-up is done, and 503 before."""
     readiness: Readiness = request.app.state.readiness
     return json_response(
         {"ready": readiness.is_ready, "steps": readiness.steps}, status=200 if readiness.is_ready else _UNAVAILABLE
@@ -56,7 +56,7 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """Everything measured, in the format of Prometheus."""
+    """Return all metrics in the Prometheus format."""
     registries = cast("tuple[CollectorRegistry, ...]", request.app.state.registries)
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
 
@@ -78,14 +78,17 @@ async def _bus_state(gateway: Gateway) -> dict[str, dict[str, Any]]:
         return {}
     if state is HealthState.NORMAL:
         return {"bus": {"state": state}}
-    return {"bus": {"state": HealthState.DEGRADED, "reason": "it does not answer; messages wait"}}
+    return {"bus": {"state": HealthState.DEGRADED, "reason": "the bus does not answer; messages are queued"}}
 
 
 async def _policy_state(engine: EngineDep) -> dict[str, Any]:
     """Return the policy state; a policy that cannot report one counts as normal, and fails when it decides."""
     ask = getattr(engine.policy, "state", None)
     state = HealthState.NORMAL if ask is None else await ask()
-    reasons = {HealthState.DOWN: "its files allow nothing", HealthState.DEGRADED: "it does not answer in time"}
+    reasons = {
+        HealthState.DOWN: "the policy denies everything",
+        HealthState.DEGRADED: "the policy does not answer in time",
+    }
     found = {"state": state, "kind": type(engine.policy).__name__}
     if state is HealthState.NORMAL:
         return found
