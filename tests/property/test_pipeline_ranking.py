@@ -21,12 +21,10 @@ from contexture.pipeline.candidates import (
 from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.pipeline.scoring import (
     composite_score,
-    fuse_scores,
     linear_decay,
-    min_max_scale,
     recency,
     structural_proximity,
-    weighted_mean,
+    weighted_means,
 )
 from contexture.testing.strategies import times
 from contexture.text.simhash import hamming_distance, make_shingles, min_similarity, shingles, simhash
@@ -74,32 +72,13 @@ def test_fusion_does_not_depend_on_the_order_of_candidates(channels, k, pool, se
     )
 
 
-@given(values=st.lists(st.floats(-1e9, 1e9), min_size=1))
-def test_minmax_keeps_order_and_range(values):
-    """Scaled values lie between 0 and 1 and are ordered like the originals."""
-    scaled = min_max_scale(values)
-
-    assert all(0 <= value <= 1 for value in scaled)
-    assert all((a <= b) <= (x <= y) for (a, x), (b, y) in combinations(zip(values, scaled, strict=True), 2))
-
-
 @given(signals=SIGNALS, weights=st.dictionaries(NAMES, st.floats(0.01, 1)))
 def test_a_blend_lies_within_its_signals(signals, weights):
     """A weighted mean never leaves the range of the signals it blends."""
-    blended = weighted_mean(signals, weights)
+    (blended,) = weighted_means([signals], weights)
     named = [signals.get(name, 0.0) for name in weights] or [0.0]
 
     assert min(named) - 1e-9 <= blended <= max(named) + 1e-9
-
-
-@given(lexical=st.dictionaries(NAMES, st.floats(0, 40)), semantic=SIGNALS, weight=st.floats(0, 1))
-def test_score_fusion_is_sorted_and_complete(lexical, semantic, weight):
-    """Every id of any channel gets a score from 0 to 1, in fused order."""
-    fused = fuse_scores({"bm25": lexical, "dense": semantic}, {"bm25": weight, "dense": 1 - weight})
-
-    assert set(lexical) | set(semantic) == set(fused)
-    assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
-    assert all(-1e-9 <= score <= 1 + 1e-9 for score in fused.values())
 
 
 @given(earlier=times(), later=times(), now=times())

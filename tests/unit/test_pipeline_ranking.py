@@ -16,7 +16,7 @@ from contexture.pipeline.candidates import (
     max_hash_distance,
 )
 from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
-from contexture.pipeline.scoring import fuse_scores, min_max_scale, weighted_mean
+from contexture.pipeline.scoring import weighted_means
 from contexture.text.simhash import shingles, simhash
 from contexture.types import Candidate, ChannelCandidates
 
@@ -85,25 +85,9 @@ def test_an_empty_pool_is_refused():
         fuse_channels(ChannelCandidates(2, WORDS_AND_MEANING, no_keys), pool=0)
 
 
-@pytest.mark.parametrize(
-    ("values", "scaled"), [([], []), ([3.0, 3.0], [1.0, 1.0]), ([0.0], [0.0]), ([2.0, 4.0, 3.0], [0.0, 1.0, 0.5])]
-)
-def test_minmax_of_equal_values(values, scaled):
-    """Equal values say that something was found, or that nothing was."""
-    assert scaled == min_max_scale(values)
-
-
 def test_blend_without_weight_is_zero():
     """No weights, or weights of 0, blend to 0."""
-    assert (0.0, 0.0) == (weighted_mean({"a": 1.0}, {}), weighted_mean({"a": 1.0}, {"a": 0.0}))
-
-
-def test_score_fusion_lets_a_strong_cosine_beat_a_weak_first_place():
-    """Unlike rank fusion, a narrow lexical win does not outweigh a wide semantic one."""
-    lexical = {"a": 9.1, "b": 9.0, "c": 1.0}
-    fused = fuse_scores({"bm25": lexical, "dense": {"b": 0.8, "a": 0.2}}, {"bm25": 0.35, "dense": 0.65})
-
-    assert ["b", "a", "c"] == list(fused)
+    assert (0.0, 0.0) == (*weighted_means([{"a": 1.0}], {}), *weighted_means([{"a": 1.0}], {"a": 0.0}))
 
 
 def test_cuts_say_why():

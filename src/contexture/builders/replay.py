@@ -100,7 +100,7 @@ class CapsuleReplayer:
         built = self.rebuild(capsule)
         digest = digest_messages(built.messages)
         if built.messages != capsule.messages or digest != capsule.digest:
-            raise ReplayMismatch(f"the capsule says {capsule.digest[:12]}, the replay gives {digest[:12]}")
+            raise ReplayMismatch(f"the capsule has the digest {capsule.digest[:12]}, the replay gives {digest[:12]}")
         return built
 
     def explain(self, capsule: Capsule, candidate_id: str) -> Explanation:

@@ -147,8 +147,8 @@ def check_exposure(settings: Settings, keys: KeyStore) -> None:
     """Refuse to listen on a network address while there is no key."""
     if keys.is_empty() and not is_loopback(settings.host):
         raise NotPermitted(
-            f"without keys the service listens on this machine only, not on {settings.host!r}; "
-            "make a key first: contexture keys add NAME"
+            f"without API keys the service listens only on this machine, not on {settings.host!r}; "
+            "create a key first: contexture keys add NAME"
         )
 
 

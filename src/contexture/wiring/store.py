@@ -45,7 +45,7 @@ async def open_index(settings: Settings, options: EmbeddedOptions) -> Index:
 
 def disk_space_problem(settings: Settings) -> str:
     """Return what keeps the store from being written, if its disk is nearly full; empty otherwise."""
-    return "" if has_free_space(settings.home) else f"its disk has less than {MIN_FREE_BYTES >> 20} MB left"
+    return "" if has_free_space(settings.home) else f"the disk has less than {MIN_FREE_BYTES >> 20} MB left"
 
 
 def sibling_store_address(store: str, name: str) -> str:
