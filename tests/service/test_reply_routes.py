@@ -177,7 +177,7 @@ async def test_without_a_bus_nothing_is_handed_over(engine):
     async with service_client(engine) as client:
         refused = await client.post("/v1/chat", json=ASKED)
 
-    assert (422, True) == (refused.status_code, "no bus" in refused.json()["error"]["user_message"])
+    assert (422, True) == (refused.status_code, "no message bus" in refused.json()["error"]["user_message"])
 
 
 async def test_a_bus_that_is_away_takes_nothing(engine):

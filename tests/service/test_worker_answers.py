@@ -167,7 +167,7 @@ def test_an_answer_that_is_an_error_is_raised_as_one(body, kind):
         (["worker"], {}, "a worker needs a bus: set CONTEXTURE_BUS"),
         (["serve", "--worker", "--port", "0"], {}, "a worker needs a bus: set CONTEXTURE_BUS"),
         (["serve", "--port", "0"], {"CONTEXTURE_BUS": "redis://one"}, "unknown bus 'redis'"),
-        (["worker"], {"CONTEXTURE_URL": "http://127.0.0.1:1"}, "leave out CONTEXTURE_URL"),
+        (["worker"], {"CONTEXTURE_URL": "http://127.0.0.1:1"}, "unset CONTEXTURE_URL"),
     ],
 )
 def test_a_worker_that_cannot_work_says_what_to_do(tmp_path, words, env, said):
