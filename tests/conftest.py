@@ -106,8 +106,10 @@ def has_package(package: str) -> bool:
         case "tesseract-ocr-eng" | "tesseract-ocr-rus":
             language = package.rpartition("-")[2]
             return any(Path("/usr/share/tesseract-ocr").glob(f"*/tessdata/{language}.traineddata"))
-        case _:
+        case _ if package in PDF_MANUALS:
             return Path(PDF_MANUALS[package]).is_file()
+        case _:
+            raise ValueError(f"has_package does not know how to look for {package!r}")
 
 
 def _has_library(name: str) -> bool:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from contexture.builders.workspace.request import ContextRequest
     from contexture.builders.workspace.result import ContextPayload
     from contexture.config import Settings
-    from contexture.engine import Contexture, SearchResult, replay
+    from contexture.engine import Contexture, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
     from contexture.errors import CommandError, ContextError, RequestError, SourceError
     from contexture.news.articles import Article, FoundArticle, NewsQuestion
     from contexture.news.store import NewsStore
+    from contexture.retrieval.candidates import SearchResult
     from contexture.sync import SyncContexture, open_sync
     from contexture.types import (
         And,
@@ -131,7 +132,7 @@ _HOMES = {
     "ResearchContext": "contexture.builders.research.result",
     "ResearchContextBuilder": "contexture.builders.research.build",
     "ResearchQuestion": "contexture.answer.research",
-    "SearchResult": "contexture.engine",
+    "SearchResult": "contexture.retrieval.candidates",
     "Settings": "contexture.config",
     "SourceDocument": "contexture.builders.research.result",
     "SourceError": "contexture.errors",

@@ -56,50 +56,56 @@ class Capsule(JsonResult):
 
     @property
     def build_id(self) -> str:
-        """The id of the build, which is derived from the seal."""
+        """The id under which the build is stored."""
         return f"ctx-{self.seal[:12]}"
 
     def json_form(self) -> Capsule:
         """The capsule itself: its fields are those of its file."""
         return self
 
+    @property
+    def model(self) -> str:
+        """The model whose tokenizer the build used; raises `InvalidRequest` when the capsule names none."""
+        model = self.settings.get("model")
+        if not isinstance(model, str):
+            raise InvalidRequest("this capsule does not say for which model it was built")
+        return model
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CapsuleBuilder:
-    """The inputs of a build: request, scope, time and settings; `seal` adds the results and makes the capsule."""
 
-    kind: str
-    scope: Scope
-    now: datetime
-    request: dict[str, Any]
-    settings: dict[str, Any]
+def make_capsule(  # noqa: PLR0913 - everything that a build depended on, by name
+    kind: str,
+    *,
+    scope: Scope,
+    now: datetime,
+    request: dict[str, Any],
+    settings: dict[str, Any],
+    candidates: Sequence[Candidate],
+    ledger: Ledger,
+    messages: tuple[Message, ...],
+    in_request: Container[str] = (),
+) -> Capsule:
+    """The sealed capsule of a build from redacted candidates.
 
-    def seal(
-        self,
-        candidates: Sequence[Candidate],
-        ledger: Ledger,
-        messages: tuple[Message, ...],
-        *,
-        said: Container[str] = (),
-    ) -> Capsule:
-        """The sealed capsule; `said` are the ids of ledger entries whose texts are stored in the request itself."""
-        redacted = {candidate.id for candidate in candidates}
-        return seal_capsule(
-            Capsule(
-                kind=self.kind,
-                tenant=self.scope.tenant,
-                user=self.scope.user,
-                groups=self.scope.groups,
-                now=self.now,
-                request=self.request,
-                settings=self.settings,
-                candidates=tuple(candidates),
-                lost=tuple(entry for entry in ledger.entries if entry.id not in redacted and entry.id not in said),
-                degradations=ledger.degradations,
-                messages=messages,
-                digest=digest_messages(messages),
-            )
+    `settings` must name the `model` whose tokenizer was used. `in_request` are the ids of ledger entries whose texts
+    are stored in the request itself.
+    """
+    redacted = {candidate.id for candidate in candidates}
+    return seal_capsule(
+        Capsule(
+            kind=kind,
+            tenant=scope.tenant,
+            user=scope.user,
+            groups=scope.groups,
+            now=now,
+            request=request,
+            settings=settings,
+            candidates=tuple(candidates),
+            lost=tuple(entry for entry in ledger.entries if entry.id not in redacted and entry.id not in in_request),
+            degradations=ledger.degradations,
+            messages=messages,
+            digest=digest_messages(messages),
         )
+    )
 
 
 def convert_part(part: object, kind: type[T], what: str) -> T:

@@ -28,29 +28,29 @@ class Settings(BaseSettings):
 
     home: Path = Field(default=Path(".contexture"), description="Folder of the embedded store.")
     store: str = Field(
-        default="", description="Where the store is instead: `postgres://HOST/NAME`, or `qdrant://HOST:PORT`."
+        default="", description="Store to use instead of the folder: `postgres://HOST/NAME` or `qdrant://HOST:PORT`."
     )
     truth: str = Field(
         default="",
-        description="Database behind a store in Qdrant, such as `postgres://HOST/NAME`; empty for the folder.",
+        description="Record store behind a store in Qdrant, such as `postgres://HOST/NAME`; empty for the folder.",
     )
-    qdrant_api_key: str = Field(default="", description="Key presented to Qdrant.")
-    qdrant_timeout_seconds: float = Field(default=10.0, gt=0, description="Time one request to Qdrant may take.")
+    qdrant_api_key: str = Field(default="", description="API key for Qdrant.")
+    qdrant_timeout_seconds: float = Field(default=10.0, gt=0, description="Timeout of one request to Qdrant.")
     qdrant_exact_limit: int = Field(
-        default=200_000, ge=0, description="Passages up to which Qdrant compares all that someone may read."
+        default=200_000, ge=0, description="Number of permitted passages up to which Qdrant searches exactly."
     )
     qdrant_shard_by: Literal["hash", "tenant"] = Field(
-        default="hash", description="What decides in which shards of a Qdrant cluster a passage is."
+        default="hash", description="How passages are distributed over the shards of a Qdrant cluster."
     )
     qdrant_shard_number: int = Field(
-        default=0, ge=0, description="Shards of a collection in Qdrant, or of each tenant in it; 0 for Qdrant's choice."
+        default=0, ge=0, description="Shards per collection in Qdrant, or per tenant of it; 0 for Qdrant's default."
     )
-    qdrant_replication_factor: int = Field(default=1, ge=1, description="Copies of each shard in a Qdrant cluster.")
+    qdrant_replication_factor: int = Field(default=1, ge=1, description="Replicas of each shard in a Qdrant cluster.")
     qdrant_write_consistency_factor: int = Field(
-        default=0, ge=0, description="Copies that must have a write before it is answered; 0 for all of them."
+        default=0, ge=0, description="Replicas that must confirm a write; 0 for all of them."
     )
-    tenant: str = Field(default="local", description="Tenant on whose behalf the command line and the library act.")
-    user: str = Field(default="local", description="User on whose behalf the command line and the library act.")
+    tenant: str = Field(default="local", description="Tenant that the command line and the library act for.")
+    user: str = Field(default="local", description="User that the command line and the library act for.")
     groups: tuple[str, ...] = Field(default=(), description="Groups of that user, as a JSON list.")
     collection: str = Field(default="documents", description="Collection used when none is named.")
     model: str = Field(default="gpt-4o", description="Model or encoding whose tokens are counted.")
@@ -62,174 +62,195 @@ class Settings(BaseSettings):
     embedder_multilingual: str = Field(
         default="use", description="Embedder of all other texts, and of questions across languages."
     )
-    embedder_threads: int = Field(default=1, ge=1, description="Threads one embedding call may use.")
+    embedder_threads: int = Field(default=1, ge=1, description="Threads per embedding call.")
     page_encoder: str = Field(
-        default="regions", description="What sees pages: `regions` by their texts, `colpali:MODEL` or `colpali:FOLDER`."
+        default="regions",
+        description="Encoder of pages for visual search: `regions`, `colpali:MODEL` or `colpali:FOLDER`.",
     )
     pages_index: str = Field(
-        default="", description="Where pages live: `chroma:FOLDER`, `chroma+http://HOST:PORT`; empty for the store."
+        default="", description="Index of pages: `chroma:FOLDER` or `chroma+http://HOST:PORT`; empty for the store."
     )
     reranker: str = Field(default="", description="Reranker, such as `fastembed:MODEL`; empty for none.")
-    redaction: Literal["default", "none"] = Field(
-        default="default", description="`none` shows everything as it is stored."
-    )
+    redaction: Literal["default", "none"] = Field(default="default", description="`none` turns redaction off.")
     redaction_entities: tuple[str, ...] | None = Field(
         default=None, description="Entity types to redact, as a JSON list."
     )
-    redaction_ner: bool = Field(default=False, description="Find names and places too; needs `contexture[ner]`.")
+    redaction_ner: bool = Field(default=False, description="Also redact names and places; needs `contexture[ner]`.")
     redaction_operator: Literal["replace", "mask", "hash"] = Field(
-        default="replace", description="What stands for a finding."
+        default="replace", description="How a redacted value is shown."
     )
     exact_limit: int = Field(
         default=1_000_000,
         ge=0,
-        description="Passages up to which a process searches a vector space exactly; above it HNSW is used.",
+        description="Number of passages up to which a vector space is searched exactly; above it HNSW is used.",
     )
-    search_threads: int = Field(default=2, ge=1, description="Threads one search may use.")
+    search_threads: int = Field(default=2, ge=1, description="Threads per search.")
     search_floor: float = Field(
-        default=0.3, ge=0, le=1, description="Similarity at which a passage without a shared term matches."
+        default=0.3, ge=0, le=1, description="Minimum similarity of a match that shares no term with the query."
     )
-    cache_size: int = Field(
-        default=2_048, ge=0, description="Search answers kept in memory until a write may change them."
-    )
+    cache_size: int = Field(default=2_048, ge=0, description="Number of search results to cache.")
     cache_lag: float = Field(
-        default=0.01, ge=0, le=1, description="Share of the records that may change before an answer is computed anew."
+        default=0.01, ge=0, le=1, description="Share of the records that may change before a cached result expires."
     )
     timeout_seconds: float = Field(default=10.0, gt=0, description="Deadline of a build.")
     turn_max_tokens: int = Field(default=4_096, ge=1, description="Token limit of a turn's prompt when none is given.")
     turn_near_duplicate: float = Field(
-        default=0.85, ge=0, le=1, description="Likeness at which a memory repeats a better one; 1 keeps all but copies."
+        default=0.85,
+        ge=0,
+        le=1,
+        description="Similarity at which a memory is a near duplicate; 1 drops exact copies only.",
     )
     turn_neighbour_lift: float = Field(
-        default=0.0, ge=0, le=1, description="Share of a neighbouring memory's relevance that a memory gains."
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of the relevance of neighbouring memories that is added to a memory.",
     )
-    history_events: int = Field(default=20, ge=0, description="Events of a session that become a turn's history.")
+    history_events: int = Field(default=20, ge=0, description="Number of session events in the history of a turn.")
     memory_url: str = _aliased_field(
-        "memory_url", "SA01_SOMA_BASE_URL", "", "Remote memory service; empty for the built-in."
+        "memory_url", "SA01_SOMA_BASE_URL", "", "Address of a remote memory service; empty for the built-in one."
     )
-    memory_api_key: str = Field(default="", description="Key presented to the remote memory service.")
+    memory_api_key: str = Field(default="", description="API key for the remote memory service.")
     memory_timeout_seconds: float = _aliased_field(
         "memory_timeout_seconds",
         "SA01_SOMA_TIMEOUT_SECONDS",
         30.0,
-        "Time one request to the memory service may take.",
+        "Timeout of one request to the memory service.",
         gt=0,
     )
     memory_max_retries: int = _aliased_field(
         "memory_max_retries", "SA01_SOMA_MAX_RETRIES", 2, "Retries of a request to the memory service.", ge=0
     )
     memory_retry_base_ms: float = _aliased_field(
-        "memory_retry_base_ms", "SA01_SOMA_RETRY_BASE_MS", 150.0, "Wait before the first retry, in milliseconds.", ge=0
+        "memory_retry_base_ms", "SA01_SOMA_RETRY_BASE_MS", 150.0, "Delay before the first retry, in milliseconds.", ge=0
     )
-    memory_universe: str = _aliased_field("memory_universe", "SA01_NAMESPACE", "", "Logical universe of memories.")
+    memory_universe: str = _aliased_field("memory_universe", "SA01_NAMESPACE", "", "Universe of memories.")
     memory_namespace: str = _aliased_field("memory_namespace", "SA01_MEMORY_NAMESPACE", "wm", "Namespace of memories.")
-    memory_threshold: float = Field(default=0.5, ge=0, le=1, description="Relevance at which a memory is recalled.")
+    memory_threshold: float = Field(default=0.5, ge=0, le=1, description="Minimum relevance of a recalled memory.")
     memory_top_k: int = Field(
-        default=8, ge=1, le=100, description="Memories recalled while the memory service is well."
+        default=8, ge=1, le=100, description="Memories recalled while the memory service is normal."
     )
     memory_top_k_degraded: int = Field(default=3, ge=0, le=100, description="Memories recalled while it is degraded.")
     memory_catch_up_seconds: float = Field(
-        default=5.0, ge=0, description="How long a message waits until what its user said before can be recalled."
+        default=5.0, ge=0, description="Maximum time a message waits until the user's previous messages are in memory."
     )
-    breaker_failures: int = Field(default=3, ge=1, description="Failures in a row that open the circuit breaker.")
-    breaker_seconds: float = Field(default=15.0, gt=0, description="How long an open breaker refuses calls.")
-    degraded_seconds: float = Field(default=15.0, gt=0, description="How long one failure degrades a service.")
-    down_failures: int = Field(default=5, ge=1, description="Failures while degraded that take a service down.")
-    down_seconds: float = Field(default=60.0, gt=0, description="How long a service that is down is left alone.")
+    breaker_failures: int = Field(default=3, ge=1, description="Consecutive failures that open the circuit breaker.")
+    breaker_seconds: float = Field(default=15.0, gt=0, description="Time that an open breaker rejects calls.")
+    degraded_seconds: float = Field(default=15.0, gt=0, description="Time that a service is degraded after a failure.")
+    down_failures: int = Field(default=5, ge=1, description="Failures while degraded after which a service is down.")
+    down_seconds: float = Field(default=60.0, gt=0, description="Time without calls to a service that is down.")
     chat_model: str = Field(
         default="", description="Model that answers, such as `litellm:gpt-5` or `local`; empty for extracts."
     )
-    chat_fallbacks: tuple[str, ...] = Field(default=(), description="Models tried when that one fails, as a JSON list.")
+    chat_fallbacks: tuple[str, ...] = Field(
+        default=(), description="Models to try when the chat model fails, as a JSON list."
+    )
     chat_system: str = Field(
         default="You are a helpful assistant.", description="System prompt of a chat when none is given."
     )
-    chat_max_tokens: int = Field(default=512, ge=1, description="Length of an answer in tokens.")
+    chat_max_tokens: int = Field(default=512, ge=1, description="Maximum length of an answer in tokens.")
     summary_model: str = Field(
         default="", description="Model that summarises trimmed history; empty for extractive summaries."
     )
     command_models: dict[str, tuple[str, ...]] = Field(
-        default={}, description="Models of commands, first the one it is for, as a JSON object of lists."
+        default={}, description="Models of each command in the order of preference, as a JSON object of lists."
     )
     command_llms: dict[str, str] = Field(
-        default={}, description='Model behind each routed name, as JSON such as `{"gpt-5": "litellm:gpt-5"}`.'
+        default={}, description='Model for each routed name, as JSON such as `{"gpt-5": "litellm:gpt-5"}`.'
     )
     command_prices: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(
         default={},
-        description='Cents for a million tokens read and written, by routed name, as JSON: `{"gpt-5": [125, 1000]}`.',
+        description='Cents per million input and output tokens, by routed name, as JSON: `{"gpt-5": [125, 1000]}`.',
     )
     graph_names: Literal["auto", "models", "phrases"] = Field(
-        default="auto", description="What finds names; `auto` takes models where `contexture[ner]` is installed."
+        default="auto", description="How names are found; `auto` uses models if `contexture[ner]` is installed."
     )
     command_experiments: dict[str, dict[str, dict[str, bool | int | float]]] = Field(
-        default={}, description="Arms of experiments and what each changes, as a JSON object."
+        default={}, description="Experiments with their arms and the values each arm changes, as a JSON object."
     )
-    research_max_sources: int = Field(default=10, ge=1, le=100, description="Sources of a research context at most.")
+    research_max_sources: int = Field(
+        default=10, ge=1, le=100, description="Maximum number of sources in a research context."
+    )
     research_max_tokens: int = Field(default=10_000, ge=1, description="Token budget of a research context.")
     workspace: dict[str, Any] = Field(
-        default={}, description='Changes of the workspace configuration, such as `{"weights": {"recency": 0.3}}`.'
+        default={}, description='Overrides of the workspace configuration, such as `{"weights": {"recency": 0.3}}`.'
     )
-    policy_folder: Path | None = Field(default=None, description="Folder of Rego policies; without it all is allowed.")
+    policy_folder: Path | None = Field(
+        default=None, description="Folder of Rego policies; without a policy everything is allowed."
+    )
     policy_url: str = Field(
-        default="", description="OPA's decision instead, such as `http://127.0.0.1:8181/v1/data/contexture`."
+        default="", description="Address of a decision of OPA, such as `http://127.0.0.1:8181/v1/data/contexture`."
     )
-    policy_timeout_seconds: float = Field(default=1.0, gt=0, description="A policy that takes longer denies.")
-    secrets_prefix: str = Field(default="", description="Variables with this prefix are secrets; empty for none.")
-    secrets_file: Path | None = Field(default=None, description="File of secrets, a `KEY=value` line each.")
-    secrets_age_file: Path | None = Field(default=None, description="Such a file encrypted with age.")
-    secrets_age_identity: Path | None = Field(default=None, description="File of the age identities that decrypt it.")
+    policy_timeout_seconds: float = Field(
+        default=1.0, gt=0, description="Timeout of a policy decision; a timeout denies."
+    )
+    secrets_prefix: str = Field(
+        default="", description="Prefix of environment variables that hold secrets; empty for none."
+    )
+    secrets_file: Path | None = Field(default=None, description="File of secrets, one `KEY=value` per line.")
+    secrets_age_file: Path | None = Field(default=None, description="File of secrets that is encrypted with age.")
+    secrets_age_identity: Path | None = Field(
+        default=None, description="File of the age identities that decrypt the secrets file."
+    )
     secrets_vault_url: str = Field(
-        default="", description="Secret of Vault's KV v2, such as `https://vault:8200/v1/secret/data/contexture`."
+        default="",
+        description="Address of a KV v2 secret in Vault, such as `https://vault:8200/v1/secret/data/contexture`.",
     )
-    secrets_vault_token: str = Field(default="", description="Token presented to Vault.")
+    secrets_vault_token: str = Field(default="", description="Token for Vault.")
     host: str = Field(default="127.0.0.1", description="Address on which `serve` listens.")
     port: int = Field(default=8_420, ge=0, le=65_535, description="Port on which `serve` listens; 0 for a free one.")
-    max_body_bytes: int = Field(default=32 * 2**20, ge=1, description="Size up to which a request is read.")
-    max_json_depth: int = Field(default=64, ge=1, description="Lists and objects within each other in a request.")
-    max_requests: int = Field(default=4, ge=1, description="Requests worked on at once, answers and loads aside.")
-    max_answers: int = Field(default=64, ge=1, description="Requests at once that wait for a model.")
-    max_loads: int = Field(default=2, ge=1, description="Requests at once that load data.")
-    max_waiting: int = Field(default=4, ge=0, description="Requests of each of these kinds that wait for their turn.")
-    max_per_caller: int = Field(default=64, ge=1, description="Requests of one user under way at once, waiting too.")
-    request_timeout_seconds: float = Field(default=60.0, gt=0, description="Time a request may take.")
-    answer_timeout_seconds: float = Field(default=300.0, gt=0, description="Time a request with a model may take.")
-    load_timeout_seconds: float = Field(default=900.0, gt=0, description="Time a request that loads data may take.")
-    shutdown_seconds: float = Field(default=10.0, gt=0, description="Time requests under way may take to end.")
+    max_body_bytes: int = Field(default=32 * 2**20, ge=1, description="Maximum size of a request body.")
+    max_json_depth: int = Field(default=64, ge=1, description="Maximum nesting of lists and objects in a request.")
+    max_requests: int = Field(default=4, ge=1, description="Concurrent requests, not counting answers and loads.")
+    max_answers: int = Field(default=64, ge=1, description="Concurrent requests that call a model.")
+    max_loads: int = Field(default=2, ge=1, description="Concurrent requests that load data.")
+    max_waiting: int = Field(default=4, ge=0, description="Queue length for each of these kinds of requests.")
+    max_per_caller: int = Field(default=64, ge=1, description="Requests of one user in progress or waiting.")
+    request_timeout_seconds: float = Field(default=60.0, gt=0, description="Timeout of a request.")
+    answer_timeout_seconds: float = Field(default=300.0, gt=0, description="Timeout of a request that calls a model.")
+    load_timeout_seconds: float = Field(default=900.0, gt=0, description="Timeout of a request that loads data.")
+    shutdown_seconds: float = Field(
+        default=10.0, gt=0, description="Time that running requests have to finish at shutdown."
+    )
     cors_origins: tuple[str, ...] = Field(
-        default=(), description="Web origins whose pages may call the service, as a JSON list."
+        default=(), description="Web origins that may call the service, as a JSON list."
     )
     bus: str = Field(
-        default="", description="Bus of messages: `nats://HOST:4222`, `kafka://HOST:9092,HOST:9092`; empty for none."
+        default="", description="Message bus: `nats://HOST:4222`, `kafka://HOST:9092,HOST:9092`; empty for none."
     )
     bus_options: dict[str, str | int | bool] = Field(
         default={}, description='Options of librdkafka, as JSON such as `{"security.protocol": "ssl"}`.'
     )
     bus_inbound: str = Field(default="conversation.inbound", description="Topic of messages to answer.")
     bus_outbound: str = Field(default="conversation.outbound", description="Topic of answers.")
-    bus_dead: str = Field(default="conversation.dead", description="Topic of messages that got no answer, and why.")
-    bus_group: str = Field(default="contexture", description="Group of the workers that share the messages.")
+    bus_dead: str = Field(
+        default="conversation.dead", description="Topic of messages that could not be answered, with the reason."
+    )
+    bus_group: str = Field(default="contexture", description="Consumer group of the workers.")
     bus_partitions: int = Field(
-        default=16, ge=1, le=1_024, description="Parts of a topic; the sessions of one part are answered in order."
+        default=16,
+        ge=1,
+        le=1_024,
+        description="Partitions of a topic; messages of one partition are answered in order.",
     )
     bus_redeliver_seconds: float = Field(
-        default=30.0, ge=1, description="Silence after which a worker counts as gone and its messages go to others."
+        default=30.0, ge=1, description="Time without a sign of life after which the messages of a worker go to others."
     )
-    worker_concurrency: int = Field(default=8, ge=1, description="Messages a worker answers at once.")
-    worker_retries: int = Field(default=5, ge=0, description="Further tries before a message is given up.")
+    worker_concurrency: int = Field(default=8, ge=1, description="Messages that a worker answers concurrently.")
+    worker_retries: int = Field(default=5, ge=0, description="Retries of a message before it becomes a dead letter.")
     worker_retry_seconds: float = Field(
-        default=0.5, ge=0, description="Wait before the first of them; each next one waits twice as long."
+        default=0.5, ge=0, description="Delay before the first retry; it doubles with each further one."
     )
-    reply_days: float = Field(
-        default=7.0, gt=0, description="Days for which the answer to a message with an id is kept."
-    )
-    url: str = Field(default="", description="Running service that the command line talks to.")
-    api_key: str = Field(default="", description="Key that the command line presents to it.")
+    reply_days: float = Field(default=7.0, gt=0, description="Days that the answer to a message with an id is stored.")
+    url: str = Field(default="", description="Address of the service that the command line uses.")
+    api_key: str = Field(default="", description="API key of the command line for that service.")
     otel: bool = Field(
-        default=False, description="Tell OpenTelemetry of builds and model calls; needs `contexture[otel]`."
+        default=False, description="Send OpenTelemetry spans of builds and model calls; needs `contexture[otel]`."
     )
-    feed_timeout_seconds: float = Field(default=20.0, gt=0, description="Time in which a feed must come whole.")
-    feed_private: bool = Field(default=False, description="Fetch feeds of this machine and of private networks too.")
-    feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Size up to which a feed is fetched.")
-    keep_builds: int = Field(default=200, ge=0, description="Builds kept on disk for `explain` and `replay`.")
+    feed_timeout_seconds: float = Field(default=20.0, gt=0, description="Timeout of fetching a feed.")
+    feed_private: bool = Field(default=False, description="Allow feeds from this machine and from private networks.")
+    feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Maximum size of a feed.")
+    keep_builds: int = Field(default=200, ge=0, description="Number of builds stored for `explain` and `replay`.")
 
     @property
     def in_qdrant(self) -> bool:

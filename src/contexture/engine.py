@@ -5,31 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from typing_extensions import TypedDict
 
 from contexture import wiring
-from contexture.adapters.index.indexed_store import IndexedStore
-from contexture.adapters.token_counters import counter_for
 from contexture.answer.chat import ProcessMessage
 from contexture.answer.citation_check import CitationReport, parse_claims
 from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.idempotency import AnswerOnce
 from contexture.answer.research import AskResearch
+from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
-from contexture.builders.explain import Explanation, explain_candidate, read_capsule_model
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.query.result import QueryContext
-from contexture.builders.replay import find_rebuild
+from contexture.builders.replay import Explanation
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.result import ResearchContext
 from contexture.builders.telemetry import build_span
@@ -37,86 +34,25 @@ from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
 from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayload
-from contexture.capsule import Capsule, digest_messages, pack_capsule, unpack_capsule
+from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.config import Settings
-from contexture.errors import InvalidRequest, NotFound, RedactionFailed, ReplayMismatch, SourceError
+from contexture.errors import InvalidRequest, NotFound, RedactionFailed, SourceError
 from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.store import NewsStore
 from contexture.pipeline.masking import SecretMaskCache
-from contexture.pipeline.redaction import redact_candidates, redact_text
-from contexture.ports import Clock, Health, MemoryService, SessionStore, Tracer
-from contexture.results import JsonResult, Timestamp
-from contexture.retrieval.candidates import candidate_from_passage, candidate_from_record
+from contexture.ports import Clock, Health, Index, MemoryService, SessionStore, Tracer
+from contexture.retrieval.candidates import SearchResult, candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.prepare import repair_text
-from contexture.types import Candidate, Citation, Collection, Filter, Record, Scope
+from contexture.types import Candidate, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
-
-
-class PassageJson(TypedDict):
-    """A passage that a search found."""
-
-    id: str
-    title: str
-    text: str
-    score: float
-    signals: Mapping[str, float]
-    lang: str
-    source: str
-    kind: str
-    time: Timestamp | None
-    citation: Citation | None
-
-
-class SearchResultJson(TypedDict):
-    """What a search found, best first."""
-
-    query: str
-    results: list[PassageJson]
-    degradations: tuple[Degradation, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchResult(JsonResult):
-    """Passages, best first, redacted, and the degradations; `question` is the query with known secrets masked."""
-
-    question: str
-    found: tuple[Candidate, ...]
-    degradations: tuple[Degradation, ...]
-
-    def first(self, limit: int) -> SearchResult:
-        """The same result with at most `limit` passages."""
-        return replace(self, found=self.found[:limit])
-
-    def json_form(self) -> SearchResultJson:
-        """The passages with their signals."""
-        rows = [_passage_to_json(each) for each in self.found]
-        return {"query": self.question, "results": rows, "degradations": self.degradations}
-
-
-def _passage_to_json(candidate: Candidate) -> PassageJson:
-    return {
-        "id": candidate.id,
-        "title": candidate.title,
-        "text": candidate.text,
-        "score": candidate.score,
-        "signals": candidate.signals,
-        "lang": candidate.lang,
-        "source": candidate.source,
-        "kind": candidate.kind,
-        "time": candidate.time,
-        "citation": candidate.citation,
-    }
 
 
 class Contexture:
     """The engine, wired from settings; open it with `contexture.open`."""
 
-    def __init__(
-        self, settings: Settings, store: IndexedStore, embedders: Encoders, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, store: Index, embedders: Encoders, clock: Clock | None = None) -> None:
         self.settings = settings
         self.index = store
         pool = wiring.connection_pool(store)
@@ -130,6 +66,7 @@ class Contexture:
         self._embedders = embedders
         self._redactor = wiring.redactor(settings)
         self._operator = wiring.operator(settings)
+        self._cleaners = CleanerFactory(redactor=self._redactor, secrets=self._known_secrets, operator=self._operator)
         self.searcher = wiring.search(settings, self._routed_index, embedders)
         self._preparer = wiring.preparer(embedders, self._redactor)
         self._clock = clock or wiring.SystemClock()
@@ -172,6 +109,7 @@ class Contexture:
         self._query_builder = self._query_builder_for(settings.model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = wiring.builds(settings, pool)
+        self._replayer = wiring.capsule_replayer()
 
     @cached_property
     def news(self) -> NewsStore:
@@ -220,7 +158,7 @@ class Contexture:
             route=wiring.chat_route(self.settings),
             memories=self.outbox,
             secrets=self.secrets,
-            counter=counter_for(self.settings.model),
+            counter=wiring.counter_for(self.settings.model),
             clock=self._clock,
             settle=self.turns.settle,
             arrived=lambda scope: self.outbox.wait_delivered(scope, self.settings.memory_catch_up_seconds),
@@ -257,7 +195,7 @@ class Contexture:
             policy=self.policy,
             route=wiring.chat_route(self.settings),
             secrets=self.secrets,
-            counter=counter_for(self.settings.model),
+            counter=wiring.counter_for(self.settings.model),
             pictures=self.pages.picture,
             alike=wiring.text_similarity(self._embedders),
             recipe=wiring.ask_recipe(self.settings),
@@ -316,30 +254,32 @@ class Contexture:
 
         Raises `InvalidRequest` for an empty query.
         """
-        trace, mask = Trace(), self._known_secrets.current()
-        asked = mask.mask(repair_text(question))
+        trace = Trace()
+        cleaner = self._cleaners.make(trace)
+        asked = cleaner.mask_text(question)
         if not asked.strip():
             raise InvalidRequest("the query is empty")
         if where is not None:
             check_form(where)
         name = collection or self.settings.collection
         found = await self.searcher.search(scope or self.scope, name, asked, where=where, pool=pool, trace=trace)
-        raw = [candidate_from_passage(each, name, self._redactor.rules, mask) for each in found]
-        clean = redact_candidates(raw, self._redactor, self._operator(), trace)
+        raw = [candidate_from_passage(each, name, self._redactor.rules, cleaner.mask) for each in found]
+        clean = cleaner.clean_candidates(raw)
         return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
 
     def shown(self, text: str) -> str:
         """Redact a text that is not a record, with known secrets masked."""
-        return redact_text(self._known_secrets.current().mask(text), self._redactor, self._operator()).text
+        return self._cleaners.make(Trace()).clean_text(text)
 
     async def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
         """Return a whole record, redacted; raises `NotFound` if it does not exist or the scope may not read it."""
-        name, trace = collection or self.settings.collection, Trace()
+        name = collection or self.settings.collection
         stored = await self._routed_index.get(scope or self.scope, name, [record_id])
         if not stored:
             raise NotFound(f"no record {record_id!r} can be read in {name!r}")
-        raw = candidate_from_record(stored[0], name, self._known_secrets.current())
-        shown = await asyncio.to_thread(redact_candidates, [raw], self._redactor, self._operator(), trace)
+        cleaner = self._cleaners.make(Trace())
+        raw = candidate_from_record(stored[0], name, cleaner.mask)
+        shown = await asyncio.to_thread(cleaner.clean_candidates, [raw])
         if not shown:
             raise RedactionFailed(f"record {record_id!r} could not be redacted, and is not shown")
         return shown[0]
@@ -364,7 +304,7 @@ class Contexture:
         chosen = model or request.model
         builder = self._query_builder_for(chosen) if chosen else self._query_builder
         built = await builder.build(request, scope=scope or self.scope, now=now)
-        lost = await self._save_build(built.context.build_id, built.capsule)
+        lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     @build_span("turn")
@@ -381,7 +321,7 @@ class Contexture:
         built = await self.turns.build_for_turn(
             turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
-        lost = await self._save_build(built.build_id, built.capsule)
+        lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     @build_span("command")
@@ -397,7 +337,7 @@ class Contexture:
         See `CommandContextBuilder`.
         """
         built = await self.commands.build_context(raw_input, scope=scope, now=now)
-        lost = await self._save_build(built.build_id, built.capsule)
+        lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     @build_span("research")
@@ -420,7 +360,7 @@ class Contexture:
         built = await self.research.build_context(
             query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
         )
-        lost = await self._save_build(built.build_id, built.capsule) if built.capsule else None
+        lost = await self._save_build(built.capsule) if built.capsule else None
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     async def verify(self, data: bytes, *, scope: Scope | None = None) -> CitationReport:
@@ -448,7 +388,7 @@ class Contexture:
     ) -> ContextPayload:
         """Build the context of a request over the workspace, stored on disk; see `WorkspaceContextBuilder`."""
         built = await self.workspaces.build(request, scope=scope, now=now)
-        lost = await self._save_build(built.build_id, built.capsule)
+        lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
@@ -460,20 +400,19 @@ class Contexture:
         asker = scope or self.scope
         same = (found.tenant, found.user) == (asker.tenant, asker.user)
         if not same or not set(found.groups) <= set(asker.groups):
-            raise NotFound(f"no build {build_id!r} is kept here")
+            raise NotFound(f"no build {build_id!r} is stored here")
         return found
 
     async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
         """Return the capsule of a recent build and its ledger, with an entry for every candidate."""
         capsule = await self.capsule(build_id, scope=scope)
-        built = await asyncio.to_thread(find_rebuild(capsule), capsule, counter_for(read_capsule_model(capsule)))
+        built = await asyncio.to_thread(self._replayer.rebuild, capsule)
         return capsule, built.ledger
 
     async def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
         """Explain the outcome of one candidate, and the smallest change that would have admitted it."""
         capsule = await self.capsule(build_id, scope=scope)
-        counter = counter_for(read_capsule_model(capsule))
-        return await asyncio.to_thread(explain_candidate, capsule, candidate_id, counter, find_rebuild(capsule))
+        return await asyncio.to_thread(self._replayer.explain, capsule, candidate_id)
 
     async def close(self) -> None:
         """Flush and release the store."""
@@ -491,10 +430,10 @@ class Contexture:
             await self._memory.close()
             await self._routed_index.close()
 
-    async def _save_build(self, build_id: str, capsule: Capsule) -> Degradation | None:
+    async def _save_build(self, capsule: Capsule) -> Degradation | None:
         """Store a build; a build that cannot be stored is still returned, with a degradation."""
         try:
-            await asyncio.to_thread(self._builds.save, build_id, pack_capsule(capsule))
+            await asyncio.to_thread(self._builds.save, capsule.build_id, pack_capsule(capsule))
         except SourceError as failure:
             return Degradation(source="builds", reason=str(failure))
         return None
@@ -520,12 +459,7 @@ class Contexture:
 def replay(data: bytes) -> tuple[Capsule, Ledger]:
     """Rebuild a capsule offline; raises `ReplayMismatch` unless the bytes are the same."""
     capsule = unpack_capsule(data)
-    built = find_rebuild(capsule)(capsule, counter_for(read_capsule_model(capsule)))
-    if built.messages != capsule.messages or digest_messages(built.messages) != capsule.digest:
-        raise ReplayMismatch(
-            f"the capsule says {capsule.digest[:12]}, the replay gives {digest_messages(built.messages)[:12]}"
-        )
-    return capsule, built.ledger
+    return capsule, wiring.capsule_replayer().replay(capsule).ledger
 
 
 @asynccontextmanager

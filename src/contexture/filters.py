@@ -28,9 +28,9 @@ _MAX_DEPTH = 32
 _OPERAND_TYPES: Mapping[type, tuple[str, type | tuple[type, ...], str]] = {
     And: ("parts", tuple, "a tuple of filters"),
     Or: ("parts", tuple, "a tuple of filters"),
-    AnyOf: ("values", tuple, "a tuple of texts, numbers or booleans"),
-    Equals: ("value", (str, int, float), "a text, a number or a boolean"),
-    Contains: ("piece", str, "a text"),
+    AnyOf: ("values", tuple, "a tuple of strings, numbers or booleans"),
+    Equals: ("value", (str, int, float), "a string, a number or a boolean"),
+    Contains: ("piece", str, "a string"),
 }
 
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
@@ -209,7 +209,7 @@ def _redact_value(value: str | float, text: Callable[[str], str]) -> str | float
 def _check_scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:
     found = tuple(value for value in values if isinstance(value, (str, int, float)))
     if len(found) != len(values):
-        raise InvalidRequest(f"{values!r} may hold texts, numbers and booleans only")
+        raise InvalidRequest(f"{values!r} may contain only strings, numbers and booleans")
     return found
 
 

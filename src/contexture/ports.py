@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from contexture.conversation import (
     Decision,
@@ -19,6 +19,8 @@ from contexture.conversation import (
     StoredReply,
 )
 from contexture.types import (
+    DEFAULT_RIGHTS,
+    ApiKey,
     Collection,
     CollectionChanges,
     ExtractedMentions,
@@ -31,6 +33,7 @@ from contexture.types import (
     PreparedRecord,
     Query,
     Record,
+    Right,
     Scalar,
     Scope,
     Span,
@@ -89,11 +92,11 @@ class Index(Protocol):
         ...
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """The best `query.pool` of every channel's best `query.k` passages, each with all its scores.
+        """The passages that `query.fuse` chooses from every channel's best `query.k`, ordered by record id and ordinal.
 
-        Channels order by score, ties by record id and ordinal; the pool is chosen by reciprocal
-        rank over the channels, with the same tie-breaking. In exact mode the result does
-        not depend in any way on records the scope may not read.
+        Each has its score in every channel that can score it, and the ranks that `fuse` gave it. Candidates, passages
+        and scores are of one version of the collection. In exact mode the result does not depend in any way on
+        records the scope may not read.
         """
         ...
 
@@ -105,13 +108,29 @@ class Index(Protocol):
         """A number that changes with every write to the tenant's collection; caches use it for invalidation."""
         ...
 
+    async def optimize(self) -> None:
+        """Reorganise what searches read, which is worth it after a large load; may do nothing."""
+        ...
+
+    async def warm(self) -> None:
+        """Load what the first search would otherwise wait for; may do nothing."""
+        ...
+
+    async def check_health(self) -> str:
+        """Why the last search failed although records can be read; empty when it succeeded.
+
+        Raises `SourceError` when records cannot be read. Reveals nothing about any tenant.
+        """
+        ...
+
     async def close(self) -> None:
         """Flush pending writes and release resources; later calls fail."""
         ...
 
 
+@runtime_checkable
 class Journal(Protocol):
-    """The change log of an index, with which cached results can stay valid across writes."""
+    """The change log that an index may have, with which cached results can stay valid across writes."""
 
     async def changes(self, scope: Scope, collection: str, since: int) -> CollectionChanges | None:
         """Records written after version `since` that the scope may read, or could read before; None when unknown.
@@ -121,8 +140,9 @@ class Journal(Protocol):
         ...
 
 
+@runtime_checkable
 class VectorSpaces(Protocol):
-    """The vector names that an index stores, so that queries are not embedded for vectors that do not exist."""
+    """The vector names that an index may report, so that queries are not embedded for vectors that do not exist."""
 
     async def spaces(self, scope: Scope, collection: str) -> frozenset[str] | None:
         """Names of the vectors of the passages that the scope may read, possibly with others; None when unknown.
@@ -357,6 +377,50 @@ class Policy(Protocol):
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
         """Whether the scope may perform `action`, a name such as `message.process`, on `resource`."""
+        ...
+
+
+class KeyStore(Protocol):
+    """The API keys of one store. Every lookup reads the stored key, so that revocation takes effect immediately."""
+
+    @property
+    def needs_thread(self) -> bool:
+        """Whether a lookup is slow enough to run in a thread."""
+        ...
+
+    def add(
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        now: datetime,
+        expires: datetime | None = None,
+        rights: Iterable[Right] = DEFAULT_RIGHTS,
+    ) -> tuple[ApiKey, str]:
+        """Create a key; returns it with its token, which is not stored and cannot be shown again.
+
+        Raises `InvalidRequest` without a name or rights, or if `expires` is in the past.
+        """
+        ...
+
+    def list(self) -> Sequence[ApiKey]:
+        """All keys, also revoked and expired ones, oldest first."""
+        ...
+
+    def revoke(self, key_id: str, *, now: datetime) -> ApiKey:
+        """Revoke a key; revoking it again changes nothing. Raises `NotFound` for an unknown id."""
+        ...
+
+    def find(self, presented: str, *, now: datetime) -> ApiKey | None:
+        """The active key of a token; None if the token is unknown, wrong, revoked or expired."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether no key was ever added; one that was revoked or has expired still counts."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
         ...
 
 

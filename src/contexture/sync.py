@@ -4,167 +4,103 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from contexture.answer.chat_types import ChatRequest, ChatStep
 from contexture.answer.commands.answer import CommandAnswer
 from contexture.answer.research import ResearchAnswer, ResearchQuestion
 from contexture.builders.command.request import CommandRequest
-from contexture.builders.command.result import CommandContext
-from contexture.builders.explain import Explanation
-from contexture.builders.query.request import QueryRequest
-from contexture.builders.query.result import QueryContext
-from contexture.builders.research.result import ResearchContext
-from contexture.builders.turn.request import Turn
-from contexture.builders.turn.result import TurnContext
-from contexture.builders.workspace.request import ContextRequest
-from contexture.builders.workspace.result import ContextPayload
-from contexture.capsule import Capsule
 from contexture.config import Settings
-from contexture.engine import Contexture, SearchResult, open_store
-from contexture.ledger import Ledger
-from contexture.types import Candidate, Collection, Filter, Record, Scope
+from contexture.engine import Contexture, open_store
+from contexture.types import Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _STREAM_END_SECONDS = 30.0  # seconds: a stream that never started would never end
+
+
+async def _ask_research(
+    engine: Contexture, question: ResearchQuestion | str, *, scope: Scope | None = None, now: datetime | None = None
+) -> ResearchAnswer:
+    """Answer a research question and check the answer."""
+    asked = ResearchQuestion(query=question) if isinstance(question, str) else question
+    return await engine.ask_research.run(asked, scope=scope or engine.scope, now=now)
+
+
+async def _execute(
+    engine: Contexture,
+    raw_input: CommandRequest | Mapping[str, Any],
+    *,
+    scope: Scope | None = None,
+    now: datetime | None = None,
+) -> CommandAnswer:
+    """Execute a slash command."""
+    return await engine.execute.run(raw_input, scope=scope or engine.scope, now=now)
+
+
+def _blocking(
+    call: Callable[Concatenate[Contexture, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncContexture, P], T]:
+    """Return a method with the parameters of an asynchronous call that blocks until its result is there."""
+
+    @wraps(call)
+    def method(self: SyncContexture, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return asyncio.run_coroutine_threadsafe(call(self.engine, *args, **kwargs), self.loop).result()
+
+    return method
 
 
 class SyncContexture:
     """The same engine for code without an event loop; each call blocks until its result is there."""
 
     def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine = engine
-        self._loop = loop
+        self.engine = engine
+        self.loop = loop
 
-    def create(self, collection: Collection, *, scope: Scope | None = None) -> None:
-        """Create a collection for the tenant, or add filter fields to it."""
-        self._wait(self._engine.create(collection, scope=scope))
+    create = _blocking(Contexture.create)
+    add = _blocking(Contexture.add)
+    delete = _blocking(Contexture.delete)
+    search = _blocking(Contexture.search)
+    read = _blocking(Contexture.read)
+    build = _blocking(Contexture.build)
+    build_turn = _blocking(Contexture.build_turn)
+    build_command = _blocking(Contexture.build_command)
+    build_research = _blocking(Contexture.build_research)
+    build_workspace = _blocking(Contexture.build_workspace)
+    execute = _blocking(_execute)
+    ask_research = _blocking(_ask_research)
+    capsule = _blocking(Contexture.capsule)
+    kept = _blocking(Contexture.kept)
+    explain = _blocking(Contexture.explain)
+    verify = _blocking(Contexture.verify)
+    warm_embedders = _blocking(Contexture.warm_embedders)
 
-    def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Write records."""
-        return self._wait(self._engine.add(records, collection=collection, scope=scope))
+    @property
+    def settings(self) -> Settings:
+        """The settings of the engine."""
+        return self.engine.settings
 
-    def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Remove records."""
-        return self._wait(self._engine.delete(ids, collection=collection, scope=scope))
-
-    def search(
-        self,
-        question: str,
-        *,
-        collection: str | None = None,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        pool: int | None = None,
-    ) -> SearchResult:
-        """Return matching passages, best first."""
-        return self._wait(self._engine.search(question, collection=collection, scope=scope, where=where, pool=pool))
-
-    def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
-        """Return a whole record."""
-        return self._wait(self._engine.read(record_id, collection=collection, scope=scope))
-
-    def build(
-        self, request: QueryRequest | str, *, scope: Scope | None = None, now: datetime | None = None
-    ) -> QueryContext:
-        """Build a context for a question."""
-        return self._wait(self._engine.build(request, scope=scope, now=now))
-
-    def build_turn(
-        self,
-        turn: Turn | Mapping[str, Any],
-        *,
-        max_prompt_tokens: int | None = None,
-        scope: Scope | None = None,
-        now: datetime | None = None,
-        remember: bool = True,
-    ) -> TurnContext:
-        """Build the prompt of a chat turn."""
-        return self._wait(
-            self._engine.build_turn(turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember)
-        )
-
-    def build_command(
-        self,
-        raw_input: CommandRequest | Mapping[str, Any],
-        *,
-        scope: Scope | None = None,
-        now: datetime | None = None,
-    ) -> CommandContext:
-        """Build the context of a slash command."""
-        return self._wait(self._engine.build_command(raw_input, scope=scope, now=now))
-
-    def build_workspace(
-        self,
-        request: ContextRequest | Mapping[str, Any],
-        *,
-        scope: Scope | None = None,
-        now: datetime | None = None,
-    ) -> ContextPayload:
-        """Build the context of a request over the workspace."""
-        return self._wait(self._engine.build_workspace(request, scope=scope, now=now))
-
-    def build_research(
-        self,
-        query: str,
-        num_results: int = 10,
-        include_text: bool = True,  # noqa: FBT001, FBT002 - as the builder takes them
-        include_visual: bool = True,  # noqa: FBT001, FBT002 - same
-        *,
-        scope: Scope | None = None,
-        now: datetime | None = None,
-        max_tokens: int | None = None,
-        where: Filter | None = None,
-    ) -> ResearchContext:
-        """Build the context of a research question."""
-        built = self._engine.build_research(
-            query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
-        )
-        return self._wait(built)
-
-    def ask_research(
-        self, question: ResearchQuestion | str, *, scope: Scope | None = None, now: datetime | None = None
-    ) -> ResearchAnswer:
-        """Answer a research question and check the answer."""
-        asked = ResearchQuestion(query=question) if isinstance(question, str) else question
-        return self._wait(self._engine.ask_research.run(asked, scope=scope or self._engine.scope, now=now))
-
-    def explain(self, build_id: str, candidate_id: str, *, scope: Scope | None = None) -> Explanation:
-        """Explain the outcome of one candidate."""
-        return self._wait(self._engine.explain(build_id, candidate_id, scope=scope))
+    @property
+    def scope(self) -> Scope:
+        """The scope of calls that name none."""
+        return self.engine.scope
 
     def chat(
         self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None
     ) -> Generator[ChatStep]:
         """Yield the steps of the answer to a message; closing the generator stops the answer."""
         asked = ChatRequest(message=request) if isinstance(request, str) else request
-        return _iterate_steps(self._engine.chat.stream(asked, scope=scope or self._engine.scope, now=now), self._loop)
-
-    def execute(
-        self,
-        raw_input: CommandRequest | Mapping[str, Any],
-        *,
-        scope: Scope | None = None,
-        now: datetime | None = None,
-    ) -> CommandAnswer:
-        """Execute a slash command."""
-        return self._wait(self._engine.execute.run(raw_input, scope=scope or self._engine.scope, now=now))
-
-    def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
-        """Return the capsule and the ledger of a recent build."""
-        return self._wait(self._engine.kept(build_id, scope=scope))
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return _iterate_steps(self.engine.chat.stream(asked, scope=scope or self.scope, now=now), self.loop)
 
 
 @contextmanager

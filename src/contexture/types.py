@@ -1,9 +1,9 @@
-"""Frozen value types shared by all layers: scopes, records, passages, filters, queries, candidates and budgets."""
+"""Frozen value types shared by all layers: scopes, records, passages, filters, queries, candidates, budgets, keys."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -124,7 +124,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and isinstance(self.text, str) and isinstance(self.title, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise InvalidRequest(f"id, text and title of record {self.id!r} must be texts")
+            raise InvalidRequest(f"id, text and title of record {self.id!r} must be strings")
         _require_tuple_of_names("acl", self.acl)
 
     @property
@@ -259,13 +259,43 @@ class Collection:
 # --- search ------------------------------------------------------------------------------
 
 
+PassageKey: TypeAlias = tuple[str, int]
+"""Record id and ordinal of a passage, or any pair in the same order; the smaller one wins a tie."""
+
+PassageKeyLookup: TypeAlias = Callable[[Sequence[int]], Mapping[int, PassageKey]]
+
+ChannelScores: TypeAlias = Mapping[str, Mapping[int, float]]
+"""By channel, the scores of passages."""
+
+ChannelRanks: TypeAlias = Mapping[int, Mapping[str, int]]
+"""By passage, its rank in each channel that proposes it, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelCandidates:
+    """What the channels of one search propose, before any passage is read.
+
+    `scores` holds, by channel, at least its best `k` passages, where ties go to the smaller key. Passages are numbers
+    that mean something within this search only. `passage_keys` looks up their keys; it may leave out passages that were
+    removed meanwhile.
+    """
+
+    k: int
+    scores: ChannelScores
+    passage_keys: PassageKeyLookup
+
+
+Fusion: TypeAlias = Callable[[ChannelCandidates], ChannelRanks]
+"""Chooses the passages that a search returns, each with its rank per channel."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Query:
     """A search in one collection.
 
     `terms` are stemmed term ids for BM25; `vectors` are named dense queries. Each channel finds
-    its own best `k` passages; the best `pool` of them all by reciprocal rank are returned, or all of
-    them when `pool` is None. Scores are fused by the caller, not by the index.
+    its own best `k` passages, and `fuse` chooses which of them all are returned. `fuse` is pure: the index may call it
+    in any thread, and again if a write overtook the search.
     """
 
     collection: str
@@ -273,7 +303,7 @@ class Query:
     vectors: Mapping[str, Vector] = field(default_factory=dict[str, Vector])
     where: Filter | None = None
     k: int = 100
-    pool: int | None = None
+    fuse: Fusion
 
 
 class Hit(Struct, frozen=True, kw_only=True, eq=False):
@@ -459,3 +489,33 @@ class BuiltContext:
     encoding: str
     exact: bool
     timings: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
+
+
+class Right(StrEnum):
+    """What a key may be used for, within what its owner may do."""
+
+    READ = "read"
+    ASK = "ask"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+DEFAULT_RIGHTS = frozenset({Right.READ, Right.ASK, Right.WRITE})
+"""Rights of a key created without explicit rights, and of keys created before rights existed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKey:
+    """A key as its owner may see it: everything but the secret, which is kept nowhere."""
+
+    id: str
+    name: str
+    scope: Scope
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+    rights: frozenset[Right] = DEFAULT_RIGHTS
+
+    def is_active(self, now: datetime) -> bool:
+        """Whether the key is neither revoked nor expired."""
+        return self.revoked is None and (self.expires is None or now < self.expires)

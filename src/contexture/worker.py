@@ -21,8 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
 from contexture import wiring
-from contexture.adapters.announcement import ServiceAnnouncement
-from contexture.adapters.metrics.prometheus import WorkerMetrics
+from contexture.announcement import ServiceAnnouncement
 from contexture.answer.chat import KeyedLock
 from contexture.config import Settings
 from contexture.conversation import Delivery
@@ -168,7 +167,7 @@ class Worker:
         number = 0
         while isinstance(ended := await self._try_answer(inbound), _CAPACITY_ERRORS):
             if not number:
-                structlog.get_logger().warning("messages wait", failure=str(ended))
+                structlog.get_logger().warning("answering is paused", failure=str(ended))
             await self._retries.sleep(self._capped_pause(number))
             number += 1
         return ended
@@ -208,7 +207,7 @@ class Worker:
             try:
                 await self._bus.publish(topic, key, body)
             except SourceError as failure:
-                structlog.get_logger().warning("cannot publish yet", topic=topic, failure=str(failure))
+                structlog.get_logger().warning("publishing failed; it is retried", topic=topic, failure=str(failure))
                 await self._retries.sleep(self._capped_pause(number))
                 number += 1
             else:
@@ -260,7 +259,7 @@ async def answer_via_service(
                 if answered is not None:
                     return answered
                 if not number:
-                    structlog.get_logger().warning("no service answers yet; messages wait")
+                    structlog.get_logger().warning("no service answers; messages wait for one")
                 await retries.sleep(min(MAX_PAUSE_SECONDS, retries.pause_seconds(min(number, 16))))
                 number += 1
 
@@ -314,7 +313,7 @@ def _parse_error(body: bytes) -> ContextError:
         code, message = str(told["code"]), str(told["user_message"])
         kind = str(told.get("tech_message", "")).partition(":")[0]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-        return SourceUnavailable("the service gave an answer that cannot be read")
+        return SourceUnavailable("the service returned an unreadable answer")
     if code == "UNAUTHORIZED":
         return Unauthorized(message)
     return (_ERRORS_BY_NAME.get(kind) or _ERRORS_BY_CODE.get(code, ContractError))(message)
@@ -338,7 +337,7 @@ def create_worker(
         topics=Topics(inbound=settings.bus_inbound, outbound=settings.bus_outbound, dead=settings.bus_dead),
         retries=wiring.worker_retries(settings),
         at_once=settings.worker_concurrency,
-        tally=WorkerMetrics(registry) if registry is not None else None,
+        tally=wiring.WorkerMetrics(registry) if registry is not None else None,
     )
 
 

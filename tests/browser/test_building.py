@@ -93,7 +93,7 @@ def test_why_not_says_what_would_have_let_a_candidate_in_and_does_it(open_page):
     panel.get_by_role("button", name="dropped").click()
     wanted = row.locator("code").inner_text()
     row.get_by_role("button", name="Why").click()
-    page.get_by_role("button", name="Give it").click()
+    page.get_by_role("button", name="Add ").click()
     expect(panel.locator(".stats dd").first).not_to_have_text(re.compile(f"/ {before}$"))
 
     panel.get_by_role("button", name="all").click()
@@ -136,9 +136,9 @@ def test_a_graph_command_draws_its_graph(open_page):
     page.get_by_role("button", name="/graph").click()
     page.wait_for_selector("svg.graph")
 
-    assert "Tobias Quill" in page.locator("svg.graph .knot text").all_text_contents()
-    assert page.locator("svg.graph .tie line").count() >= 3
-    assert page.locator(".ties li").count() >= 3
+    assert "Tobias Quill" in page.locator("svg.graph .graph-node text").all_text_contents()
+    assert page.locator("svg.graph .graph-edge line").count() >= 3
+    assert page.locator(".relations li").count() >= 3
 
 
 def test_another_user_is_shown_what_they_may_see(open_page):

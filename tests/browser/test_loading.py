@@ -66,7 +66,7 @@ def test_a_file_dropped_on_a_tab_becomes_what_the_tab_builds_from(open_page, tab
 
 
 def test_a_pdf_shows_how_far_it_is_and_a_bad_file_why_it_failed(open_page):
-    """A known document is reported as known; one that cannot be read, and lines that are no JSON, with the reason."""
+    """A stored document is reported as unchanged; unreadable files, and lines that are not JSON, with the reason."""
     page = open_page("research")
     drop(page, "tidal-pilot.pdf", (SAMPLES / "tidal-pilot.pdf").read_bytes())
     page.wait_for_selector(".loads li[data-state=done]")
@@ -77,6 +77,6 @@ def test_a_pdf_shows_how_far_it_is_and_a_bad_file_why_it_failed(open_page):
     drop(page, "broken.jsonl", b'{"text": "fine"}\nnot json')
     page.wait_for_selector(".loads li[data-state=failed]")
 
-    assert "1 known" in known
+    assert "1 unchanged" in known
     assert page.locator(".loads li[data-state=some] .bad").inner_text()
     assert "Line 2" in page.locator(".loads li[data-state=failed] .bad").inner_text()

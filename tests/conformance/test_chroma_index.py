@@ -81,6 +81,7 @@ class TestDocumentsInProcess(PageConformance):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 class TestChromaOverHttp(IndexConformance):
     """Chroma behind a server keeps the contract of an index."""
 
@@ -91,6 +92,7 @@ class TestChromaOverHttp(IndexConformance):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 class TestVisualPagesOverHttp(VisualConformance):
     """Visual search keeps its contract over Chroma behind a server."""
 
@@ -101,6 +103,7 @@ class TestVisualPagesOverHttp(VisualConformance):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 class TestDocumentsOverHttp(PageConformance):
     """Documents keep their contract over Chroma behind a server."""
 

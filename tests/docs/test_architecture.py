@@ -27,6 +27,16 @@ def test_the_layers_are_those_that_are_enforced():
     assert [layer.replace("contexture.", "") for layer in enforced] == drawn
 
 
+def test_the_contract_on_adapters_covers_every_module():
+    """All but `wiring`, which may import adapters, and the test helpers."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    covered = next(each["source_modules"] for each in contracts if each["name"] == "only wiring imports adapters")
+    files = {path.stem for path in PACKAGE.glob("*.py")}
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+
+    assert {name.split(".")[1] for name in covered} | {"__init__", "adapters", "testing", "wiring"} == files | folders
+
+
 def test_every_folder_is_described():
     """One row a folder, in order, and no row for a folder that is gone."""
     described = re.findall(r"^\| `(\w+)` \|", section("Folders"), re.MULTILINE)

@@ -28,19 +28,19 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
 CLI_HEAD = """# The command line
 
-Every command takes `--json` and then answers with one JSON document, errors included.
+With `--json` every command prints one JSON document, also for errors.
 Exit codes are listed with the [errors](errors.md).
-`--home DIR`, before or behind the command, says where the store is; else `CONTEXTURE_HOME` does.
-Without either it is `.contexture` in the working folder.
-`--tenant`, `--user` and `--group` say on whose behalf a command acts.
+`--home DIR`, before or after the command, is the folder of the store.
+The default is `CONTEXTURE_HOME`, or else `.contexture` in the working folder.
+`--tenant`, `--user` and `--group` set the identity that a command acts for.
 """
 SETTINGS_HEAD = """# Settings
 
 Each setting is read from its environment variable.
-In Python it is given to `contexture.Settings` by its name in lower case, without the prefix.
-What is given wins over the environment, and the environment over the default.
+In Python, pass it to `contexture.Settings` by its name in lower case, without the prefix.
+An argument overrides the environment, and the environment overrides the default.
 Lists are written as JSON: `CONTEXTURE_GROUPS='["sales"]'`.
-`contexture settings` prints the values in force and where each came from.
+`contexture settings` prints the current values and their origins.
 """
 
 

@@ -109,7 +109,7 @@ async def test_haystack_awaits_an_engine_with_an_event_loop(engine):
 )
 async def test_an_engine_that_must_be_awaited_says_so(engine, ask):
     """A call that would block the event loop is refused, with what to do."""
-    with pytest.raises(InvalidRequest, match=r"open it with `contexture\.open_sync`"):
+    with pytest.raises(InvalidRequest, match=r"use `contexture\.open_sync`"):
         ask(engine)
 
 

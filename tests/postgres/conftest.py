@@ -1,4 +1,4 @@
-"""Tests of a store in PostgreSQL share one server."""
+"""Tests of a store in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all of them, so that one server is enough."""
+    """All of them are slow: each worker starts a PostgreSQL server."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("postgres"))
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from support.processes import child_environment
 from support.service import service_client, small_engine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = pytest.mark.integration
 
 WRITERS = 3
 TURN = {"session_id": "s", "system_prompt": "You help.", "user_message": "Does the pump leak?", "history": []}

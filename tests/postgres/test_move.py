@@ -33,8 +33,6 @@ from contexture.adapters.store_migration.migrate import (
     open_migration_store,
 )
 
-pytestmark = pytest.mark.slow
-
 DEMO = Scope(tenant="demo", user="demo", groups=("staff",))
 OTHER = Scope(tenant="other", user="boris")
 PUMPS = [

@@ -22,7 +22,7 @@ from contexture.testing.bus import TIMEOUT_SECONDS, Inbox, new_topic
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 pytest.importorskip("nats", reason="nats-py is not installed")
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = pytest.mark.integration
 
 SESSIONS = 3
 BEFORE, AFTER = 9, 9  # messages sent before and after the kill

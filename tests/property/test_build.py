@@ -17,7 +17,6 @@ from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.render import NOTHING_FOUND
 from contexture.builders.query.request import Packer, QueryRecipe, QueryRequest
 from contexture.builders.query.result import QueryContext
-from contexture.builders.replay import explain_query, recompose_query
 from contexture.capsule import pack_capsule, seal_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall
@@ -26,6 +25,7 @@ from contexture.pipeline.fence import is_fenced, unfence
 from contexture.ports import Index
 from contexture.retrieval.citations import resolve_citation, verify_citations
 from contexture.types import PUBLIC, Record, Scope
+from support.replay import replayer
 from support.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 
 COUNTER = counter_for("o200k_base")
@@ -241,7 +241,7 @@ async def test_what_explain_says_would_admit_does_admit(world: World, store: Ind
     bench, scope, built = await built_in(store, world)
     over = [entry for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET]
     for entry in over[:1] + over[-1:]:
-        found = explain_query(built.capsule, entry.id, COUNTER)
+        found = replayer(COUNTER).explain(built.capsule, entry.id)
         assert found.more_tokens is not None
         for more, admitted in ((found.more_tokens, True), (found.more_tokens - 1, False)):
             raised = await bench.builder.build(world.request(more), scope=scope)
@@ -254,11 +254,10 @@ async def test_the_score_that_explain_names_does_admit(world: World, store: Inde
     """With that score instead of its own, and all else equal, the candidate is in."""
     _, _, built = await built_in(store, world)
     for entry in [entry for entry in built.ledger.entries if entry.state is State.DROPPED][:2]:
-        needed = explain_query(built.capsule, entry.id, COUNTER).score_needed
+        needed = replayer(COUNTER).explain(built.capsule, entry.id).score_needed
         if needed is not None:
             better = [changed(each, score=needed) if each.id == entry.id else each for each in built.capsule.candidates]
-            _, ledger = recompose_query(replace(built.capsule, candidates=tuple(better)), COUNTER)
-            again = ledger.find(entry.id)
+            again = replayer(COUNTER).rebuild(replace(built.capsule, candidates=tuple(better))).ledger.find(entry.id)
             assert needed > entry.score
             assert again is not None
             assert again.state is not State.DROPPED

@@ -29,7 +29,6 @@ from contexture.adapters.index.codec import (
 )
 from contexture.adapters.index.edge_shard import EdgeShard, EdgeShardOptions, PreparedPoints, compile_access_filter
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.hits import fuse_channels
 from contexture.adapters.index.record_store import StoreChange
 from contexture.adapters.index.scoring import idf_weights, to_impacts
 from contexture.adapters.index.search_ports import ScopedSearcher
@@ -398,8 +397,3 @@ async def test_a_search_that_a_write_overtakes_misses_nothing(
     searching.join(60)
 
     assert [["mine"]] == found
-
-
-def test_passages_that_nobody_can_place_any_more_are_ranked_all_the_same() -> None:
-    """One that was removed while it was found ties with others at the edge of the pool."""
-    assert 1 == len(fuse_channels({"words": {1: 1.0}, "meaning": {2: 1.0}}, 5, 1, lambda _: {}))

@@ -18,68 +18,67 @@ from contexture.pipeline.candidates import (
     max_hash_distance,
     rank_candidates,
 )
+from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.pipeline.scoring import (
     composite_score,
-    fuse_scores,
     linear_decay,
-    min_max_scale,
     recency,
-    reciprocal_rank_fusion,
     structural_proximity,
-    weighted_mean,
+    weighted_means,
 )
 from contexture.testing.strategies import times
 from contexture.text.simhash import hamming_distance, make_shingles, min_similarity, shingles, simhash
+from contexture.types import ChannelCandidates
 from support.strategies import candidate_lists, scores
 
 NAMES = st.sampled_from("abcdefgh")
-RANKINGS = st.lists(st.lists(NAMES, unique=True), max_size=4)
+CHANNELS = st.dictionaries(NAMES, st.dictionaries(st.integers(0, 12), st.sampled_from((0.25, 0.5, 1.0))), max_size=4)
 SIGNALS = st.dictionaries(NAMES, st.floats(0, 1))
 
 
-@given(rankings=RANKINGS, seed=st.randoms(use_true_random=False))
-def test_fusion_does_not_depend_on_the_order_of_rankings(rankings, seed):
-    """The same rankings in another order fuse to the same scores in the same order."""
-    shuffled = seed.sample(rankings, len(rankings))
-
-    assert list(reciprocal_rank_fusion(rankings).items()) == list(reciprocal_rank_fusion(shuffled).items())
+def keys(passages):
+    """Keys in another order than the passages."""
+    return {passage: (f"r{passage * 7 % 13}", passage) for passage in passages}
 
 
-@given(rankings=RANKINGS)
-def test_fused_order_is_by_score_then_id(rankings):
-    """A fused result is sorted by falling score, and equal scores by id."""
-    fused = reciprocal_rank_fusion(rankings)
+def fuse_plainly(channels, k, pool):
+    """Fusion by its definition: rank every channel, add reciprocal ranks, and keep the best."""
+    key = keys(range(13))
+    ranked = {name: sorted(found, key=lambda each: (-found[each], key[each]))[:k] for name, found in channels.items()}
+    ranks = {
+        passage: {name: found.index(passage) + 1 for name, found in ranked.items() if passage in found}
+        for passage in {passage for found in ranked.values() for passage in found}
+    }
+    best = sorted(ranks, key=lambda each: (-reciprocal_rank_sum(ranks[each].values()), key[each]))
+    return {passage: ranks[passage] for passage in best[:pool]}
 
-    assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
-    assert {name for ranking in rankings for name in ranking} == set(fused)
+
+@given(channels=CHANNELS, k=st.integers(1, 14), pool=st.none() | st.integers(1, 14))
+def test_fusion_is_what_its_definition_says(channels, k, pool):
+    """The best `pool` passages by the sum of reciprocal ranks; equal scores and equal sums go to the smaller key."""
+    assert fuse_plainly(channels, k, pool) == fuse_channels(ChannelCandidates(k, channels, keys), pool=pool)
 
 
-@given(values=st.lists(st.floats(-1e9, 1e9), min_size=1))
-def test_minmax_keeps_order_and_range(values):
-    """Scaled values lie between 0 and 1 and are ordered like the originals."""
-    scaled = min_max_scale(values)
+@given(channels=CHANNELS, k=st.integers(1, 14), pool=st.integers(1, 14), seed=st.randoms(use_true_random=False))
+def test_fusion_does_not_depend_on_the_order_of_candidates(channels, k, pool, seed):
+    """The same channels and passages in another order fuse to the same pool."""
+    shuffled = {
+        name: dict(seed.sample(list(found.items()), len(found)))
+        for name, found in seed.sample(list(channels.items()), len(channels))
+    }
 
-    assert all(0 <= value <= 1 for value in scaled)
-    assert all((a <= b) <= (x <= y) for (a, x), (b, y) in combinations(zip(values, scaled, strict=True), 2))
+    assert fuse_channels(ChannelCandidates(k, channels, keys), pool=pool) == fuse_channels(
+        ChannelCandidates(k, shuffled, keys), pool=pool
+    )
 
 
 @given(signals=SIGNALS, weights=st.dictionaries(NAMES, st.floats(0.01, 1)))
 def test_a_blend_lies_within_its_signals(signals, weights):
     """A weighted mean never leaves the range of the signals it blends."""
-    blended = weighted_mean(signals, weights)
+    (blended,) = weighted_means([signals], weights)
     named = [signals.get(name, 0.0) for name in weights] or [0.0]
 
     assert min(named) - 1e-9 <= blended <= max(named) + 1e-9
-
-
-@given(lexical=st.dictionaries(NAMES, st.floats(0, 40)), semantic=SIGNALS, weight=st.floats(0, 1))
-def test_score_fusion_is_sorted_and_complete(lexical, semantic, weight):
-    """Every id of any channel gets a score from 0 to 1, in fused order."""
-    fused = fuse_scores({"bm25": lexical, "dense": semantic}, {"bm25": weight, "dense": 1 - weight})
-
-    assert set(lexical) | set(semantic) == set(fused)
-    assert sorted(fused, key=lambda name: (-fused[name], name)) == list(fused)
-    assert all(-1e-9 <= score <= 1 + 1e-9 for score in fused.values())
 
 
 @given(earlier=times(), later=times(), now=times())

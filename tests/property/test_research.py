@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from contexture.adapters.token_counters import counter_for
 from contexture.answer.citation_check import parse_claims
 from contexture.answer.grounding import find_cited_numbers, move_markers_before_stops, remove_unknown_markers
-from contexture.builders.replay import rebuild_research
 from contexture.builders.research.render import render_block, split_sentences
 from contexture.builders.research.result import deduplicate_results
 from contexture.builders.tokens import estimate_tokens
@@ -26,6 +25,7 @@ from contexture.retrieval.citations import QuoteChecker
 from contexture.service.envelope import encode_json
 from contexture.testing.doubles import NOON, WordRedactor
 from contexture.types import Collection, Form, Record, Scope
+from support.replay import replayer
 from support.research import HIDDEN, ScriptedPages, research_over, stored
 
 COUNTER = counter_for("o200k_base")
@@ -84,7 +84,7 @@ def test_pages_that_may_not_be_read_change_nothing(shelf, limit):
 def test_a_capsule_rebuilds_the_same_context(shelf, limit):
     """Messages and verdicts are those of the build."""
     built = build(over(shelf), limit)
-    again = rebuild_research(built.capsule, COUNTER)
+    again = replayer(COUNTER).rebuild(built.capsule)
 
     assert built.messages == again.messages
     assert built.ledger == again.ledger

@@ -9,11 +9,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.retrieval.prepare import clip_spans, is_valid_unicode, repair_text
+from contexture.retrieval.prepare import clip_spans
 from contexture.text.language import detect_language
 from contexture.text.segmentation import split_passages, split_sentences
 from contexture.text.simhash import hamming_distance, simhash
 from contexture.text.terms import extract_terms, split_words
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import Span
 
 PROSE = st.text("ab. !?\n\r\t-1)#:дЯ。🙂\u2028\x1c\x85", max_size=200)

@@ -85,7 +85,7 @@ async def test_behind_no_gate_the_service_decides(engine, keys):
     """The server's own token is lent to nobody: a caller without a key is told so by the service."""
     keys.add("boris", BORIS, now=FixedClock().now())
     async with speaking(engine, keys, gated=False) as client:
-        assert "UNAUTHORIZED: this needs an API key" in await found(client)
+        assert "UNAUTHORIZED: a valid API key is required" in await found(client)
 
 
 async def test_a_caller_without_a_key_gets_no_answer_at_all(engine, keys):

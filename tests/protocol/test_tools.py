@@ -91,7 +91,7 @@ async def test_a_build_is_explained(client):
         ("search", {"query": "pump", "collection": "nothing"}, "NO_DATA: unknown collection 'nothing'"),
         ("search", {"query": "pump", "where": {"like": ["a", "b"]}}, "VALIDATION_FAILED: "),
         ("recall", {"query": "x", "top_k": 0}, "VALIDATION_FAILED: field 'top_k' must be a whole number >= 1"),
-        ("explain", {"build_id": "ctx-none"}, "NO_DATA: no build 'ctx-none' is kept here"),
+        ("explain", {"build_id": "ctx-none"}, "NO_DATA: no build 'ctx-none' is stored here"),
         ("explain", {"build_id": "../keys"}, "NO_DATA: "),
     ],
 )

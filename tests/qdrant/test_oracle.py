@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index
 from contexture.testing.index_records import COLLECTION, NAME, VECTOR, prepare_record
 from contexture.testing.strategies import filters, record_lists
@@ -91,7 +93,7 @@ async def test_answers_are_those_of_the_embedded_index(
         vectors={VECTOR: vector(seeds[-1])},
         where=where,
         k=k,
-        pool=pool,
+        fuse=partial(fuse_channels, pool=pool),
     )
     for index in pair:
         await index.create(scopes[0], COLLECTION)
@@ -109,6 +111,6 @@ async def test_many_near_neighbours_are_ranked_alike(pair: tuple[EmbeddedIndex, 
         await index.create(scope, COLLECTION)
         await index.upsert(scope, NAME, [prepare_record(record, vector(at % 40)) for at, record in enumerate(drawn)])
     for seed in range(0, 160, 16):
-        asked = Query(collection=NAME, vectors={VECTOR: vector(seed)}, k=12)
+        asked = Query(collection=NAME, vectors={VECTOR: vector(seed)}, k=12, fuse=fuse_channels)
 
         assert await told(pair[0], scope, asked) == await told(pair[1], scope, asked)

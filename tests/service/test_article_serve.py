@@ -41,6 +41,7 @@ def run(home, *words):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_articles_go_through_the_door(service, tmp_path):
     """Dates are reckoned here, readers are kept, and what the service refuses is named at its line in the file."""
     path = tmp_path / "rows.jsonl"

@@ -132,12 +132,12 @@ async def test_a_model_that_fails_is_passed_over(engine, client):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model": "gpt-9"}, "no model 'gpt-9' is configured here"),
+        ({"model": "gpt-9"}, "model 'gpt-9' is not configured"),
         ({"tools": []}, "unknown field 'tools'"),
         ({"n": 2}, "field 'n'"),
         ({"messages": []}, "field 'messages'"),
-        ({"messages": ASKED[:3]}, "must be the user's"),
-        ({"messages": ASKED[:1]}, "must be the user's"),
+        ({"messages": ASKED[:3]}, "must have the role 'user'"),
+        ({"messages": ASKED[:1]}, "must have the role 'user'"),
         ({"messages": [{"role": "system", "content": 5}, *ASKED[1:]]}, r"messages[0]"),
         ({"messages": [{"role": "user", "content": " "}]}, "is empty"),
         ({"messages": [{"role": "king", "content": "x"}, *ASKED[1:]]}, "role must be one of"),
@@ -214,5 +214,5 @@ def test_instructions_in_the_middle_stay_where_they_are():
 
 def test_messages_of_instructions_alone_are_no_question():
     """There is nothing to look for."""
-    with pytest.raises(InvalidRequest, match="must be the user's"):
+    with pytest.raises(InvalidRequest, match="must have the role 'user'"):
         turn_from_messages(ASKED[:1])

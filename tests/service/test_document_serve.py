@@ -33,6 +33,7 @@ def run(home, *words):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_files_go_through_the_door(service, tmp_path):
     """They are read by the service, reported at their places here, and searched there; records go with them."""
     place = tmp_path / "in"

@@ -62,6 +62,7 @@ def answered(home):
     return httpx.post(f"{found['url']}/v1/context/workspace", json=ASKED, headers=headers).content
 
 
+@pytest.mark.slow
 def test_notes_go_through_the_door(tmp_path, notes):
     """What is read here is written there, once; builds have the same bytes; what is removed here goes there too."""
     with serving(tmp_path / "home") as home:

@@ -38,4 +38,4 @@ async def test_a_body_that_is_too_deep_is_refused_before_it_is_parsed(client, le
 
     assert status == answer.status_code
     if status == 422:
-        assert "more than 64 lists and objects" in answer.json()["error"]["user_message"]
+        assert "nested more than 64 levels deep" in answer.json()["error"]["user_message"]

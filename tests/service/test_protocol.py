@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from contexture.adapters.keys import ApiKeys
-from contexture.service.server import bind_socket, serve, socket_url
+from contexture.service.app import serve
+from contexture.service.server import bind_socket, socket_url
 from contexture.testing.doubles import NOON
 
 SEARCH = b'{"query": "pump"}'

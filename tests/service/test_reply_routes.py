@@ -100,7 +100,7 @@ async def test_an_id_that_another_message_has_is_refused(engine, client, bus):
 
     assert ([202, 202], ["complete", "failed"]) == (taken, told)
     assert [202, 422, 422, 422] == late
-    assert "that of another message" in json.loads(bus.published[DEAD][0])["reason"]["user_message"]
+    assert "belongs to another" in json.loads(bus.published[DEAD][0])["reason"]["user_message"]
     assert ("complete", "At nine.") == (found["status"], found["reply"]["reply"])
 
 
@@ -178,7 +178,7 @@ async def test_without_a_bus_nothing_is_handed_over(engine):
     async with service_client(engine) as client:
         refused = await client.post("/v1/chat", json=ASKED)
 
-    assert (422, True) == (refused.status_code, "no bus" in refused.json()["error"]["user_message"])
+    assert (422, True) == (refused.status_code, "no message bus" in refused.json()["error"]["user_message"])
 
 
 async def test_a_bus_that_is_away_takes_nothing(engine):

@@ -44,6 +44,7 @@ def run(home, *words, stdin=None):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_service_answers_in_the_same_bytes(home, tmp_path):
     """Built here and built there are equal, people see them, the capsule replays, and what they cite holds."""
     here = run(home, "build", "research", *QUESTION, "--json")

@@ -192,7 +192,7 @@ def test_keys_are_needed_and_can_be_revoked(tmp_path, home):
     assert (0, True) == (memories.exit_code, "0 failed" in memories.stdout)
     assert (0, 2, 2, 3) == (mine.exit_code, other.exit_code, revoked.exit_code, gone.exit_code)
     assert "error: you may not act for tenant 'other'\n" == other.stderr
-    assert revoked.stderr.startswith("error: this needs an API key that works")
+    assert revoked.stderr.startswith("error: a valid API key is required")
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_a_network_is_not_let_in_without_keys(tmp_path):
     found = run("serve", "--host", "0.0.0.0", "--home", tmp_path)  # noqa: S104 - the case
 
     assert 2 == found.exit_code
-    assert "listens on this machine only, not on '0.0.0.0'; make a key first: contexture keys add" in found.stderr
+    assert "listens only on this machine, not on '0.0.0.0'; create a key first: contexture keys add" in found.stderr
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path):

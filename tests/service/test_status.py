@@ -91,7 +91,7 @@ async def test_a_full_disk_shows(client, monkeypatch):
     found = await client.get("/health")
     store = found.json()["components"]["store"]
 
-    assert (200, "degraded", "its disk has less than 64 MB left") == (
+    assert (200, "degraded", "the disk has less than 64 MB left") == (
         found.status_code, store["state"], store["reason"],
     )  # fmt: skip
 
@@ -161,7 +161,7 @@ async def test_a_policy_that_hangs_is_degraded(engine):
     async with service_client(engine) as client:
         found = (await client.get("/health")).json()["components"]["policy"]
 
-    assert {"state": "degraded", "kind": "Hanging", "reason": "it does not answer in time"} == found
+    assert {"state": "degraded", "kind": "Hanging", "reason": "the policy does not answer in time"} == found
 
 
 async def test_a_closed_store_is_down(settings):

@@ -12,7 +12,7 @@ import uvicorn
 from typer.testing import CliRunner
 
 from contexture import worker
-from contexture.adapters.announcement import ServiceAnnouncement
+from contexture.announcement import ServiceAnnouncement
 from contexture.answer.route import ModelRoute
 from contexture.cli.main import app as commands
 from contexture.conversation import Decision
@@ -166,8 +166,8 @@ def test_an_answer_that_is_an_error_is_raised_as_one(body, kind):
     [
         (["worker"], {}, "a worker needs a bus: set CONTEXTURE_BUS"),
         (["serve", "--worker", "--port", "0"], {}, "a worker needs a bus: set CONTEXTURE_BUS"),
-        (["serve", "--port", "0"], {"CONTEXTURE_BUS": "redis://one"}, "no bus is called 'redis'"),
-        (["worker"], {"CONTEXTURE_URL": "http://127.0.0.1:1"}, "leave out CONTEXTURE_URL"),
+        (["serve", "--port", "0"], {"CONTEXTURE_BUS": "redis://one"}, "unknown bus 'redis'"),
+        (["worker"], {"CONTEXTURE_URL": "http://127.0.0.1:1"}, "unset CONTEXTURE_URL"),
     ],
 )
 def test_a_worker_that_cannot_work_says_what_to_do(tmp_path, words, env, said):

@@ -215,6 +215,7 @@ class _WithoutRows:
         self.create, self.search, self.scroll = inner.create, inner.search, inner.scroll
         self.collections, self.upsert, self.delete = inner.collections, inner.upsert, inner.delete
         self.get, self.version, self.close = inner.get, inner.version, inner.close
+        self.optimize, self.warm, self.check_health = inner.optimize, inner.warm, inner.check_health
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
         """Always down."""

@@ -157,7 +157,7 @@ async def test_an_id_that_another_message_has_is_refused(make, ended):
     once = make("At nine.")
     others = [replace(ASKED, message="And back?"), *([replace(ASKED, session_id="t")] if ended else [])]
     for other in others:
-        with pytest.raises(InvalidRequest, match="'m-1' is that of another message"):
+        with pytest.raises(InvalidRequest, match="'m-1' belongs to another"):
             await once.run(other, scope=ANNA)
 
     assert "At nine." == (await once.run(ASKED, scope=ANNA)).reply
@@ -219,7 +219,7 @@ async def test_replies_belong_to_whoever_asked(make):
     theirs = await once.run(ASKED, scope=BORIS)
 
     assert ("For Anna.", "For Boris.") == (mine.reply, theirs.reply)
-    assert "no message 'm-1' was taken here" == str(foreign.value)
+    assert "there is no message 'm-1'" == str(foreign.value)
 
 
 async def test_accepting_does_not_undo_an_answer(make):

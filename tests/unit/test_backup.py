@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from contexture import Settings
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.keys import ApiKeys
-from contexture.adapters.store_backup import MANIFEST_FILE, back_up, open_snapshots, restore, verify_archive
+from contexture.adapters.store_backup import MANIFEST_FILE, back_up, open_snapshots, restore_backup, verify_archive
 from contexture.cli.main import app
 from contexture.conversation import Memory
 from contexture.errors import InvalidRequest, NotFound, StoreLocked, StoreUnwritable
@@ -68,7 +68,7 @@ async def found(home, question="pump"):
 async def test_a_restored_store_holds_what_was_saved(saved, home, new_folder):
     """Records are found, memories recalled, pictures and keys are there, builds can be explained."""
     elsewhere = new_folder() / "home"
-    made = restore(saved, elsewhere, force=False)
+    made = restore_backup(saved, elsewhere, force=False)
     keys = ApiKeys(elsewhere / "keys.sqlite")
     names = [key.name for key in keys.list()]
     keys.close()
@@ -106,7 +106,7 @@ async def test_a_store_is_saved_while_it_is_written(new_folder, tmp_path):
         await asyncio.to_thread(back_up, home, tmp_path / "live.tar", now=NOW)
         stop.set()
         last = await writing
-    restore(tmp_path / "live.tar", elsewhere, force=False)
+    restore_backup(tmp_path / "live.tar", elsewhere, force=False)
     async with small_engine(Settings(home=elsewhere)) as engine:
         ids = [each.id for each in await engine.index.scroll(engine.scope, "documents", limit=10_000)]
 
@@ -135,11 +135,11 @@ def test_all_databases_are_of_one_moment(new_folder):
 async def test_a_folder_that_holds_something_is_kept_unless_forced(saved, home):
     """What is there is named; with force it is replaced, whatever it was."""
     (home / "own.txt").write_text("mine")
-    with pytest.raises(InvalidRequest, match=r"is not empty, it holds 'blocks\.db'; --force"):
-        restore(saved, home, force=False)
+    with pytest.raises(InvalidRequest, match=r"contains 'blocks\.db'; .* --force"):
+        restore_backup(saved, home, force=False)
     async with small_engine(Settings(home=home)) as engine:
         await engine.add([record(2)])
-    restore(saved, home, force=True)
+    restore_backup(saved, home, force=True)
 
     assert not (home / "own.txt").exists()
     assert not (home / ".restoring").exists()
@@ -151,7 +151,7 @@ def test_a_store_in_use_is_not_replaced(saved, home):
     held = StoreLock(home)
     try:
         with pytest.raises(StoreLocked):
-            restore(saved, home, force=True)
+            restore_backup(saved, home, force=True)
     finally:
         held.release()
 
@@ -166,8 +166,8 @@ def test_a_damaged_backup_is_refused_before_anything_is_touched(saved, home, nam
     data = bytearray(saved.read_bytes())
     data[place] ^= 0xFF
     saved.write_bytes(data)
-    with pytest.raises(InvalidRequest, match="is no backup, or is damaged"):
-        restore(saved, home, force=True)
+    with pytest.raises(InvalidRequest, match="is not a backup, or is damaged"):
+        restore_backup(saved, home, force=True)
 
     assert (home / "truth.sqlite").is_file()
 
@@ -175,7 +175,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_touched(saved, home, nam
 @pytest.mark.parametrize(
     ("file", "told"),
     [
-        ({"rows": {"records": 7}}, "'truth.sqlite' does not have the rows it had"),
+        ({"rows": {"records": 7}}, "the number of rows of 'truth.sqlite' differs"),
         ({"content": b"no database"}, "the database 'truth.sqlite' cannot be read"),
     ],
     ids=["rows", "content"],
@@ -193,7 +193,7 @@ def test_a_database_that_is_not_what_it_says_is_refused(tmp_path, new_folder, fi
             archive.addfile(about, io.BytesIO(data))
     home = new_folder()
     with pytest.raises(InvalidRequest, match=told):
-        restore(tmp_path / "odd.tar", home, force=False)
+        restore_backup(tmp_path / "odd.tar", home, force=False)
 
     assert ["lock"] == [path.name for path in home.iterdir()]
 
@@ -208,7 +208,7 @@ def _database(folder):
 def test_other_files_are_no_backups(tmp_path, content):
     """A file of another kind is refused."""
     (tmp_path / "x.tar").write_bytes(content)
-    with pytest.raises(InvalidRequest, match="is no backup, or is damaged"):
+    with pytest.raises(InvalidRequest, match="is not a backup, or is damaged"):
         verify_archive(tmp_path / "x.tar")
 
 
@@ -220,8 +220,8 @@ def test_a_backup_cannot_write_outside_the_folder(tmp_path, new_folder, name):
             about = tarfile.TarInfo(each)
             about.size = len(data)
             archive.addfile(about, io.BytesIO(data))
-    with pytest.raises(InvalidRequest, match="does not belong into a store"):
-        restore(tmp_path / "evil.tar", new_folder(), force=True)
+    with pytest.raises(InvalidRequest, match="is not a file of a store"):
+        restore_backup(tmp_path / "evil.tar", new_folder(), force=True)
 
 
 def test_a_backup_of_another_format_is_refused(tmp_path):
@@ -260,7 +260,7 @@ def test_files_that_cannot_be_read_or_written_are_named(home, tmp_path):
     with pytest.raises(StoreUnwritable, match=r"cannot write .*No such file or directory"):
         back_up(home, tmp_path / "nowhere" / "a.tar", now=NOW)
     with pytest.raises(InvalidRequest, match=r"cannot read .*No such file or directory"):
-        restore(tmp_path / "none.tar", home, force=True)
+        restore_backup(tmp_path / "none.tar", home, force=True)
 
 
 def test_pages_that_live_elsewhere_are_mentioned(home, tmp_path):
@@ -268,7 +268,7 @@ def test_pages_that_live_elsewhere_are_mentioned(home, tmp_path):
     env = {"CONTEXTURE_PAGES_INDEX": "chroma:elsewhere"}
     result = CliRunner().invoke(app, ["backup", str(tmp_path / "a.tar"), "--home", str(home)], env=env)
 
-    assert "pages live in 'chroma:elsewhere', which is not part of it" in result.stderr
+    assert "the backup does not contain the index of pages in 'chroma:elsewhere'" in result.stderr
 
 
 def test_the_commands_say_what_they_did(home, tmp_path):
@@ -280,7 +280,7 @@ def test_the_commands_say_what_they_did(home, tmp_path):
     refused = runner.invoke(app, ["restore", str(tmp_path / "a.tar"), "--home", str(tmp_path / "new")])
 
     assert json.loads(saved.stdout) == json.loads(back.stdout)
-    assert "every hash is right" in told.stdout
+    assert "all hashes match" in told.stdout
     assert refused.exit_code == 2
     assert "--force" in refused.stderr
 
@@ -291,4 +291,4 @@ def test_a_store_elsewhere_is_saved_there(home, tmp_path):
     result = CliRunner().invoke(app, ["backup", str(tmp_path / "a.tar"), "--home", str(home)], env=env)
 
     assert result.exit_code == 2
-    assert "run it where http://127.0.0.1:9 keeps its store" in result.stderr
+    assert "run this on the machine of http://127.0.0.1:9" in result.stderr

@@ -264,3 +264,18 @@ async def test_an_answer_ends_with_writes_that_make_its_term_lighter(new_folder:
 
         assert "new0" in now
         assert now["new0"] < min(each.signals["bm25"] for each in first)
+
+
+async def test_an_answer_ends_with_more_writes_than_a_channel_proposes(new_folder: Callable[[], Path]) -> None:
+    """How much a term loses is known only if all that share it are seen; a channel proposes no more than four."""
+    parts = Parts(cache=8, options=SearchOptions(lag=1.0, pool=4, channel_k=4))
+    async with workbench(new_folder(), parts) as bench:
+        texts = ["pump"] * 6 + [f"tide of harbour{at}" for at in range(34)]
+        await bench.add(ROOT, [Record(id=f"r{at:02}", text=text, acl=READERS) for at, text in enumerate(texts)])
+        first = await ask(bench, "pump")
+        text = "pump pump beside the old grey tower above seven wide meadows"
+        await bench.add(ROOT, [Record(id=f"new{at:02}", text=text, acl=READERS) for at in range(12)])
+        now = {each.hit.record.id: each.signals["bm25"] for each in await ask(bench, "pump")}
+
+        assert "new00" in now
+        assert now["new00"] < min(each.signals["bm25"] for each in first)

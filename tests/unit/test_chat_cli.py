@@ -72,7 +72,7 @@ def test_json_wants_one_message(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A conversation has no single document."""
     monkeypatch.setattr(chatting, "_read_piped", lambda: None)
 
-    assert (2, True) == ((found := run(home, "--json")).exit_code, "--json answers one message" in found.stdout)
+    assert (2, True) == ((found := run(home, "--json")).exit_code, "--json needs one message" in found.stdout)
 
 
 class Scripted:
@@ -155,7 +155,7 @@ def test_commands_are_not_sent(monkeypatch, capsys) -> None:
     out = capsys.readouterr().out
 
     assert [("Hello", "s-1")] == partner.heard
-    for told in ("nothing was answered yet", "degraded: ctx-1: asked", "s-1\n", "there is no /dance"):
+    for told in ("there is no answer yet", "degraded: ctx-1: asked", "s-1\n", "unknown command /dance"):
         assert told in out
 
 

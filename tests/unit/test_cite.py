@@ -144,7 +144,7 @@ async def test_a_text_that_cannot_be_redacted_cannot_be_compared():
     ("data", "message"),
     [
         (b"", "not JSON"),
-        (b"[1]", "object is needed"),
+        (b"[1]", "expected a JSON object"),
         (b"{}", "nothing to verify"),
         (b'{"citations": [{"memory_id": "m"}]}', "nothing to verify"),
         (b'{"citations": [{"hash": 3}]}', "cannot be read"),
@@ -167,7 +167,7 @@ def test_a_context_must_show_its_sources_and_an_answer_name_them():
     assert parse_claims(
         json.dumps({**context, "formatted_text": "[Document 1: a.pdf, Page 1]\nBirds."}).encode()
     ).faults
-    assert ("the answer names '[2]', and there are 1 sources",) == parse_claims(json.dumps(answer).encode()).faults
+    assert ("the answer cites '[2]', but there are 1 sources",) == parse_claims(json.dumps(answer).encode()).faults
 
 
 def test_a_source_must_cite_the_page_that_it_says_it_is():
@@ -180,9 +180,9 @@ def test_a_source_must_cite_the_page_that_it_says_it_is():
         return parse_claims(json.dumps(told).encode()).faults
 
     assert () == faults() == faults(citations=[], markdown_content=" ")
-    assert ("sources[1] shows a text and cites nothing",) == faults(citations=[])
-    assert ("sources[1] says it is 'd:2', and cites page 1 and record 'd:1'",) == faults(page=2)
-    assert ("sources[1] says it is 'e:1', and cites page 1 and record 'd:1'",) == faults(doc_id="e")
+    assert ("sources[1] has text but no citation",) == faults(citations=[])
+    assert ("sources[1] is 'd:2' but cites page 1 and record 'd:1'",) == faults(page=2)
+    assert ("sources[1] is 'e:1' but cites page 1 and record 'd:1'",) == faults(doc_id="e")
 
 
 async def test_a_source_must_name_the_file_that_it_cites():

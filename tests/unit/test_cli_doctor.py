@@ -38,7 +38,7 @@ def test_a_misspelt_setting_is_named(tmp_path, name, hint):
     code, found = examined(tmp_path / "none", env={name: "x"})
 
     assert (1, "broken") == (code, found["settings"]["status"])
-    assert f"{name} is set and is no setting: {hint}" == found["settings"]["detail"]
+    assert f"{name} is set, but there is no such setting: {hint}" == found["settings"]["detail"]
 
 
 def test_secrets_are_no_misspelt_settings(tmp_path):

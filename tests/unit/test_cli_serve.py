@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from contexture import Settings
-from contexture.adapters.announcement import ServiceAnnouncement, announce_service, read_announcement
 from contexture.adapters.index.lock import StoreLock
+from contexture.announcement import ServiceAnnouncement, announce_service, read_announcement
 from contexture.cli.client import RemoteService, find_service, parse_error, request_service
 from contexture.cli.keys import parse_span
 from contexture.cli.main import app
@@ -298,7 +298,7 @@ def test_an_error_is_the_same_on_both_sides(code, tech, kind):
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"error": 1}', b"\xff", b"[]", b'{"error": {"code": 1}}'])
 def test_an_answer_of_something_else_is_told_apart(body):
     """A proxy or another program at the address is named as such."""
-    assert "not one of a Contexture service" in str(parse_error(body))
+    assert "not from a Contexture service" in str(parse_error(body))
 
 
 @pytest.mark.parametrize("answer", [(200, b"<html>"), (200, b"[1]"), (502, b"<html>"), (200, b"\xff")])

@@ -11,7 +11,6 @@ from msgspec.structs import replace as changed
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.command.render import TITLE_CHARS
 from contexture.builders.command.request import PACKAGE_VERSION, CommandRequest, ExperimentArm, override_routing
-from contexture.builders.replay import rebuild_command
 from contexture.capsule import pack_capsule
 from contexture.config import Settings
 from contexture.engine import replay
@@ -26,6 +25,7 @@ from contexture.testing.doubles import FailingRedactor
 from contexture.types import Scope
 from contexture.wiring.builders import experiments
 from support.commands import HIDDEN, SIX, CommandBench, ScriptedNews, found, surroundings
+from support.replay import replayer
 
 
 async def built(raw, *answers, scope=None, **parts):
@@ -321,9 +321,9 @@ async def test_a_capsule_that_holds_no_command_is_refused():
     plan = {**capsule.request["plan"], "articles": []}
 
     with pytest.raises(InvalidRequest, match="does not hold a command"):
-        rebuild_command(replace(capsule, request={}), counter_for("gpt-4o"))
+        replayer(counter_for("gpt-4o")).rebuild(replace(capsule, request={}))
     with pytest.raises(InvalidRequest, match="nothing is known of article 'a0'"):
-        rebuild_command(replace(capsule, request={"plan": plan}), counter_for("gpt-4o"))
+        replayer(counter_for("gpt-4o")).rebuild(replace(capsule, request={"plan": plan}))
 
 
 def test_settings_name_experiments_and_models():

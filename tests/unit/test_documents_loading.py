@@ -158,7 +158,7 @@ async def test_a_file_that_takes_too_long_is_ended(folder):
 async def test_a_worker_reads_one_file_after_another(folder):
     """Pages come back from another process as they are, a refusal as one sentence, and it goes on."""
     async with DocumentWorkerPool(count=1, limits=ReadLimits(draw=False)) as workers:
-        with pytest.raises(InvalidRequest, match="is none"):
+        with pytest.raises(InvalidRequest, match="its content is not what"):
             await workers.read(folder / "bad.pdf", "bad.pdf", lambda *_: None)
         found = await workers.read(folder / "a.md", "a.md", lambda *_: None)
 

@@ -121,8 +121,8 @@ def test_a_filter_of_python_is_nested_no_deeper_than_one_of_json(form: str, leve
         (And(cast("tuple[Filter]", [Equals("source", "wiki")])), "'parts' of And must be a tuple of filters"),
         (AnyOf("source", cast("tuple[str]", ["wiki"])), "'values' of AnyOf must be a tuple"),
         (AnyOf("source", cast("tuple[str]", "wiki")), "'values' of AnyOf must be a tuple"),
-        (Equals("source", cast("str", ["wiki"])), "'value' of Equals must be a text"),
-        (Contains("source", cast("str", 3)), "'piece' of Contains must be a text"),
+        (Equals("source", cast("str", ["wiki"])), "'value' of Equals must be a string"),
+        (Contains("source", cast("str", 3)), "'piece' of Contains must be a string"),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -252,7 +252,7 @@ def test_a_vault(tmp_path: Path) -> None:
     assert (plan.created, plan.children[0].text) == (datetime(2026, 1, 2, tzinfo=UTC), "see [[My Note#x|it]]")
     card = documents(found)["My Note.md"].root.children[0].children[0]
     assert (card.type, card.properties["status"]) == (BlockType.KANBAN_CARD, "Doing")
-    assert "not YAML" in problems(found, warnings=True)["bad.md"]
+    assert "not valid YAML" in problems(found, warnings=True)["bad.md"]
     assert len(documents(found)["bad.md"].root.children) > 0
 
 
@@ -340,7 +340,7 @@ def test_a_broken_archive(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidRequest, match="not a Notion export"):
         detect_origin(path)
-    with pytest.raises(InvalidRequest, match="not a zip archive"):
+    with pytest.raises(InvalidRequest, match="not a readable zip archive"):
         open_archive(path, frozenset({".md"}))
 
 
@@ -457,7 +457,7 @@ def test_cycles_orphans_and_bad_blocks(tmp_path: Path) -> None:
     assert [text for _, _, text in shown(trees["A"].root)] == ["B"]
     assert [text for _, _, text in shown(trees["P"].root)] == ["Y"]
     assert len(problems(found)) == 2
-    assert "below itself" in problems(found, warnings=True)["w.json"]
+    assert "its own descendant" in problems(found, warnings=True)["w.json"]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ async def test_loading_for_others_is_warned_of(engine, tmp_path):
     report = await load_records(engine, [path], collection="documents", acl=("user:anna",))
 
     assert (1, 1, 0, 0, 0) == counts(report)
-    assert ["a.jsonl:1: user 'local' may not read or replace what is loaded"] == [str(p) for p in report.warnings]
+    assert ["a.jsonl:1: user 'local' can neither read nor replace this record"] == [str(p) for p in report.warnings]
 
 
 async def test_a_failing_batch_is_reported_and_others_go_on(engine, tmp_path, monkeypatch):

@@ -61,13 +61,13 @@ def test_known_fields_are_read_by_name_and_the_rest_is_payload(tmp_path):
         (b'{"text": "x"}', "'id' is missing"),
         (b'{"id": "x"}', "'text' is missing"),
         (b'{"id": "", "text": "x"}', "'id' must be"),
-        (b'{"id": 7, "text": "x"}', "'id' must be a text"),
-        (b'{"id": "x", "text": ["x"]}', "'text' must be a text"),
-        (b'{"id": "x", "text": "x", "title": 3}', "'title' must be a text"),
+        (b'{"id": 7, "text": "x"}', "'id' must be a string"),
+        (b'{"id": "x", "text": ["x"]}', "'text' must be a string"),
+        (b'{"id": "x", "text": "x", "title": 3}', "'title' must be a string"),
         (b'{"id": "x", "text": "x", "position": "1"}', "'position' must be a whole number"),
         (b'{"id": "x", "text": "x", "position": true}', "'position' must be a whole number"),
         (b'{"id": "x", "text": "x", "acl": "public"}', "'acl' must be a list"),
-        (b'{"id": "x", "text": "x", "acl": ["user:a", 1]}', "'acl' may hold principals"),
+        (b'{"id": "x", "text": "x", "acl": ["user:a", 1]}', "'acl' may contain only principals"),
         (b'{"id": "x", "text": "x", "n": 99999999999999999999999}', "cannot be stored"),
         (b'{"id": "x", "text": "x", "n": NaN}', "not JSON"),
         (b'{"id": "x\\ud800", "text": "x"}', "valid Unicode"),
@@ -185,7 +185,7 @@ def test_a_binary_file_is_refused_by_name(tmp_path):
     """Bytes with a NUL are no text, whatever the suffix says."""
     (tmp_path / "photo.md").write_bytes(b"\x89PNG\0\0")
 
-    assert ["photo.md: a binary file, not a text"] == problems(read_records([Path()]))
+    assert ["photo.md: a binary file, not text"] == problems(read_records([Path()]))
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path):
@@ -260,4 +260,4 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     (tmp_path / "named" / "link.md").symlink_to(tmp_path / "secret.md")
     (found,) = read_records([Path("named")])
 
-    assert "a link out of the folder that was named" == found.message
+    assert "a link to a target outside the given folder" == found.message

@@ -200,6 +200,6 @@ async def test_a_service_that_is_broken_on_purpose_is_not_called_and_counts_as_f
     told = await watch.recall()
     watch.memory.broken = False
 
-    assert "on purpose" in told
+    assert "simulated outage" in told
     assert (0, HealthState.DEGRADED) == (watch.inner.calls, watch.health.state())
     assert ["m"] == await watch.recall()

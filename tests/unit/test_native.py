@@ -66,7 +66,7 @@ def test_a_package_that_is_installed_and_broken_is_not_called_missing(monkeypatc
 def test_an_unknown_library_is_named_all_the_same(without_libraries):
     """Where the package is not known, the library is named alone."""
     with pytest.raises(MissingLibrary, match=r"needs the system library libstrange\.so\.3, which is not installed$"):
-        native.import_native("tesserocr", feature="reading pictures", extra="ocr")
+        native.import_native("tesserocr", feature="OCR", extra="ocr")
 
 
 async def test_a_policy_that_cannot_be_loaded_denies(without_libraries, tmp_path):

@@ -267,4 +267,4 @@ def test_the_command_line_says_how_many_are_copies(tmp_path):
         app, ["ingest", "--as", "articles", str(tmp_path / "rows.jsonl"), "--home", str(tmp_path / "home")]
     )
 
-    assert "2 added, 0 unchanged, 1 copies of others, 0 failed" in done.stdout
+    assert "2 added, 0 unchanged, 1 duplicates of others, 0 failed" in done.stdout

@@ -10,8 +10,8 @@ import pytest
 
 from contexture.config import Settings
 from contexture.ledger import Trace
-from contexture.news.articles import NewsQuestion
-from contexture.news.store import RECENCY, asks_for_latest, narrow_to_recent
+from contexture.news.articles import NewsQuestion, asks_for_latest
+from contexture.news.store import RECENCY, narrow_to_recent
 from contexture.testing.doubles import NOON, FailingEmbedder
 from contexture.types import Scope
 from support.commands import article

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from contexture.errors import InvalidRequest
 from contexture.ledger import Reason, State, Trace
 from contexture.pipeline.candidates import (
     drop_duplicate_keys,
@@ -14,9 +15,10 @@ from contexture.pipeline.candidates import (
     keep_top_k,
     max_hash_distance,
 )
-from contexture.pipeline.scoring import fuse_scores, min_max_scale, reciprocal_rank_fusion, weighted_mean
+from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
+from contexture.pipeline.scoring import weighted_means
 from contexture.text.simhash import shingles, simhash
-from contexture.types import Candidate
+from contexture.types import Candidate, ChannelCandidates
 
 PARAGRAPH = (
     "The city council met on Monday to discuss the new budget for roads and schools. After three hours of debate the "
@@ -30,43 +32,62 @@ def candidate(name, score=0.5, **rest):
     return Candidate(**{"id": name, "key": name, "text": f"text of {name}", "score": score, **rest})
 
 
-def test_rrf_adds_reciprocal_ranks():
-    """An id gets weight / (k + rank) from each ranking that has it."""
-    fused = reciprocal_rank_fusion([["a", "b"], ["b"]], k=60, weights=[1.0, 2.0])
-
-    assert {"b": pytest.approx(1 / 62 + 2 / 61), "a": pytest.approx(1 / 61)} == fused
+WORDS_AND_MEANING = {"words": {1: 3.0, 2: 2.0, 3: 1.0}, "meaning": {3: 0.9, 2: 0.8, 4: 0.7}}
 
 
-def test_rrf_counts_a_repeated_id_once():
-    """A ranking that repeats an id gives it its best rank only."""
-    assert reciprocal_rank_fusion([["a", "b"]]) == reciprocal_rank_fusion([["a", "b", "a"]])
+def no_keys(passages):
+    """Passages that were all removed."""
+    return {}
 
 
-def test_rrf_wants_one_weight_per_ranking():
-    """Weights that do not match the rankings are refused."""
-    with pytest.raises(ValueError, match="shorter"):
-        reciprocal_rank_fusion([["a"], ["b"]], weights=[1.0])
+def test_reciprocal_ranks_are_added():
+    """A rank is worth 1 / (60 + rank)."""
+    assert 0.0 == reciprocal_rank_sum([])
+    assert pytest.approx(1 / 61 + 1 / 63) == reciprocal_rank_sum([1, 3])
 
 
-@pytest.mark.parametrize(
-    ("values", "scaled"), [([], []), ([3.0, 3.0], [1.0, 1.0]), ([0.0], [0.0]), ([2.0, 4.0, 3.0], [0.0, 1.0, 0.5])]
-)
-def test_minmax_of_equal_values(values, scaled):
-    """Equal values say that something was found, or that nothing was."""
-    assert scaled == min_max_scale(values)
+def test_fusion_without_a_pool_keeps_the_best_of_every_channel():
+    """Every passage among the best `k` of a channel is there, with its rank in each channel that has it."""
+    ranks = fuse_channels(ChannelCandidates(2, WORDS_AND_MEANING, no_keys))
+
+    assert {1: {"words": 1}, 2: {"words": 2, "meaning": 2}, 3: {"meaning": 1}} == ranks
+
+
+def test_the_pool_holds_the_best_of_all_channels():
+    """Passages ranked well by two channels come before those ranked best by one."""
+    ranks = fuse_channels(ChannelCandidates(3, WORDS_AND_MEANING, no_keys), pool=2)
+
+    assert {2: {"words": 2, "meaning": 2}, 3: {"words": 3, "meaning": 1}} == ranks
+
+
+def test_keys_are_looked_up_only_for_passages_that_tie():
+    """Ties within a channel go to the smaller key; who does not tie is not looked up."""
+    asked = []
+
+    def keys(passages):
+        asked.append(list(passages))
+        return {passage: (f"r{9 - passage}", 0) for passage in passages}
+
+    ranks = fuse_channels(ChannelCandidates(2, {"words": {1: 2.0, 2: 1.0, 3: 1.0}}, keys))
+
+    assert {1: {"words": 1}, 3: {"words": 2}} == ranks
+    assert [[2, 3]] == asked
+
+
+def test_passages_without_a_key_are_ranked_all_the_same():
+    """One that was removed while it was found ties with others at the edge of the pool."""
+    assert 1 == len(fuse_channels(ChannelCandidates(5, {"words": {1: 1.0}, "meaning": {2: 1.0}}, no_keys), pool=1))
+
+
+def test_an_empty_pool_is_refused():
+    """A pool holds at least one passage."""
+    with pytest.raises(InvalidRequest, match="at least 1 passage, not 0"):
+        fuse_channels(ChannelCandidates(2, WORDS_AND_MEANING, no_keys), pool=0)
 
 
 def test_blend_without_weight_is_zero():
     """No weights, or weights of 0, blend to 0."""
-    assert (0.0, 0.0) == (weighted_mean({"a": 1.0}, {}), weighted_mean({"a": 1.0}, {"a": 0.0}))
-
-
-def test_score_fusion_lets_a_strong_cosine_beat_a_weak_first_place():
-    """Unlike rank fusion, a narrow lexical win does not outweigh a wide semantic one."""
-    lexical = {"a": 9.1, "b": 9.0, "c": 1.0}
-    fused = fuse_scores({"bm25": lexical, "dense": {"b": 0.8, "a": 0.2}}, {"bm25": 0.35, "dense": 0.65})
-
-    assert ["b", "a", "c"] == list(fused)
+    assert (0.0, 0.0) == (*weighted_means([{"a": 1.0}], {}), *weighted_means([{"a": 1.0}], {"a": 0.0}))
 
 
 def test_cuts_say_why():

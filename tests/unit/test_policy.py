@@ -53,8 +53,8 @@ async def test_the_input_has_every_part(tmp_path):
     ("rules", "said"),
     [
         ("", "does not say"),
-        ('allow := "yes"', "neither true nor false"),
-        ("allow := 1", "neither true nor false"),
+        ('allow := "yes"', "is not a boolean"),
+        ("allow := 1", "is not a boolean"),
         ("allow := false", "denies 'search'"),
         ('allow := false\nreason := "closed"', "closed"),
         ('reason := "closed"', "closed"),
@@ -117,8 +117,8 @@ async def test_a_change_that_does_not_compile_denies_until_it_is_mended(tmp_path
     ("source", "said"),
     [
         (b"package contexture\nallow := (", "rules.rego' does not compile"),
-        (b"package other\nallow := true", "is of `package contexture`"),
-        (b"package contexture\nallow := nothing(1)", "do not work"),
+        (b"package other\nallow := true", "has `package contexture`"),
+        (b"package contexture\nallow := nothing(1)", "fail:"),
         (b"\xff\xfe", "cannot be read"),
     ],
 )

@@ -100,13 +100,13 @@ async def test_only_true_allows(opa, path):
         ("why", "closed on Sundays"),
         ("undefined", "does not say"),
         ("empty", "does not say"),
-        ("one", "neither true nor false"),
-        ("text", "neither true nor false"),
+        ("one", "is not a boolean"),
+        ("text", "is not a boolean"),
         ("list", "not an object"),
         ("broken", "not JSON"),
-        ("long", "it answers 200"),
-        ("error", "it answers 500"),
-        ("moved", "it answers 307"),
+        ("long", "answered with status 200"),
+        ("error", "answered with status 500"),
+        ("moved", "answered with status 307"),
     ],
 )
 async def test_anything_else_is_a_denial(opa, path, said):
@@ -128,7 +128,7 @@ async def test_an_opa_that_is_not_there_denies():
     """Nobody gets in because a server is down."""
     decision = await decided("http://127.0.0.1:9/v1/data/contexture")
 
-    assert (False, "the policy cannot be asked: ConnectError") == (decision.allowed, decision.reason)
+    assert (False, "the policy server cannot be reached: ConnectError") == (decision.allowed, decision.reason)
 
 
 async def test_half_a_character_is_denied(opa):
@@ -152,7 +152,7 @@ async def test_its_state_is_whether_it_answers(opa, path, state):
 @pytest.mark.parametrize("url", ["opa:8181", "file:///etc/passwd", "http://a:b/", "http://"])
 def test_an_address_that_is_none_is_refused_at_the_start(url):
     """A slip in the setting must not deny everything in silence."""
-    with pytest.raises(InvalidRequest, match="the policy's address"):
+    with pytest.raises(InvalidRequest, match="policy URL"):
         wiring.policy(Settings(policy_url=url))
 
 

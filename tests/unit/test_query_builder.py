@@ -15,7 +15,6 @@ from msgspec import structs
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.render import NOTHING_FOUND
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json, query_to_json
-from contexture.builders.replay import explain_query, recompose_query
 from contexture.capsule import pack_capsule, seal_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, RedactionFailed, ReplayMismatch
@@ -23,6 +22,7 @@ from contexture.ledger import Reason, State
 from contexture.retrieval.citations import resolve_citation, verify_citations
 from contexture.testing.doubles import NOON, FailingEmbedder, FailingRedactor, FixedClock, HashEmbedder, WordCounter
 from contexture.types import PUBLIC, And, AnyOf, Contains, Equals, Matrix, Not, Record, Scope
+from support.replay import replayer
 from support.workbench import HIDDEN, NAME, Parts, Workbench, workbench
 
 ANNA = Scope.local()
@@ -115,7 +115,7 @@ async def test_a_filter_finds_by_its_values_and_keeps_them_redacted(bench: Workb
     assert HIDDEN not in packed.decode()
     assert "<WORD_1>" in str(built.capsule.request["where"])
     assert built.context.messages == replay(packed)[0].messages
-    assert State.KEPT is explain_query(built.capsule, built.ledger.entries[0].id, COUNTER).entry.state
+    assert State.KEPT is replayer(COUNTER).explain(built.capsule, built.ledger.entries[0].id).entry.state
 
 
 async def test_a_redactor_that_raises_drops_exactly_that_item(new_folder: Callable[[], Path]) -> None:
@@ -132,7 +132,7 @@ async def test_a_redactor_that_raises_drops_exactly_that_item(new_folder: Callab
     assert "valve" not in built.context.text
     assert ["redactor:FailingRedactor"] == [each.source for each in built.ledger.degradations]
     assert built.ledger == ledger
-    assert explain_query(capsule, "valve#00000", COUNTER).more_tokens is None
+    assert replayer(COUNTER).explain(capsule, "valve#00000").more_tokens is None
 
 
 async def test_a_question_that_cannot_be_redacted_is_not_shown(new_folder: Callable[[], Path]) -> None:
@@ -212,7 +212,7 @@ async def test_explain_answers_for_every_candidate(bench: Workbench) -> None:
     built = await bench.builder.build(QueryRequest(query="pump"), scope=ANNA)
     kept, copy = built.ledger.find("pump#00000"), built.ledger.find("copy#00000")
     with pytest.raises(NotFound):
-        explain_query(built.capsule, "nobody#00000", COUNTER)
+        replayer(COUNTER).explain(built.capsule, "nobody#00000")
 
     assert kept is not None
     assert copy is not None
@@ -237,7 +237,7 @@ async def test_explain_says_what_a_floor_and_a_limit_would_take(new_folder: Call
 
 def answer(built: Any, candidate: str) -> tuple[int | None, float | None]:
     """What explain says about a candidate."""
-    found = explain_query(built.capsule, candidate, COUNTER)
+    found = replayer(COUNTER).explain(built.capsule, candidate)
     return found.more_tokens, found.score_needed
 
 
@@ -322,9 +322,9 @@ async def test_two_users_never_share_a_build(bench: Workbench) -> None:
 async def test_a_replay_needs_no_store(bench: Workbench) -> None:
     """A capsule and a counter are enough to compose the same messages."""
     built = await bench.builder.build(QueryRequest(query="pump", max_tokens=130), scope=ANNA)
-    composed, ledger = recompose_query(unpack_capsule(pack_capsule(built.capsule)), COUNTER)
+    again = replayer(COUNTER).rebuild(unpack_capsule(pack_capsule(built.capsule)))
 
-    assert (built.context.messages, built.ledger) == (composed.messages, ledger)
+    assert (built.context.messages, built.ledger) == (again.messages, again.ledger)
 
 
 REQUEST = QueryRequest(query="q", collection="c", max_tokens=5, system="s", where=Equals("lang", "ru"))

@@ -438,7 +438,7 @@ def test_a_question_is_read_from_json():
     ("told", "message"),
     [
         ({}, "'query' is missing"),
-        ({"query": 3}, "must be a text"),
+        ({"query": 3}, "must be a string"),
         ({"query": "x", "num_results": True}, "whole number"),
         ({"query": "x", "num_result": 3}, "unknown field 'num_result'"),
         ({"query": "x", "search_mode": "deep"}, "hybrid, text, visual"),

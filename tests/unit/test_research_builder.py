@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 
 from contexture.adapters.token_counters import counter_for
-from contexture.builders.explain import explain_candidate
-from contexture.builders.replay import rebuild_research
 from contexture.builders.research.request import ResearchRecipe
 from contexture.builders.research.result import SourceDocument
 from contexture.capsule import pack_capsule
@@ -19,6 +17,7 @@ from contexture.ledger import Reason, State
 from contexture.pipeline.fence import is_fenced
 from contexture.testing.doubles import NOON, FailingRedactor
 from contexture.types import Equals, Form, Or, Scope
+from support.replay import replayer
 from support.research import HIDDEN, ScriptedPages, research_over, stored
 
 COUNTER = counter_for("o200k_base")
@@ -341,12 +340,12 @@ async def test_a_build_can_be_replayed_and_explained():
     built = await research_over(shelf(4)).build_context("turbine paid back", max_tokens=150)
     _, ledger = replay(pack_capsule(built.capsule))
     dropped = next(entry for entry in built.ledger.entries if entry.state is State.DROPPED)
-    told = explain_candidate(built.capsule, dropped.id, COUNTER, rebuild_research)
+    told = replayer(COUNTER).explain(built.capsule, dropped.id)
 
     assert built.ledger == ledger
     assert told.more_tokens
     assert told.score_needed
-    assert f"ctx-{built.capsule.seal[:12]}" == built.build_id
+    assert built.capsule.build_id == built.build_id
 
 
 async def test_equal_questions_give_equal_builds():
@@ -458,7 +457,7 @@ async def test_a_capsule_without_its_parts_says_which(name, message):
     """A capsule from elsewhere may lack what a build needs."""
     built = await research_over(shelf(1)).build_context("turbine")
     with pytest.raises(InvalidRequest, match=message):
-        rebuild_research(replace(built.capsule, **{name: {"model": "gpt-4o"}}), COUNTER)
+        replayer(COUNTER).rebuild(replace(built.capsule, **{name: {"model": "gpt-4o"}}))
 
 
 def test_results_without_a_page_or_with_a_strange_score_are_refused():

@@ -83,7 +83,7 @@ def test_a_model_is_measured_by_its_encoding(model: str, encoding: str) -> None:
 @pytest.mark.parametrize("name", ["", "  ", "openai/", "openai:", ":"])
 def test_a_name_without_a_model_is_refused(name: str) -> None:
     """An empty name is the caller's mistake, not an unknown model."""
-    with pytest.raises(InvalidRequest, match="names no model"):
+    with pytest.raises(InvalidRequest, match="is not a model name"):
         counter_for(name)
 
 

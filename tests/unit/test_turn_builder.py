@@ -8,8 +8,6 @@ from typing import ClassVar
 
 import pytest
 
-from contexture.builders.explain import explain_candidate
-from contexture.builders.replay import find_rebuild
 from contexture.builders.tokens import FunctionCounter
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
@@ -22,6 +20,7 @@ from contexture.pipeline.redaction import RememberedScans
 from contexture.testing.doubles import NOON, FailingRedactor, ScriptedMemory, WordCounter, WordRedactor
 from contexture.text.segmentation import split_sentences
 from contexture.types import Form, Span
+from support.replay import replayer
 from support.turns import HIDDEN, KnownSecrets, TurnBench, chat, memories, tool_exchange
 
 TURN = {"tenant_id": "acme", "session_id": "s-1", "user_message": "Where does the pump leak?"}
@@ -427,7 +426,7 @@ async def test_a_dropped_message_says_what_would_have_admitted_it():
     built = await bench.builder().build_for_turn({**TURN, "history": chat(12)}, max_prompt_tokens=700)
     dropped = [entry for entry in built.ledger.entries if entry.reason is Reason.OVER_BUDGET][-1]
 
-    found = explain_candidate(built.capsule, dropped.id, bench.counter, find_rebuild(built.capsule))
+    found = replayer(bench.counter).explain(built.capsule, dropped.id)
 
     more = await bench.builder().build_for_turn(
         {**TURN, "history": chat(12)}, max_prompt_tokens=700 + (found.more_tokens or 0)
@@ -442,7 +441,7 @@ async def test_a_dropped_memory_says_which_score_it_needed():
     bench = TurnBench(memory=Everything(recalls=memories(*FIVE)), recipe=TurnRecipe(top_k=2))
     built = await bench.builder().build_for_turn(TURN)
 
-    found = explain_candidate(built.capsule, "m-4", bench.counter, find_rebuild(built.capsule))
+    found = replayer(bench.counter).explain(built.capsule, "m-4")
 
     assert Reason.BEYOND_TOP_K is found.entry.reason
     assert found.more_tokens is None
@@ -454,7 +453,7 @@ async def test_a_capsule_of_an_unknown_kind_is_refused():
     built = await TurnBench().builder().build_for_turn(TURN)
 
     with pytest.raises(InvalidRequest, match="kind 'poem'"):
-        find_rebuild(replace(built.capsule, kind="poem"))
+        replayer(TurnBench().counter).rebuild(replace(built.capsule, kind="poem"))
 
 
 async def test_a_capsule_without_a_turn_in_it_is_refused():
@@ -463,7 +462,7 @@ async def test_a_capsule_without_a_turn_in_it_is_refused():
     capsule = unpack_capsule(pack_capsule(built.capsule))
     for broken in (replace(capsule, request={}), replace(capsule, settings={"model": "gpt-4o", "recipe": 7})):
         with pytest.raises(InvalidRequest):
-            find_rebuild(broken)(broken, TurnBench().counter)
+            replayer(TurnBench().counter).rebuild(broken)
 
 
 async def test_a_plain_function_counts_contents():

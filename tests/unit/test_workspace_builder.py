@@ -11,8 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from contexture.builders.explain import explain_candidate
-from contexture.builders.replay import find_rebuild
 from contexture.builders.workspace.config import ContextConfig, Truncation, parse_config
 from contexture.builders.workspace.result import ContextItem, ContextPayload
 from contexture.capsule import pack_capsule
@@ -25,6 +23,7 @@ from contexture.testing.doubles import NOON, FailingRedactor, ScriptedChatModel
 from contexture.testing.in_memory_blocks import InMemoryBlockStore
 from contexture.types import Form, Scope
 from contexture.workspace import Activity, ActivityKind, Block, BlockLink, BlockType, LinkKind
+from support.replay import replayer
 from support.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 
 ANNA = Scope(tenant="local", user="anna")
@@ -451,7 +450,7 @@ async def test_a_dropped_block_says_what_would_have_admitted_it(bench: Workspace
     """So many more tokens, and one less would not do."""
     found = await ask(bench, focus={"pageId": "plan"}, tokenBudget={"total": 180})
     dropped = next(entry for entry in found.ledger.entries if entry.reason is Reason.OVER_BUDGET)
-    told = explain_candidate(found.capsule, dropped.id, bench.parts.counter, find_rebuild(found.capsule))
+    told = replayer(bench.parts.counter).explain(found.capsule, dropped.id)
 
     assert told.more_tokens is not None
     more = {"total": 180 + told.more_tokens}

@@ -31,14 +31,14 @@ class BuildFolder:
                 self._write(path, capsule)
                 self._prune(path)
         except OSError as failure:
-            raise StoreUnwritable(f"cannot keep build {build_id}: {failure.strerror}") from failure
+            raise StoreUnwritable(f"cannot store build {build_id}: {failure.strerror}") from failure
 
     def load(self, build_id: str) -> bytes:
         """Capsule of a build; raises `NotFound` for unknown and malformed ids alike."""
         try:
             return self._path(build_id).read_bytes()
         except OSError:
-            raise NotFound(f"no build {build_id!r} is kept here") from None
+            raise NotFound(f"no build {build_id!r} is stored here") from None
 
     def _write(self, path: Path, capsule: bytes) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ class BuildFolder:
 
     def _path(self, build_id: str) -> Path:
         if not _BUILD_ID.fullmatch(build_id):
-            raise NotFound(f"no build {build_id!r} is kept here")
+            raise NotFound(f"no build {build_id!r} is stored here")
         return self._folder / f"{build_id}.json"
 
     def _prune(self, newest: Path) -> None:

@@ -10,16 +10,14 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
-from contexture.types import Scope
+from contexture.types import DEFAULT_RIGHTS, ApiKey, Right, Scope
 
 _TOKEN = re.compile(r"ctx_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _SCHEMA = """create table if not exists keys (
@@ -28,41 +26,8 @@ _SCHEMA = """create table if not exists keys (
 _COLUMNS = "id, name, tenant, user, groups, created, expires, revoked, rights"
 
 
-class Right(StrEnum):
-    """What a key may be used for, within what its owner may do."""
-
-    READ = "read"
-    ASK = "ask"
-    WRITE = "write"
-    ADMIN = "admin"
-
-
-DEFAULT_RIGHTS = frozenset({Right.READ, Right.ASK, Right.WRITE})
-"""Rights of a key created without explicit rights, and of keys created before rights existed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApiKey:
-    """A key as its owner may see it: everything but the secret, which is kept nowhere."""
-
-    id: str
-    name: str
-    scope: Scope
-    created: datetime
-    expires: datetime | None = None
-    revoked: datetime | None = None
-    rights: frozenset[Right] = DEFAULT_RIGHTS
-
-    def is_active(self, now: datetime) -> bool:
-        """Whether the key is neither revoked nor expired."""
-        return self.revoked is None and (self.expires is None or now < self.expires)
-
-
 class ApiKeys:
-    """API keys of one store; a key is read from disk on every use, so revocation takes effect immediately.
-
-    `needs_thread` says whether a lookup is slow enough to run in a thread.
-    """
+    """Implements the `KeyStore` port; a key is read from disk on every use, so revocation takes effect immediately."""
 
     needs_thread = False
 
@@ -76,7 +41,7 @@ class ApiKeys:
             self._db.execute(_SCHEMA)
             self._add_rights_column()
         except (OSError, sqlite3.Error) as failure:
-            raise StoreUnwritable(f"cannot keep keys in {str(path)!r}: {failure}") from failure
+            raise StoreUnwritable(f"cannot store keys in {str(path)!r}: {failure}") from failure
 
     def add(
         self,
@@ -93,15 +58,15 @@ class ApiKeys:
         """
         given = frozenset(rights)
         if not given:
-            raise InvalidRequest("a key without a right opens nothing")
+            raise InvalidRequest("a key needs at least one scope")
         if not name.strip():
-            raise InvalidRequest("a key needs a name, by which people know what it is for")
+            raise InvalidRequest("a key needs a name that says what it is for")
         if expires is not None and expires <= now:
-            raise InvalidRequest("a key that has expired already opens nothing")
+            raise InvalidRequest("the expiry time of a key must be in the future")
         try:
             "".join((name, scope.tenant, scope.user, *scope.groups)).encode()
         except UnicodeEncodeError as failure:
-            raise InvalidRequest("a key's names may not hold a lone surrogate, which cannot be stored") from failure
+            raise InvalidRequest("the names of a key may not contain a lone surrogate") from failure
         made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires, rights=given)
         secret = secrets.token_urlsafe(32)
         groups = msgspec.json.encode(scope.groups).decode()
@@ -133,7 +98,7 @@ class ApiKeys:
         self._run("update keys set revoked = ? where id = ? and revoked is null", (now.timestamp(), key_id))
         found = next((key for key in self.list() if key.id == key_id), None)
         if found is None:
-            raise NotFound(f"there is no key {key_id!r}; `contexture keys list` names them")
+            raise NotFound(f"there is no key {key_id!r}; `contexture keys list` shows all keys")
         return found
 
     def find(self, presented: str, *, now: datetime) -> ApiKey | None:

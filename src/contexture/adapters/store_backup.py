@@ -121,7 +121,7 @@ _STAGING_FOLDER = ".restoring"
 _LOCK_FILE = "lock"
 
 
-def restore(source: Path, home: Path, *, force: bool, progress: BackupProgress | None = None) -> BackupManifest:
+def restore_backup(source: Path, home: Path, *, force: bool, progress: BackupProgress | None = None) -> BackupManifest:
     """Restore a backup into `home` and return its manifest; `force` replaces existing contents.
 
     Existing contents stay untouched until the backup is unpacked and verified. Raises `InvalidRequest` for a damaged
@@ -130,7 +130,7 @@ def restore(source: Path, home: Path, *, force: bool, progress: BackupProgress |
     manifest = verify_archive(source)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not force and (there := _list_contents(home)):
-        raise InvalidRequest(f"{str(home)!r} is not empty, it holds {there[0].name!r}; --force replaces what it holds")
+        raise InvalidRequest(f"{str(home)!r} contains {there[0].name!r}; use an empty folder, or --force to replace it")
     lock = StoreLock(home)
     try:
         fresh = home / _STAGING_FOLDER
@@ -172,16 +172,16 @@ def _extract_file(archive: tarfile.TarFile, name: str, path: Path) -> None:
 def _check_unpacked(source: Path, path: Path, filed: ArchivedFile) -> None:
     with path.open("rb") as file:
         if hash_file(file) != filed.sha256:
-            raise damaged_archive_error(source, f"{path.name!r} was not unpacked as it was packed")
+            raise damaged_archive_error(source, f"{path.name!r} differs from the manifest after unpacking")
     if filed.rows is not None and _count_checked_rows(source, path) != filed.rows:
-        raise damaged_archive_error(source, f"{path.name!r} does not have the rows it had")
+        raise damaged_archive_error(source, f"the number of rows of {path.name!r} differs from the manifest")
 
 
 def _count_checked_rows(source: Path, path: Path) -> Mapping[str, int]:
     try:
         with closing(sqlite3.connect(path)) as file:
             if file.execute("PRAGMA quick_check").fetchone() != ("ok",):
-                raise damaged_archive_error(source, f"the database {path.name!r} is broken")
+                raise damaged_archive_error(source, f"the database {path.name!r} is corrupt")
             return count_rows(file)
     except sqlite3.Error as failure:
         raise damaged_archive_error(source, f"the database {path.name!r} cannot be read: {failure}") from failure
@@ -280,13 +280,13 @@ def verify_archive(path: Path) -> BackupManifest:
     listed = {name: ArchivedFile(size=filed.size, sha256=filed.sha256) for name, filed in manifest.files.items()}
     if listed != found:
         wrong = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
-        raise damaged_archive_error(path, f"{wrong[0]!r} is not as it was")
+        raise damaged_archive_error(path, f"{wrong[0]!r} does not match the manifest")
     return manifest
 
 
 def damaged_archive_error(path: Path, why: str) -> InvalidRequest:
-    """Error for a file that is no backup or is damaged."""
-    return InvalidRequest(f"{str(path)!r} is no backup, or is damaged: {why}")
+    """Error for a file that is not a backup or is damaged."""
+    return InvalidRequest(f"{str(path)!r} is not a backup, or is damaged: {why}")
 
 
 def _read_manifest(path: Path, archive: tarfile.TarFile) -> BackupManifest:
@@ -307,7 +307,7 @@ def _safe_member_name(path: Path, member: tarfile.TarInfo) -> str:
     """Name of a member; raises `InvalidRequest` if it would be unpacked outside the target folder."""
     parts = PurePosixPath(member.name).parts
     if not member.isreg() or member.name.startswith("/") or ".." in parts or "\0" in member.name:
-        raise damaged_archive_error(path, f"{member.name!r} does not belong into a store")
+        raise damaged_archive_error(path, f"{member.name!r} is not a file of a store")
     return member.name
 
 

@@ -335,7 +335,7 @@ def counter_for(model_or_encoding: str) -> TokenCounter:
     name = model_or_encoding.strip().lower()
     parts = [part for part in re.split("[/:]", name) if part]
     if not parts or name.endswith(("/", ":")):
-        raise InvalidRequest(f"{model_or_encoding!r} names no model; give one such as 'gpt-5' or 'openai/gpt-4o'")
+        raise InvalidRequest(f"{model_or_encoding!r} is not a model name; use one such as 'gpt-5' or 'openai/gpt-4o'")
     if name in ENCODINGS or name in ESTIMATE_MARGINS:
         return _make_counter(name)
     return _make_counter(_find_encoding(parts))

@@ -42,7 +42,7 @@ from contexture.errors import ContextError, NotPermitted, SourceError
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Scope
 
 
@@ -70,7 +70,7 @@ POLICY_ACTION = "message.process"
 
 T = TypeVar("T")
 
-_MEMORY_LATE = Degradation(source="memory", reason="what was said last is still being remembered")
+_MEMORY_LATE = Degradation(source="memory", reason="the last message is not stored in memory yet")
 
 
 class BuildTurn(Protocol):

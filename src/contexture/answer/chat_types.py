@@ -14,7 +14,7 @@ from contexture.conversation import SessionEvent
 from contexture.errors import InvalidRequest
 from contexture.ledger import Degradation
 from contexture.results import FreeJson, JsonResult, Timestamp
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 from contexture.types import ChatMessage
 
 MAX_ID_LENGTH = 256
@@ -64,7 +64,7 @@ class ChatRequest:
             if len(getattr(self, name)) > MAX_ID_LENGTH:
                 raise InvalidRequest(f"{name} has more than {MAX_ID_LENGTH} characters")
             if not is_valid_unicode(getattr(self, name)):
-                raise InvalidRequest(f"{name} holds half a character, which cannot be stored")
+                raise InvalidRequest(f"{name} is not valid Unicode and cannot be stored")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

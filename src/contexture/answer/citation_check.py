@@ -77,7 +77,7 @@ def parse_claims(data: bytes) -> CitationClaims:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise InvalidRequest(f"this is not JSON: {failure}") from failure
     if not isinstance(found, dict):
-        raise InvalidRequest("a JSON object is needed: a built context, an answer, or a capsule")
+        raise InvalidRequest("expected a JSON object: a built context, an answer or a capsule")
     told = cast("dict[str, Any]", found)
     if "seal" in told and "candidates" in told:
         return _claims_from_capsule(unpack_capsule(data))
@@ -128,10 +128,10 @@ def _find_faults(told: Mapping[str, Any]) -> Iterator[str]:
         yield from _find_page_faults(f"sources[{number}]", row)
     formatted, answer = told.get("formatted_text"), told.get("answer")
     if isinstance(formatted, str) and formatted != _format_sources(sources):
-        yield "formatted_text does not show what its sources say"
+        yield "formatted_text does not match its sources"
     if isinstance(answer, str) and "sources" in told:
         for removed in remove_unknown_markers(answer, range(1, len(sources) + 1)).removed:
-            yield f"the answer names {removed.marker!r}, and there are {len(sources)} sources"
+            yield f"the answer cites {removed.marker!r}, but there are {len(sources)} sources"
 
 
 def _find_page_faults(name: str, row: Mapping[str, Any]) -> Iterator[str]:
@@ -141,9 +141,9 @@ def _find_page_faults(name: str, row: Mapping[str, Any]) -> Iterator[str]:
     place = page_key(row["doc_id"], row["page"])
     citations = _parse_citations(row.get("citations"))
     if not citations and str(row.get("markdown_content") or "").strip():
-        yield f"{name} shows a text and cites nothing"
+        yield f"{name} has text but no citation"
     for strange in (each for each in citations if (each.record_id, each.page) != (place, row["page"])):
-        yield f"{name} says it is {place!r}, and cites page {strange.page} and record {strange.record_id!r}"
+        yield f"{name} is {place!r} but cites page {strange.page} and record {strange.record_id!r}"
 
 
 def _format_sources(sources: Sequence[Mapping[str, Any]]) -> str:

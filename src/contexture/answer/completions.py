@@ -142,7 +142,7 @@ def turn_from_messages(messages: Sequence[Message]) -> Turn:
     """Convert chat API messages to a turn; raises `InvalidRequest` unless the last message is the user's."""
     first = next((at for at, each in enumerate(messages) if each.get("role") not in _INSTRUCTION_ROLES), len(messages))
     if first == len(messages) or messages[-1].get("role") != "user":
-        raise InvalidRequest("the last of `messages` must be the user's: it is what context is looked for")
+        raise InvalidRequest("the last of `messages` must have the role 'user': the context is built for it")
     system = [_instruction_text(at, each) for at, each in enumerate(messages[:first])]
     return Turn(
         user_message=messages[-1].get("content") or "",
@@ -154,5 +154,5 @@ def turn_from_messages(messages: Sequence[Message]) -> Turn:
 def _instruction_text(at: int, message: Message) -> str:
     content = message.get("content")
     if not isinstance(content, str):
-        raise InvalidRequest(f"messages[{at}]: the content of instructions must be a text")
+        raise InvalidRequest(f"messages[{at}]: the content of a system message must be a string")
     return content

@@ -85,7 +85,7 @@ class AnswerOnce:
         """Return the stored outcome of a message; an unknown one and another user's both raise `NotFound`."""
         found = await self.replies.get(scope, message_id)
         if found is None:
-            raise NotFound(f"no message {message_id!r} was taken here")
+            raise NotFound(f"there is no message {message_id!r}")
         return found
 
     async def _answer_and_store(
@@ -145,14 +145,14 @@ class AnswerOnce:
         same = len(texts) == 1 or any(map(has_masked_secret, texts))
         if session_id != asked.session_id or not same:
             raise InvalidRequest(
-                f"the id {asked.message_id!r} is that of another message of yours; give each message its own"
+                f"the id {asked.message_id!r} belongs to another of your messages; use a new id for each message"
             )
 
 
 def assign_session(request: ChatRequest) -> ChatRequest:
     """Return the request with a session id; if it has none, one is derived from the message id."""
     if not request.message_id:
-        raise InvalidRequest("a message that is answered once needs a `message_id`")
+        raise InvalidRequest("a message that is answered only once needs a `message_id`")
     return request if request.session_id else replace(request, session_id=content_hash(request.message_id)[:32])
 
 

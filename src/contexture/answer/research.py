@@ -277,7 +277,7 @@ class AskResearch:
         limit = self.recipe.context_tokens if asked.max_tokens is None else asked.max_tokens
         cost = next((found for model in models if (found := find_image_cost(model.name))), None)
         if asked.attach_images and cost is None:
-            trace.add_degradation(IMAGES_SOURCE, "no model that is configured sees pictures, so none are attached")
+            trace.add_degradation(IMAGES_SOURCE, "no configured model accepts images, so none are attached")
         wanted = asked.attach_images if cost else 0
         kept = min(wanted * (cost.tokens(*DEFAULT_PAGE_SIZE) + _IMAGE_HEADER_TOKENS), limit // 2) if cost else 0
         context = await self.build(
@@ -304,7 +304,7 @@ class AskResearch:
             if number not in context.pictured:
                 trace.add_degradation(
                     IMAGES_SOURCE,
-                    f"the page of source {number} holds what must not be shown, or was not read",
+                    f"the page of source {number} contains data that must not be shown, or was not read",
                 )
                 continue
             jpeg = await self.pictures(scope, source.doc_id, source.page)

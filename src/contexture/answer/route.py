@@ -40,7 +40,7 @@ class ModelRoute:
             return list(self._models.values())
         if name not in self._models:
             known = ", ".join(repr(each) for each in self._models)
-            raise InvalidRequest(f"no model {name!r} is configured here; there are {known}")
+            raise InvalidRequest(f"model {name!r} is not configured; the configured models are {known}")
         return [self._models[name], *(model for other, model in self._models.items() if other != name)]
 
 

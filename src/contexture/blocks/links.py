@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 from contexture.types import Json
 from contexture.workspace import Block, BlockType, LinkKind, LinkTarget
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from contexture.blocks.links import database_schema, relation_columns, relation_targets
 from contexture.pipeline.truncation import extract_sentences
 from contexture.ports import TokenCounter
-from contexture.retrieval.prepare import repair_text
 from contexture.text.segmentation import split_sentences
 from contexture.text.terms import extract_terms
+from contexture.text.unicode import repair_text
 from contexture.types import Json
 from contexture.workspace import Block, BlockType, is_done, task_due
 

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from contexture.blocks.records import BLOCKS, FactsComputer, block_to_record
 from contexture.errors import InvalidRequest, RequestError
 from contexture.ports import Index
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, is_valid_unicode, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import Json, Record, Scope
 from contexture.workspace import Activity, Block, PutResult, StaleBlock, WritableBlocks
 
@@ -280,14 +281,14 @@ def check_targets(ids: Sequence[str]) -> None:
     """Raise `InvalidRequest` for ids that no block can have."""
     for name in ids:
         if not _is_valid_name(name):
-            raise InvalidRequest(f"a block id is a text of 1 to {MAX_ID_LENGTH} characters, not {name!r}")
+            raise InvalidRequest(f"a block id is a string of 1 to {MAX_ID_LENGTH} characters, not {name!r}")
 
 
 def _find_problem(block: Block) -> str:
     if not _is_valid_name(block.id):
-        return f"`id` must be a text of 1 to {MAX_ID_LENGTH} characters without NUL, not {block.id!r}"
+        return f"`id` must be a string of 1 to {MAX_ID_LENGTH} characters without NUL, not {block.id!r}"
     if block.parent is not None and not _is_valid_name(block.parent):
-        return f"`parent` of block {block.id!r} cannot be the id of a block: {block.parent!r}"
+        return f"`parent` of block {block.id!r} is not a valid block id: {block.parent!r}"
     if block.parent == block.id:
         return f"block {block.id!r} cannot be its own parent"
     if not math.isfinite(block.order):
@@ -299,7 +300,7 @@ def _find_readers_problem(block: Block) -> str:
     if block.readers is None:
         return ""
     if not block.readers:
-        return f"`readers` of block {block.id!r} is empty, so that nobody could read it; leave it out to inherit"
+        return f"`readers` of block {block.id!r} is empty, so nobody could read it; leave it out to inherit"
     strange = next((name for name in block.readers if not (_PRINCIPAL.fullmatch(name) and _is_valid_name(name))), None)
     if strange is None:
         return ""

@@ -1,150 +1,174 @@
-"""Rebuilds the prompt of a capsule from its redacted candidates; one `rebuild_*` function per kind.
+"""Rebuilds the prompt of a capsule, to replay it or to explain its candidates.
 
-The same capsule and the same change give the same bytes. No builder imports this module; only the engine does.
+Explanations say why a candidate was kept or dropped, and which extra tokens or score would have admitted it. This
+module knows no builder: each gives a function that composes its prompt again, and `CapsuleReplayer` is given them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
-import msgspec
 from msgspec.structs import replace as changed
+from typing_extensions import TypedDict
 
-from contexture.builders.command.compose import compose_command, read_command_plan
-from contexture.builders.explain import (
-    BuildChange,
-    Explanation,
-    RebuildFunction,
-    RebuiltPrompt,
-    add_lost_entries,
-    explain_candidate,
-)
-from contexture.builders.query.compose import ComposedQuery, compose_query
-from contexture.builders.query.request import QueryRecipe, query_from_json
-from contexture.builders.research.compose import compose_research
-from contexture.builders.research.request import read_research_recipe, research_from_json
-from contexture.builders.turn.compose import compose_turn
-from contexture.builders.turn.request import read_turn_recipe, redacted_turn_from_json
-from contexture.builders.workspace.compose import compose_workspace
-from contexture.builders.workspace.request import read_context_plan
-from contexture.builders.workspace.result import to_messages
-from contexture.capsule import Capsule
-from contexture.errors import InvalidRequest
-from contexture.ledger import Ledger, Trace
+from contexture.capsule import Capsule, digest_messages
+from contexture.errors import InvalidRequest, NotFound, ReplayMismatch
+from contexture.ledger import Ledger, LedgerEntry, Reason, State, Trace
 from contexture.ports import TokenCounter
+from contexture.results import JsonResult
+from contexture.types import Message
+
+_BISECTION_STEPS = 20  # gives scores to six digits
+_MAX_SCORE = 64.0  # above any search score: if it does not admit a candidate, no score does
 
 
-def recompose_query(
-    capsule: Capsule, counter: TokenCounter, change: BuildChange | None = None
-) -> tuple[ComposedQuery, Ledger]:
-    """The prompt and ledger of a query capsule, composed again from its candidates, with an optional change."""
-    made = change or BuildChange()
-    request = query_from_json(capsule.request)
-    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
-    trace = Trace()
-    composed = compose_query(
-        replace(request, max_tokens=request.max_tokens + made.more_tokens),
-        candidates,
-        counter=counter,
-        recipe=read_query_recipe(capsule),
-        trace=trace,
-    )
-    return composed, add_lost_entries(capsule, trace.finish(candidates))
+class ComposedPrompt(NamedTuple):
+    """The messages of a prompt, and the tokens that it would have without a limit."""
+
+    messages: tuple[Message, ...]
+    unlimited: int
 
 
-def rebuild_query(capsule: Capsule, counter: TokenCounter, change: BuildChange | None = None) -> RebuiltPrompt:
-    """Rebuild a query capsule, with an optional change."""
-    composed, ledger = recompose_query(capsule, counter, change)
-    plenty = 2 * sum(item.options[0].tokens for item in composed.items)
-    return RebuiltPrompt(messages=composed.messages, ledger=ledger, plenty=plenty)
+RecomposeFunction: TypeAlias = Callable[[Capsule, int, TokenCounter, Trace], ComposedPrompt]
+"""Composes the prompt of a capsule again, from its request, settings and candidates, with so many more tokens.
+
+Pure: equal arguments give equal messages. Every candidate of the capsule gets a verdict in the trace. Raises
+`InvalidRequest` for a capsule that lacks what the builder needs.
+"""
 
 
-def explain_query(capsule: Capsule, candidate_id: str, counter: TokenCounter) -> Explanation:
-    """Explain one candidate of a query capsule."""
-    return explain_candidate(capsule, candidate_id, counter, rebuild_query)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildChange:
+    """A change to try on a rebuild: more tokens, and other scores for some candidates."""
+
+    more_tokens: int = 0
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def read_query_recipe(capsule: Capsule) -> QueryRecipe:
-    """The recipe a query capsule was built with; raises `InvalidRequest` when it has none."""
-    try:
-        return msgspec.convert(capsule.settings.get("recipe"), QueryRecipe)
-    except msgspec.ValidationError as failure:
-        raise InvalidRequest(f"this capsule has no recipe for a query: {failure}") from failure
+NO_CHANGE = BuildChange()
 
 
-def rebuild_turn(capsule: Capsule, counter: TokenCounter, change: BuildChange | None = None) -> RebuiltPrompt:
-    """Rebuild a turn capsule, with an optional change."""
-    made = change or BuildChange()
-    asked = redacted_turn_from_json(capsule.request)
-    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
-    trace = Trace()
-    composed = compose_turn(
-        replace(asked, limit=asked.limit + made.more_tokens),
-        candidates,
-        counter=counter,
-        recipe=read_turn_recipe(capsule),
-        trace=trace,
-    )
-    ledger = add_lost_entries(capsule, trace.finish(candidates))
-    return RebuiltPrompt(messages=composed.messages, ledger=ledger, plenty=2 * composed.unlimited)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RebuiltPrompt:
+    """The prompt and ledger of a rebuild; `plenty` is a number of extra tokens with which every candidate would fit."""
+
+    messages: tuple[Message, ...]
+    ledger: Ledger
+    plenty: int
 
 
-def rebuild_command(capsule: Capsule, counter: TokenCounter, change: BuildChange | None = None) -> RebuiltPrompt:
-    """Rebuild a command capsule, with an optional change."""
-    made, plan = change or BuildChange(), read_command_plan(capsule)
-    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
-    trace = Trace()
-    composed = compose_command(
-        replace(plan, max_tokens=plan.max_tokens + made.more_tokens), candidates, counter=counter, trace=trace
-    )
-    ledger = add_lost_entries(capsule, trace.finish(candidates))
-    return RebuiltPrompt(messages=composed.messages, ledger=ledger, plenty=2 * composed.unlimited)
+class ExplanationJson(TypedDict):
+    """The verdict on a candidate, and the smallest changes that would have admitted it."""
+
+    build_id: str
+    candidate: LedgerEntry
+    more_tokens: int | None
+    score_needed: float | None
 
 
-def rebuild_research(capsule: Capsule, counter: TokenCounter, change: BuildChange | None = None) -> RebuiltPrompt:
-    """Rebuild a research capsule, with an optional change."""
-    made, request = change or BuildChange(), research_from_json(capsule.request)
-    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
-    trace = Trace()
-    composed = compose_research(
-        replace(request, max_tokens=request.max_tokens + made.more_tokens),
-        candidates,
-        counter=counter,
-        recipe=read_research_recipe(capsule),
-        trace=trace,
-    )
-    ledger = add_lost_entries(capsule, trace.finish(candidates))
-    return RebuiltPrompt(messages=composed.messages, ledger=ledger, plenty=2 * composed.unlimited)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation(JsonResult):
+    """A ledger entry and the changes that would have admitted its candidate; None where no change would.
+
+    With `more_tokens` added to the budget, or with `score_needed` as its score, the same candidates
+    give a prompt that contains this one; one token less does not. Both are found by rebuilding, not estimated.
+    """
+
+    entry: LedgerEntry
+    more_tokens: int | None = None
+    score_needed: float | None = None
+    build_id: str = ""
+
+    def json_form(self) -> ExplanationJson:
+        """The candidate, and the smallest changes that would have admitted it."""
+        return {
+            "build_id": self.build_id,
+            "candidate": self.entry,
+            "more_tokens": self.more_tokens,
+            "score_needed": self.score_needed,
+        }
 
 
-def rebuild_workspace(capsule: Capsule, counter: TokenCounter, change: BuildChange | None = None) -> RebuiltPrompt:
-    """Rebuild a workspace capsule, with an optional change."""
-    made, plan = change or BuildChange(), read_context_plan(capsule)
-    candidates = [changed(each, score=made.scores.get(each.id, each.score)) for each in capsule.candidates]
-    trace = Trace()
-    composed = compose_workspace(
-        replace(plan, total=plan.total + made.more_tokens), candidates, counter=counter, trace=trace
-    )
-    ledger = add_lost_entries(capsule, trace.finish(candidates))
-    return RebuiltPrompt(messages=to_messages(composed.serialized), ledger=ledger, plenty=2 * composed.unlimited)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapsuleReplayer:
+    """Rebuilds capsules of every kind in `recompose`; `counter_for` gives the token counter of a model."""
+
+    recompose: Mapping[str, RecomposeFunction]
+    counter_for: Callable[[str], TokenCounter]
+
+    def rebuild(self, capsule: Capsule, change: BuildChange = NO_CHANGE) -> RebuiltPrompt:
+        """The prompt of a capsule, with an optional change; the same capsule and change give the same bytes.
+
+        Its ledger includes the entries and degradations that the capsule recorded before redaction. Raises
+        `InvalidRequest` for a capsule of an unknown kind.
+        """
+        recompose = self.recompose.get(capsule.kind)
+        if recompose is None:
+            known = ", ".join(self.recompose)
+            raise InvalidRequest(f"this capsule holds a build of kind {capsule.kind!r}; known are {known}")
+        scored = tuple(changed(each, score=change.scores.get(each.id, each.score)) for each in capsule.candidates)
+        trace = Trace()
+        composed = recompose(
+            replace(capsule, candidates=scored), change.more_tokens, self.counter_for(capsule.model), trace
+        )
+        ledger = Ledger(entries=(*capsule.lost, *trace.finish(scored).entries), degradations=capsule.degradations)
+        return RebuiltPrompt(messages=composed.messages, ledger=ledger, plenty=2 * composed.unlimited)
+
+    def replay(self, capsule: Capsule) -> RebuiltPrompt:
+        """The rebuilt prompt; raises `ReplayMismatch` unless its messages are those of the capsule."""
+        built = self.rebuild(capsule)
+        digest = digest_messages(built.messages)
+        if built.messages != capsule.messages or digest != capsule.digest:
+            raise ReplayMismatch(f"the capsule has the digest {capsule.digest[:12]}, the replay gives {digest[:12]}")
+        return built
+
+    def explain(self, capsule: Capsule, candidate_id: str) -> Explanation:
+        """The ledger entry of one candidate, and the fewest extra tokens and lowest score that would have admitted it.
+
+        Raises `NotFound` when the build had no such candidate.
+        """
+        built = self.rebuild(capsule)
+        entry = built.ledger.find(candidate_id)
+        if entry is None:
+            raise NotFound(f"this build had no candidate {candidate_id!r}")
+        if entry.state is not State.DROPPED or entry in capsule.lost:
+            return Explanation(entry=entry, build_id=capsule.build_id)
+
+        def admits(change: BuildChange) -> bool:
+            found = self.rebuild(capsule, change).ledger.find(candidate_id)
+            return found is not None and found.state is not State.DROPPED
+
+        return Explanation(
+            entry=entry,
+            build_id=capsule.build_id,
+            more_tokens=_find_least_tokens(built.plenty, lambda more: admits(BuildChange(more_tokens=more)))
+            if entry.reason is Reason.OVER_BUDGET
+            else None,
+            score_needed=_find_least_score(
+                entry.score, lambda score: admits(BuildChange(scores={candidate_id: score}))
+            ),
+        )
 
 
-REBUILDS: Mapping[str, RebuildFunction] = MappingProxyType(
-    {
-        "query": rebuild_query,
-        "turn": rebuild_turn,
-        "command": rebuild_command,
-        "research": rebuild_research,
-        "workspace": rebuild_workspace,
-    }
-)
+def _find_least_tokens(high: int, admits: Callable[[int], bool]) -> int | None:
+    """The fewest extra tokens that admit the candidate, by bisection; None when even `high` do not."""
+    if not admits(high):
+        return None
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if admits(middle) else (middle, high)
+    return high
 
 
-def find_rebuild(capsule: Capsule) -> RebuildFunction:
-    """The rebuild function for a capsule's kind; raises `InvalidRequest` for an unknown kind."""
-    found = REBUILDS.get(capsule.kind)
-    if found is None:
-        raise InvalidRequest(f"this capsule holds a build of kind {capsule.kind!r}; known are {', '.join(REBUILDS)}")
-    return found
+def _find_least_score(low: float, admits: Callable[[float], bool]) -> float | None:
+    """The lowest score above `low` that admits the candidate, to six digits, by bisection; None when none does."""
+    high = next((score for score in (1.0, _MAX_SCORE) if score > low and admits(score)), None)
+    if high is None:
+        return None
+    for _ in range(_BISECTION_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if admits(middle) else (middle, high)
+    return high

@@ -1,4 +1,4 @@
-"""Telemetry of builds: one span per build, and the metrics that the turn and workspace builders report.
+"""Telemetry of builds: one span per build, a stopwatch, and the metrics that the turn and workspace builders report.
 
 Spans and metrics never contain a tenant, a user or a text.
 """
@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from types import CoroutineType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from types import CoroutineType, MappingProxyType
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from contexture.ledger import Ledger, State
 from contexture.ports import Tracer
@@ -66,6 +66,28 @@ def build_span(
 def _ledger_attributes(ledger: Ledger) -> dict[str, Scalar]:
     counts: dict[str, Scalar] = {f"contexture.candidates.{state}": ledger.count(state) for state in State}
     return {**counts, "contexture.degradations": len(ledger.degradations)}
+
+
+Timer: TypeAlias = Callable[[], AbstractContextManager[None]]
+
+
+class Stopwatch:
+    """Seconds per phase of one build; phases may be nested. A replay does not compare them.
+
+    A phase that has one of `timers` is timed by it too.
+    """
+
+    def __init__(self, timers: Mapping[str, Timer] = MappingProxyType({})) -> None:
+        self.seconds: dict[str, float] = {}
+        self._timers = timers
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
+        """Time one phase; use as a context manager. The seconds are there once it has ended."""
+        start = time.perf_counter()
+        with self._timers.get(name, nullcontext)():
+            yield
+        self.seconds[name] = time.perf_counter() - start
 
 
 class TurnTelemetry(Protocol):
@@ -168,28 +190,17 @@ class NoTurnTelemetry:
         """Nothing is counted."""
 
 
-class PhaseTimer:
-    """Seconds per phase of one build, also reported to metrics; excluded from replay comparison."""
-
-    def __init__(self, metrics: TurnTelemetry, state: str) -> None:
-        self.seconds: dict[str, float] = {}
-        self._timers: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-            "total": metrics.time_total,
-            "retrieval": lambda: metrics.time_retrieval(state),
-            "salience": metrics.time_salience,
-            "ranking": metrics.time_ranking,
-            "redaction": metrics.time_redaction,
-            "tokenisation": metrics.time_tokenisation,
-            "prompt": metrics.time_prompt,
-        }
-
-    @contextmanager
-    def __call__(self, phase: str) -> Generator[None]:
-        """Time one phase; use as a context manager."""
-        start = time.perf_counter()
-        with self._timers[phase]():
-            yield
-        self.seconds[phase] = time.perf_counter() - start
+def turn_timers(telemetry: TurnTelemetry, state: str) -> Mapping[str, Timer]:
+    """The metrics timer of each phase of a turn; `state` is the health state of the memory service."""
+    return {
+        "total": telemetry.time_total,
+        "retrieval": lambda: telemetry.time_retrieval(state),
+        "salience": telemetry.time_salience,
+        "ranking": telemetry.time_ranking,
+        "redaction": telemetry.time_redaction,
+        "tokenisation": telemetry.time_tokenisation,
+        "prompt": telemetry.time_prompt,
+    }
 
 
 class WorkspaceTelemetry(Protocol):

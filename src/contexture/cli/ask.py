@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contexture.config import Settings
 
 
-_MARK_TEXTS = {"figures_not_in_evidence": "a figure in it is not in its evidence"}
+_MARK_TEXTS = {"figures_not_in_evidence": "contains a figure that is not in its evidence"}
 
 
 def register(app: typer.Typer) -> None:
@@ -30,21 +30,24 @@ def ask(
     common: Common,
     line: Annotated[
         str | None,
-        typer.Argument(metavar="COMMAND", help="The command with its arguments; without it a request is read as JSON."),
+        typer.Argument(
+            metavar="COMMAND",
+            help="Command with its arguments; without it, a JSON request is read from standard input.",
+        ),
     ] = None,
     lang: Annotated[
         str | None, typer.Option("--lang", metavar="LANG", help="Language of the answer: ru, en or auto.")
     ] = None,
     research: Annotated[
-        bool, typer.Option("--research", help="Answer a question from the pages of documents instead.")
+        bool, typer.Option("--research", help="Answer a question from the pages of documents.")
     ] = False,
-    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
 ) -> None:
     """Execute a slash COMMAND over the news, such as "/ask window=24h topic=AI".
 
-    There are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall. What does not begin with
-    a slash is a question for /ask. Every statement names its evidence. With --research a question is answered from the
-    pages of documents, with the number of its source behind every sentence.
+    The commands are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall. Text without a slash
+    is a question for /ask. Every statement names its evidence. With --research, a question is answered from the pages
+    of documents, and every sentence ends with the number of its source.
     """
     clock = parse_now(now)
     if research:
@@ -141,16 +144,16 @@ def _evidence_table(found: Mapping[str, Any]) -> RenderableType:
 
 def _describe_command_writer(found: Mapping[str, Any]) -> str:
     if found["mode"] != "model":
-        return "extractive: no model was used, the statements are sentences of the sources"
+        return "extractive: no model was used, the statements are sentences from the sources"
     usage = found["usage"]
     return f"written by {found['model']} for {usage['cents']:.4f} of {usage['budget_cents']:g} cents"
 
 
 _LACK_TEXTS = {
-    "no_marker": "names no source",
-    "not_in_source": "is not in the source it names",
-    "figure_not_in_source": "has a figure that the source it names has not",
-    "name_not_in_source": "has a name that the source it names has not",
+    "no_marker": "cites no source",
+    "not_in_source": "is not in the cited source",
+    "figure_not_in_source": "has a figure that is not in the cited source",
+    "name_not_in_source": "has a name that is not in the cited source",
 }
 
 
@@ -181,7 +184,7 @@ def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]
         yield _sources_table(found)
     for removed in found["removed_markers"]:
         yield Text(
-            replace_control_chars(f"removed: {removed['marker']} points at no source"),
+            replace_control_chars(f"removed: there is no source {removed['marker']}"),
             style="yellow",
         )
     for each in found["unsupported"]:
@@ -216,5 +219,5 @@ def _describe_research_writer(found: Mapping[str, Any]) -> str:
     cut = ", truncated" if found["truncated"] else ""
     spent = f"{found['build_id']}: {len(found['sources'])} sources in {found['total_tokens']} tokens{cut}"
     if found["extractive"]:
-        return f"{spent}; extractive: no model was used, the sentences are the sources' own"
+        return f"{spent}; extractive: no model was used, the sentences are from the sources"
     return f"{spent}; written by {found['model']}"

@@ -14,8 +14,8 @@ from contexture.cli.output import print_json, print_line, print_note, show_progr
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.adapters.store_backup import BackupManifest
     from contexture.config import Settings
+    from contexture.wiring import BackupManifest
 
 
 _BYTES_PER_MB = 1_000_000
@@ -28,43 +28,44 @@ def register_backup(app: typer.Typer) -> None:
 
 
 def backup(
-    common: Common, file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive to write; it must not exist.")]
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive to write; it must not exist yet.")],
 ) -> None:
-    """Write the store into one file.
+    """Write a backup of the store to one file.
 
-    Records, memories, sessions, blocks, pictures of pages and keys are copied as they are at one moment, also while
-    a service runs. The file is read back and checked before it gets its name. Only its owner can read it.
+    The backup is a consistent snapshot of records, memories, sessions, blocks, pictures of pages and keys, also while
+    a service runs. The file is verified before it gets its name. Only its owner can read it.
     """
-    from contexture.adapters.store_backup import back_up
+    from contexture.wiring import back_up
 
     settings = _require_folder_store(common.settings())
     with show_progress(as_json=common.as_json) as progress:
         made = back_up(settings.home, file, now=datetime.now(UTC), progress=progress)
-    _print_manifest(common, file, made, "holds")
+    _print_manifest(common, file, made, "contains")
     if settings.pages_index:
-        print_note(f"pages live in {settings.pages_index!r}, which is not part of it")
+        print_note(f"the backup does not contain the index of pages in {settings.pages_index!r}")
 
 
 def restore(
     common: Common,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive that `backup` wrote.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace what the folder holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the contents of the folder.")] = False,
 ) -> None:
-    """Put a store back from a backup.
+    """Restore a store from a backup.
 
-    The archive is checked before anything is written. The search index is built anew when the store is next opened.
+    The archive is verified before anything is written. The search index is rebuilt when the store is next opened.
     """
-    from contexture.adapters.store_backup import restore as put_back
+    from contexture.wiring import restore_backup
 
     settings = _require_folder_store(common.settings())
     with show_progress(as_json=common.as_json) as progress:
-        made = put_back(file, settings.home, force=force, progress=progress)
-    _print_manifest(common, file, made, "gave back")
+        made = restore_backup(file, settings.home, force=force, progress=progress)
+    _print_manifest(common, file, made, "restored:")
 
 
 def _require_folder_store(settings: Settings) -> Settings:
     if settings.url:
-        raise InvalidRequest(f"this reads and writes files: run it where {settings.url} keeps its store")
+        raise InvalidRequest(f"backups read and write files: run this on the machine of {settings.url}")
     if settings.database:
         raise InvalidRequest("the store is in PostgreSQL: back it up and restore it with pg_dump and pg_restore")
     return settings
@@ -84,7 +85,7 @@ def _print_manifest(common: Common, file: Path, made: BackupManifest, verb: str)
         )
         return
     size = made.bytes / _BYTES_PER_MB
-    print_line(f"{file} {verb} {len(made.files)} files with {made.rows} rows, {size:.1f} MB; every hash is right")
+    print_line(f"{file} {verb} {len(made.files)} files with {made.rows} rows, {size:.1f} MB; all hashes match")
 
 
 def register_migrate(app: typer.Typer) -> None:
@@ -97,12 +98,12 @@ def migrate(
     source: Annotated[str, typer.Option("--from", metavar="STORE", help="Folder, or postgres://HOST/NAME.")],
     target: Annotated[str, typer.Option("--to", metavar="STORE", help="Folder, or postgres://HOST/NAME.")],
 ) -> None:
-    """Write everything that one store holds into another.
+    """Copy everything in one store to another.
 
-    Stop what uses either of them first. What is there already is left alone: a move that was cut short is started
-    again and goes on. At the end both are compared, by number and content.
+    Stop all processes that use either store first. Identical data in the target is skipped, so an interrupted migration
+    can be run again. At the end the contents of both stores are compared.
     """
-    from contexture.adapters.store_migration.migrate import migrate_store, open_migration_store
+    from contexture.wiring import migrate_store, open_migration_store
 
     with (
         closing(open_migration_store(source, existing=True)) as first,
@@ -114,6 +115,6 @@ def migrate(
         print_json({"records": moved.records, "rows": moved.rows, "files": moved.files, "known": moved.known_records})
         return
     print_line(
-        f"{moved.records} records, {moved.rows} other rows and {moved.files} files are the same in both; "
-        f"{moved.known_records} records were there before"
+        f"{moved.records} records, {moved.rows} other rows and {moved.files} files are identical in both stores; "
+        f"{moved.known_records} records were already there"
     )

@@ -17,7 +17,7 @@ from contexture.cli.output import console, print_error, print_json, print_line, 
 from contexture.errors import ContextError, InvalidRequest
 
 PROMPT = "> "
-HELP = "/why says what the last answer was built from, /session which session this is, /exit ends it"
+HELP = "/why shows the ledger of the last answer, /session the session id; /exit ends the chat"
 
 
 def register(app: typer.Typer) -> None:
@@ -28,24 +28,22 @@ def register(app: typer.Typer) -> None:
 def chat(
     common: Common,
     message: Annotated[
-        str | None, typer.Argument(metavar="MESSAGE", help="One message; without it a conversation begins.")
+        str | None, typer.Argument(metavar="MESSAGE", help="One message; without it, a conversation starts.")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Go on with this session instead of a new one.")
+        str | None, typer.Option("--session", metavar="ID", help="Continue this session instead of a new one.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Model that answers, such as `local`.")
-    ] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Model to use, such as `local`.")] = None,
 ) -> None:
-    """Talk with a model that remembers.
+    """Chat with a model that has a memory.
 
-    With MESSAGE, or with a message on standard input, one answer is printed. In a conversation `/why` explains the
-    last answer, `/session` names the session and `/exit` ends it.
+    With MESSAGE, or with a message on standard input, one answer is printed. In a conversation, `/why` explains the
+    last answer, `/session` shows the session id and `/exit` ends it.
     """
     piped = _read_piped() if message is None else None
     said = message if message is not None else piped
     if said is None and common.as_json:
-        raise InvalidRequest("--json answers one message: give MESSAGE, or pipe one in")
+        raise InvalidRequest("--json needs one message: give MESSAGE, or pipe one in")
     with open_chat_client(common.settings(), model) as other:
         talk = TerminalChat(other, session or uuid4().hex)
         if said is None:
@@ -53,7 +51,7 @@ def chat(
         else:
             talk.answer(said, as_json=common.as_json)
             if session is None and not common.as_json:
-                print_note(f"go on with it: contexture chat --session {talk.session} {common.as_options()}".rstrip())
+                print_note(f"continue: contexture chat --session {talk.session} {common.as_options()}".rstrip())
 
 
 @dataclass(slots=True)
@@ -99,7 +97,7 @@ class TerminalChat:
     def explain_last(self) -> None:
         """Show the ledger of the last build."""
         if not self.last_build:
-            print_line("nothing was answered yet")
+            print_line("there is no answer yet")
             return
         from contexture.cli.tables import ledger_view
 
@@ -109,7 +107,7 @@ class TerminalChat:
         """Handle one line; an error is printed, and the conversation continues."""
         try:
             if line.startswith("/"):
-                self.commands.get(line, lambda: print_line(f"there is no {line}; {HELP}"))()
+                self.commands.get(line, lambda: print_line(f"unknown command {line}; {HELP}"))()
             else:
                 self.answer(line)
         except ContextError as failure:

@@ -22,7 +22,7 @@ from contexture.errors import ContextError, ContractError, InvalidRequest, Sourc
 if TYPE_CHECKING:
     import httpx
 
-    from contexture.builders.explain import Explanation
+    from contexture.builders.replay import Explanation
     from contexture.config import Settings
     from contexture.ledger import Degradation, Ledger
 
@@ -94,7 +94,7 @@ def find_service(settings: Settings) -> RemoteService | None:
     """Return a client of the service at `url`, or else of the one that holds the store, or else None."""
     if settings.url:
         return RemoteService(url=settings.url.rstrip("/"), headers=_auth_headers(settings))
-    from contexture.adapters.announcement import read_announcement
+    from contexture.announcement import read_announcement
 
     found = read_announcement(settings.home)
     if found is None or not _is_listening(found.url):
@@ -108,7 +108,9 @@ def request_service(settings: Settings, method: str, path: str, body: object = N
     """Return the response of a running service; raises `SourceUnavailable` if there is none."""
     door = find_service(settings)
     if door is None:
-        raise SourceUnavailable(f"no service holds the store in {str(settings.home)!r}; start one: contexture serve")
+        raise SourceUnavailable(
+            f"no service is running for the store in {str(settings.home)!r}; start one: contexture serve"
+        )
     return door.request(method, path, body)
 
 
@@ -120,7 +122,7 @@ def parse_error(body: bytes) -> ContextError:
         code, message, tech = str(told["code"]), str(told["user_message"]), str(told["tech_message"])
         meta: dict[str, str] = {name: str(said) for name, said in whole.get("meta", {}).items()}
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-        return SourceUnavailable("the answer is not one of a Contexture service; check CONTEXTURE_URL")
+        return SourceUnavailable("the answer is not from a Contexture service; check CONTEXTURE_URL")
     if code in _COMMAND_ERRORS and meta.get("correlation_id", "").startswith("ctx-error-"):
         return _COMMAND_ERRORS[code](
             message, tech=tech, version=meta.get("version", ""), correlation_id=meta["correlation_id"]
@@ -139,7 +141,7 @@ def _auth_headers(settings: Settings) -> dict[str, str]:
     if not settings.api_key:
         return identity_headers(settings)
     if not (settings.api_key.isascii() and settings.api_key.isprintable()):
-        raise InvalidRequest("CONTEXTURE_API_KEY holds characters that no key has")
+        raise InvalidRequest("CONTEXTURE_API_KEY contains characters that are not valid in a key")
     said = {"tenant": "X-Contexture-Tenant", "user": "X-Contexture-User", "groups": "X-Contexture-Groups"}
     own = identity_headers(settings)
     return {
@@ -239,7 +241,7 @@ def parse_explanation(answer: dict[str, Any]) -> Explanation:
     """Return the explanation in a response."""
     import msgspec
 
-    from contexture.builders.explain import Explanation
+    from contexture.builders.replay import Explanation
     from contexture.ledger import LedgerEntry
 
     entry = msgspec.convert(answer["candidate"], LedgerEntry)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HomeOption = Annotated[Path | None, typer.Option("--home", metavar="DIR", help="Folder of the embedded store.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")]
-TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Act inside this tenant.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Act for this tenant.")]
 UserOption = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Act as this user.")]
 GroupsOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="NAME", help="Act as a member of this group; repeatable.")
@@ -187,7 +187,7 @@ def read_bytes(path: Path) -> bytes:
 def _read_stdin() -> bytes:
     stream = cast("TextIO | None", sys.stdin)  # None if a shell has closed it
     if stream is None or stream.isatty():
-        raise InvalidRequest("nothing is on standard input; pipe something in, or name it on the command line")
+        raise InvalidRequest("standard input is empty; pipe something in, or give it on the command line")
     return stream.buffer.read()
 
 

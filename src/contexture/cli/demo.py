@@ -72,19 +72,19 @@ class QueryScene:
 
 QUERY_SCENES = (
     QueryScene(
-        heading="A question in English, asked by demo, who reads what is public",
+        heading="A question in English by the user demo, who sees public records",
         query="How do I reset a gauge after a power cut?",
         user="demo",
         max_tokens=300,
     ),
     QueryScene(
-        heading="A question in Russian about English mail, asked by anna of support",
+        heading="A question in Russian about English mail, by anna of the group support",
         query="Почему с карты клиента дважды списали деньги?",
         user="anna",
         max_tokens=350,
     ),
     QueryScene(
-        heading="A budget that bites: what is worth its tokens stays",
+        heading="A tight budget: the most useful passages are kept",
         query="What should operators check before updating to release 2.4?",
         user="demo",
         max_tokens=260,
@@ -124,12 +124,12 @@ def register(app: typer.Typer) -> None:
 def demo(
     common: Common,
     serve: Annotated[
-        bool, typer.Option("--serve/--no-serve", help="Go on to serve it on this machine; not with --json.")
+        bool, typer.Option("--serve/--no-serve", help="Serve the samples on this machine afterwards; not with --json.")
     ] = True,
 ) -> None:
     """Show contexts, news and commands over the samples, then serve them.
 
-    The corpus is loaded into a store of its own, below the one in use; a second run finds it there.
+    The samples are loaded into a separate store inside the store's folder, and reused by the next run.
     """
     settings = demo_settings(common.settings())
     with show_progress(as_json=common.as_json) as progress:
@@ -277,7 +277,7 @@ def _print_demo(settings: Settings, played: DemoRun) -> None:
     out = console()
     report = played.corpus
     out.print(f"{report.read} sample records in {settings.home}: {report.added} added, {report.unchanged} unchanged")
-    out.print(f"{played.news.read} articles, dated as of now; {played.news.collapsed} are copies of others")
+    out.print(f"{played.news.read} articles, dated relative to now; {played.news.collapsed} are duplicates")
     out.print(f"{played.workspace.pages} workspace pages with {played.workspace.blocks} blocks")
     out.print(f"{played.documents.read} documents as pages")
     for number, each in enumerate(played.shown, start=1):
@@ -296,7 +296,7 @@ def _print_demo(settings: Settings, played: DemoRun) -> None:
     before = (played.shown, played.headlines, played.executed, played.toured)
     print_research(out, played.researched, first=sum(map(len, before)) + 1)
     out.print()
-    out.print("Type next:")
+    out.print("Try next:")
     for line in _next_commands(settings, played.shown[-1]):
         out.print(f"  {line}", soft_wrap=True)
 

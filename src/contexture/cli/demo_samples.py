@@ -39,14 +39,14 @@ class NewsScene:
 
 NEWS_SCENES = (
     NewsScene(
-        heading="News of three days in English; copies of a story are one, conflicting reports are not",
+        heading="News of three days in English: copies of a story are merged, conflicting reports are not",
         text="dockers strike in the port",
         hours=72,
         user="demo",
         langs=("en",),
     ),
     NewsScene(
-        heading="News of a day in any language, asked by anna, who also reads the briefings of support",
+        heading="News of one day in any language, for anna, who also sees the briefings of support",
         text="Как забастовка докеров влияет на подписчиков?",
         hours=24,
         user="anna",
@@ -150,16 +150,16 @@ class CommandScene:
 
 COMMAND_SCENES = (
     CommandScene(
-        heading="A question of two parts, answered with evidence",
+        heading="A question with two parts, answered with evidence",
         line='/ask "How many dockers are on strike, and what does the port say?" window=1w',
     ),
     CommandScene(
-        heading="What sources differ on, in Russian",
+        heading="Where the sources disagree, in Russian",
         line='/synthesize тема="забастовка докеров" window=1w',
     ),
-    CommandScene(heading="What happened when", line='/events topic="port strike in Northquay" window=1w'),
-    CommandScene(heading="Who is tied to whom", line='/graph query="Ilse Marrow" window=2w hops=2'),
-    CommandScene(heading="A subject to remember", line='/memory store "dockers strike"'),
+    CommandScene(heading="A timeline of events", line='/events topic="port strike in Northquay" window=1w'),
+    CommandScene(heading="Who is connected with whom", line='/graph query="Ilse Marrow" window=2w hops=2'),
+    CommandScene(heading="A topic to remember", line='/memory store "dockers strike"'),
 )
 
 
@@ -220,7 +220,9 @@ class WorkspaceScene:
 
 
 WORKSPACE_SCENES = (
-    WorkspaceScene(heading="The workspace of a company, asked by demo", query="What tasks are overdue?", user="demo"),
+    WorkspaceScene(
+        heading="The workspace of a company, for the user demo", query="What tasks are overdue?", user="demo"
+    ),
 )
 
 
@@ -399,7 +401,7 @@ def _row_owner(row: Mapping[str, Any]) -> str:
 
 
 def _parse_memory(row: Mapping[str, Any], place: Mapping[str, str], now: datetime) -> Memory:
-    from contexture.adapters.memory.payloads import memory_from_json
+    from contexture.memory_payloads import memory_from_json
 
     said = {name: value for name, value in row.items() if name != "age_hours"}
     return memory_from_json({**said, "timestamp": (now - timedelta(hours=row["age_hours"])).isoformat()}, **place)

@@ -16,9 +16,9 @@ def register_doctor(app: typer.Typer) -> None:
 
 
 def doctor(common: Common) -> None:
-    """Check every part and say what to install.
+    """Check every part and show what to install.
 
-    Fails when a part that is needed does; optional parts are only named.
+    Fails if a required part fails; missing optional parts are only listed.
     """
     from contexture.cli.output import log_to_stderr
     from contexture.wiring.checks import CheckStatus, run_checks
@@ -40,7 +40,7 @@ def doctor(common: Common) -> None:
             CheckStatus.INCOMPLETE: "yellow",
             CheckStatus.BROKEN: "red",
         }
-        shown = table("part", "status", "what was found")
+        shown = table("part", "status", "details")
         for check in found:
             shown.add_row(
                 check.name, Text(check.status.value, styles[check.status]), Text(replace_control_chars(check.detail))

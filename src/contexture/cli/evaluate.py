@@ -24,12 +24,13 @@ def count_tokens(
     common: Common,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Text to count; `-` for standard input.")],
     encoding: Annotated[
-        str | None, typer.Option("--encoding", "--model", metavar="NAME", help="Encoding or model; else the setting.")
+        str | None,
+        typer.Option("--encoding", "--model", metavar="NAME", help="Encoding or model; by default CONTEXTURE_MODEL."),
     ] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Count the `text` of each row of a JSONL file.")] = False,
 ) -> None:
-    """Count the tokens of FILE, as a model will."""
-    from contexture.adapters.token_counters import counter_for
+    """Count the tokens of FILE as a model does."""
+    from contexture.wiring import counter_for
 
     counter = counter_for(common.settings().model if encoding is None else encoding)
     data = read_bytes(file)
@@ -53,16 +54,16 @@ def _iter_texts(data: bytes, file: Path) -> Iterator[str]:
         except InvalidRequest as failure:
             raise InvalidRequest(f"{file}:{number}: {failure}") from failure
         if not isinstance(text, str):
-            raise InvalidRequest(f"{file}:{number}: field 'text' must be a text")
+            raise InvalidRequest(f"{file}:{number}: field 'text' must be a string")
         yield text
 
 
-FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the evaluation set.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the evaluation set.")]
 
 
 def register_evaluate(app: typer.Typer) -> None:
     """Add the group and its evaluations to the app."""
-    kinds = typer.Typer(help="Measure on a folder of questions.", no_args_is_help=True, rich_markup_mode=None)
+    kinds = typer.Typer(help="Measure quality on a folder of questions.", no_args_is_help=True, rich_markup_mode=None)
     register_command(kinds, "retrieval")(retrieval)
     register_command(kinds, "budget")(budget)
     register_command(kinds, "spans")(spans)
@@ -89,7 +90,7 @@ def budget(
     ] = "500,1000,2000,4000",
     held: EvalKindOption = EvalSetKind.DOCUMENTS,
 ) -> None:
-    """Packing: how much of the gold records is in contexts of given sizes."""
+    """Packing: the share of the gold records in contexts of given sizes."""
     from contexture.evaluation import corpus
     from contexture.evaluation import corpus as documents
 
@@ -125,7 +126,7 @@ def workspace(
     directory: FolderArgument,
     tokens: Annotated[int, typer.Option("--tokens", metavar="N", min=1, help="Token budget to build with.")] = 4_000,
 ) -> None:
-    """Records: the share of questions whose records are all in a workspace context, over tables and their questions."""
+    """Records: the share of questions over tables whose records are all in a workspace context."""
     from contexture.evaluation.workspace import evaluate_workbench
 
     settings, where = common.settings(), require_folder(directory)
@@ -136,7 +137,7 @@ def workspace(
 
 
 def links(common: Common, directory: FolderArgument) -> None:
-    """Links: how often a page linked with the focused one scores above one that is not, over a folder of notes."""
+    """Links: how often a page linked with the focused one scores above an unlinked one, over a folder of notes."""
     from contexture.evaluation.workspace import evaluate_links
 
     settings, where = common.settings(), require_folder(directory)

@@ -25,7 +25,7 @@ from contexture.cli.output import console, print_json, print_line
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
-    from contexture.builders.explain import Explanation
+    from contexture.builders.replay import Explanation
     from contexture.capsule import Capsule
     from contexture.config import Settings
     from contexture.ledger import Ledger
@@ -41,7 +41,7 @@ def explain(
     build_id: Annotated[str, typer.Argument(metavar="BUILD_ID", help="Printed by `build`.")],
     candidate: Annotated[str | None, typer.Argument(metavar="CANDIDATE", help="One candidate of the build.")] = None,
 ) -> None:
-    """Say why each candidate is in a prompt or not.
+    """Show why each candidate is in a prompt or not.
 
     Prints the ledger of a recent build, or the smallest change that would have admitted one CANDIDATE.
     """
@@ -86,7 +86,7 @@ def _explain_candidate(settings: Settings, build_id: str, candidate: str) -> dic
 def _build_path(build_id: str) -> str:
     """Return the path of a build's route; raises `NotFound` for an id with a slash, which would be another path."""
     if not build_id or "/" in build_id:
-        raise NotFound(f"no build {build_id!r} is kept here")
+        raise NotFound(f"no build {build_id!r} is stored here")
     return f"/v1/builds/{quote(build_id, safe='')}"
 
 
@@ -123,11 +123,11 @@ def register_replay(app: typer.Typer) -> None:
 def replay(
     common: Common,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by `build --capsule`; `-` for standard input.")],
-    show: Annotated[bool, typer.Option("--show", help="Print the prompt and the ledger too.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Also print the prompt and the ledger.")] = False,
 ) -> None:
     """Rebuild a capsule and compare the bytes.
 
-    Needs neither the store nor a model, and fails when a byte differs.
+    Needs neither the store nor a model, and fails if a byte differs.
     """
     from contexture.engine import replay as rebuild
 
@@ -164,9 +164,10 @@ def verify_citations(
         typer.Argument(metavar="FILE", help="A built context, an answer or a capsule as JSON; `-` for standard input."),
     ],
 ) -> None:
-    """Resolve every citation in FILE against the store, and compare what is shown with what stands there.
+    """Check every citation in FILE against the stored text.
 
-    Redaction is done again, and an ellipsis may stand for anything. Exits with 1 when a citation does not hold.
+    The stored text is redacted again before it is compared; an ellipsis matches any text. The exit code is 1 if a
+    citation does not hold.
     """
     found = _verify(common.settings(), read_bytes(file))
     if common.as_json:

@@ -46,7 +46,7 @@ def ingest(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="PDF, Word, PowerPoint, HTML, image, JSONL, Markdown and text files, or folders; feeds' URLs too.",
+            help="PDF, Word, PowerPoint, HTML, image, JSONL, Markdown and text files, folders, or URLs of feeds.",
         ),
     ],
     collection: CollectionOption = None,
@@ -56,24 +56,27 @@ def ingest(
             "--acl",
             "--readers",
             metavar="PRINCIPAL",
-            help="Who may read, such as user:anna; else public, or for memories you.",
+            help="Who may read, such as user:anna; by default public, for memories only you.",
         ),
     ] = None,
     field: Annotated[
         list[str] | None,
-        typer.Option("--field", metavar="NAME=TYPE", help="A field filters may use: keyword, number, time or flag."),
+        typer.Option(
+            "--field", metavar="NAME=TYPE", help="Field to filter by, of the type keyword, number, time or flag."
+        ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Write records that have not changed too.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also write records that have not changed.")] = False,
     held: KindOption = None,
     source: Annotated[
-        str | None, typer.Option("--source", metavar="NAME", help="For blocks: what to call it; else its file name.")
+        str | None,
+        typer.Option("--source", metavar="NAME", help="For blocks: name of the source; by default its file name."),
     ] = None,
 ) -> None:
     """Load documents, records, feeds and notes.
 
     JSONL, Markdown and text files become records; PDF, Word, PowerPoint, HTML and image files become pages, and with
-    `--as documents` Markdown and text files do too.
-    What is stored already and has not changed is left alone; what cannot be read is reported, and the rest is loaded.
+    `--as documents` so do Markdown and text files. Unchanged records are skipped. Files that cannot be read are
+    reported, and the rest is loaded.
     """
     from contexture.ingestion.loader import DEFAULT_FIELDS
 
@@ -197,7 +200,7 @@ def _print_report(common: Common, report: LoadReport, held: ContentKind | None) 
             print_note(f"{kind}: {problem}")
         if len(problems) > _MAX_PROBLEMS:
             print_note(f"{kind}: and {len(problems) - _MAX_PROBLEMS} more; --json lists them all")
-    copies = f"{report.collapsed} copies of others" if told else f"{report.duplicates} duplicates"
+    copies = f"{report.collapsed} duplicates of others" if told else f"{report.duplicates} duplicates"
     added = f"{report.added} added ({pages} pages)" if pages else f"{report.added} added"
     print_line(f"{report.read} read, {added}, {report.unchanged} unchanged, {copies}, {len(report.failed)} failed")
 
@@ -292,7 +295,7 @@ class ContentKind(StrEnum):
 
 
 KindOption = Annotated[
-    ContentKind | None, typer.Option("--as", help="What the files hold; by their kind when it is not said.")
+    ContentKind | None, typer.Option("--as", help="Content of the files; by default it follows from the file type.")
 ]
 
 _URL_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -353,7 +356,7 @@ class EvalSetKind(StrEnum):
     MEMORIES = "memories"
 
 
-EvalKindOption = Annotated[EvalSetKind, typer.Option("--as", help="What the files hold.")]
+EvalKindOption = Annotated[EvalSetKind, typer.Option("--as", help="Content of the files.")]
 
 
 def ingest_memories(
@@ -390,7 +393,7 @@ class MemorySender:
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:  # noqa: ARG002 - see above
         """Send a batch; returns the ids in order."""
-        from contexture.adapters.memory.payloads import ids_from_json, memory_to_json
+        from contexture.memory_payloads import ids_from_json, memory_to_json
 
         body = {"memories": [memory_to_json(memory) for memory in memories]}
         return ids_from_json(self._door.request("POST", "/v1/ingest/memories", body), memories)

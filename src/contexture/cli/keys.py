@@ -13,8 +13,9 @@ from contexture.cli.output import console, print_json, print_line, print_note
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.adapters.keys import ApiKey, ApiKeys, Right
     from contexture.config import Settings
+    from contexture.ports import KeyStore
+    from contexture.types import ApiKey, Right
 
 _SPAN_PATTERN = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
@@ -33,20 +34,20 @@ def add_key(
     common: Common,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for; shown by `list`.")],
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="SPAN", help="Such as 12h, 30d, 8w or 1y; else never.")
+        str | None,
+        typer.Option("--expires", metavar="SPAN", help="Lifetime such as 12h, 30d, 8w or 1y; by default unlimited."),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", metavar="NAME", help="read, ask, write or admin; several times.")
+        list[str] | None, typer.Option("--scope", metavar="NAME", help="read, ask, write or admin; repeatable.")
     ] = None,
 ) -> None:
-    """Make a key that acts as one user of one tenant.
+    """Create a key that acts as one user of one tenant.
 
-    --tenant, --user and --group say as whom. --scope says what it may be used for: `read` to search and build
-    contexts, `ask` for answers of models, `write` to load and remove, `admin` for all of it and for what concerns the
-    whole service; read, ask and write without it. The key is printed once and cannot be shown again.
+    --tenant, --user and --group set the identity. --scope sets the permissions: `read` to search and build contexts,
+    `ask` to get answers of models, `write` to load and delete data, `admin` for everything, including the
+    administration of the service. The default is read, ask and write. The key is printed only once.
     """
-    from contexture.adapters.keys import DEFAULT_RIGHTS
-    from contexture.types import Scope
+    from contexture.types import DEFAULT_RIGHTS, Scope
 
     settings = common.settings()
     now = datetime.now(UTC)
@@ -58,11 +59,11 @@ def add_key(
         print_json({**_key_object(made, now), "key": token})
         return
     print_line(token)
-    print_note(f"it acts as user {owner.user!r} of tenant {owner.tenant!r}; keep it, it is not shown again")
+    print_note(f"this key acts as user {owner.user!r} of tenant {owner.tenant!r}; it is not shown again")
 
 
 def list_keys(common: Common) -> None:
-    """List every key; none of them can be read back."""
+    """List all keys, without their secret parts."""
     now = datetime.now(UTC)
     rows = [_key_object(key, now) for key in _open_keys(common.settings()).list()]
     if common.as_json:
@@ -82,10 +83,8 @@ def list_keys(common: Common) -> None:
     console().print(found if rows else "there are no keys")
 
 
-def revoke_key(
-    common: Common, key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")]
-) -> None:
-    """Let a key open nothing from now on, in a running service too."""
+def revoke_key(common: Common, key_id: Annotated[str, typer.Argument(metavar="ID", help="Id from `list`.")]) -> None:
+    """Revoke a key, with immediate effect also in a running service."""
     now = datetime.now(UTC)
     # The key itself is accepted too, for someone who does not know its id.
     bare = key_id.split("_")[1] if key_id.startswith("ctx_") and key_id.count("_") > 1 else key_id
@@ -106,7 +105,7 @@ def parse_span(text: str) -> timedelta:
 
 def parse_rights(names: list[str]) -> list[Right]:
     """Parse the rights of `--scope`, repeated or separated by commas."""
-    from contexture.adapters.keys import Right
+    from contexture.types import Right
 
     asked = [each.strip() for name in names for each in name.split(",")]
     if wrong := [each for each in asked if each not in list(Right)]:
@@ -114,7 +113,7 @@ def parse_rights(names: list[str]) -> list[Right]:
     return [Right(each) for each in asked]
 
 
-def _open_keys(settings: Settings) -> ApiKeys:
+def _open_keys(settings: Settings) -> KeyStore:
     from contexture.wiring import api_keys
 
     return api_keys(settings)

@@ -66,7 +66,7 @@ def main(
     ctx: typer.Context,
     home: HomeOption = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Build the context an LLM sees: ranked, permitted, redacted, budgeted, explained."""

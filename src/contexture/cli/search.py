@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def search(
     common: Common,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Text to search for.")],
     collection: CollectionOption = None,
     where: WhereOption = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000, help="Passages to show.")] = 10,

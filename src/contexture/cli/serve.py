@@ -18,11 +18,10 @@ from contexture.errors import InvalidRequest, SourceUnavailable
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from contexture.adapters.keys import ApiKeys
     from contexture.config import Settings
     from contexture.engine import Contexture
     from contexture.mcp.service_client import ServiceAddress, ServiceClient
-    from contexture.ports import Bus
+    from contexture.ports import Bus, KeyStore
     from contexture.worker import AnswerFunction
 
 
@@ -37,14 +36,14 @@ def serve(
     port: Annotated[
         int | None, typer.Option("--port", metavar="N", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
     ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Serve the sample corpus, from a store of its own.")] = False,
-    worker: Annotated[bool, typer.Option("--worker", help="Answer the messages of the bus too.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve the samples from a separate store.")] = False,
+    worker: Annotated[bool, typer.Option("--worker", help="Also answer the messages of the bus.")] = False,
 ) -> None:
     """Serve the store over HTTP until interrupted.
 
-    Callers present a key made by `contexture keys add`; the command line of this store's owner needs none. With --demo,
-    and before the first key is made, anyone on this machine is answered: then --tenant, --user and --group say as whom
-    those act who do not say so themselves.
+    Callers need a key created with `contexture keys add`; the command line of the store's owner needs none. While there
+    is no key, --demo admits anyone on this machine, and --tenant, --user and --group are the default identity of
+    callers.
     """
     settings = common.settings()
     given = {"host": host, "port": port}
@@ -68,13 +67,14 @@ def run_service(
     """Run `prepare` on the open store, then serve it until stopped; with `worker`, messages of the bus too."""
     from contexture.cli.output import log_to_stderr
     from contexture.engine import open_store
-    from contexture.service import server
+    from contexture.service import app, server
+    from contexture.service.auth import check_exposure
     from contexture.wiring import api_keys
 
     log_to_stderr()
     load_bus(settings, needed=worker)  # report invalid settings before anything is opened
     keys = api_keys(settings)
-    server.check_exposure(settings, keys)
+    check_exposure(settings, keys)
     bound = server.bind_socket(settings.host, settings.port)
 
     def started(url: str) -> None:
@@ -85,7 +85,7 @@ def run_service(
             if prepare is not None:
                 await prepare(engine)
             async with open_bus(engine, worker=worker) as bus:
-                await server.serve(
+                await app.serve(
                     engine, settings=settings, keys=keys, bound=bound, members=members, started=started, bus=bus
                 )
 
@@ -103,8 +103,10 @@ def _print_service_started(settings: Settings, url: str, *, keyless: bool, demo:
         return
     print_line(f"serving {settings.home} at {url}")
     if keyless:
-        who = "anyone on this machine is answered" if demo else "only your own command line is answered"
-        print_note(f"no key was made yet, so {who}; make one: contexture keys add NAME")
+        who = (
+            "anyone on this machine can call the service" if demo else "only your own command line can call the service"
+        )
+        print_note(f"there is no key yet, so {who}; create one: contexture keys add NAME")
 
 
 def register_worker(app: typer.Typer) -> None:
@@ -115,18 +117,18 @@ def register_worker(app: typer.Typer) -> None:
 def worker(
     common: Common,
     service: Annotated[
-        bool, typer.Option("--service", help="Never hold the store: wait for a service that does.")
+        bool, typer.Option("--service", help="Never open the store; wait for a service that has it open.")
     ] = False,
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", metavar="N", min=1, max=65_535, help="Port where Prometheus reads its metrics."),
+        typer.Option("--metrics-port", metavar="N", min=1, max=65_535, help="Port of the metrics for Prometheus."),
     ] = None,
 ) -> None:
     """Answer the messages of the bus until interrupted.
 
-    CONTEXTURE_BUS says where the bus is. Each message says on whose behalf it is answered, so let only those write to
-    the bus whom you would give any user's key. Where a service holds the store, every message is answered by it;
-    otherwise this process holds the store.
+    CONTEXTURE_BUS is the address of the bus. Each message names the user it is answered for, so give write access to
+    the bus only to those who may act as any user. If a service has the store open, it answers the messages; otherwise
+    this process opens the store.
     """
     from contexture.cli.output import log_to_stderr
 
@@ -134,7 +136,7 @@ def worker(
     settings = common.settings()
     if settings.url:
         raise InvalidRequest(
-            "a worker acts for many users, which no key may: leave out CONTEXTURE_URL, and run it where the service "
+            "a worker acts for many users, which no key allows: unset CONTEXTURE_URL, and run it where the service "
             "runs, with the same --home"
         )
     asyncio.run(_run_worker(settings, service=service, metrics_port=metrics_port, as_json=common.as_json))
@@ -166,7 +168,7 @@ async def _open_answerer(
     """
     from prometheus_client import CollectorRegistry
 
-    from contexture.adapters.announcement import read_announcement
+    from contexture.announcement import read_announcement
     from contexture.cli.client import find_service
     from contexture.engine import open_store
     from contexture.wiring import worker_retries
@@ -230,16 +232,18 @@ def register_mcp(app: typer.Typer) -> None:
 
 def mcp(
     common: Common,
-    http: Annotated[bool, typer.Option("--http", help="Speak streamable HTTP instead of standard input.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Use streamable HTTP instead of standard input and output.")
+    ] = False,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = None,
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
     ] = MCP_PORT,
 ) -> None:
-    """Give an assistant the tools of the store over MCP.
+    """Serve the tools of the store over MCP.
 
-    Without --http it talks over standard input and output and acts as --tenant, --user and --group say. With --http
-    callers present a key made by `contexture keys add`, as to `contexture serve`. When a service holds the store,
+    Without --http the server uses standard input and output, and acts as --tenant, --user and --group. With --http
+    callers need a key created with `contexture keys add`, as for `contexture serve`. If a service has the store open,
     every request goes through it.
     """
     from contexture.cli.output import log_to_stderr
@@ -262,8 +266,8 @@ async def _run_stdio(settings: Settings) -> None:
 
 def _run_http(settings: Settings, *, as_json: bool) -> None:
     from contexture.mcp.server import create_http_app, create_server, serve_http
-    from contexture.service.auth import Authenticator
-    from contexture.service.server import bind_socket, check_exposure
+    from contexture.service.auth import Authenticator, check_exposure
+    from contexture.service.server import bind_socket
     from contexture.wiring import SystemClock, api_keys
 
     keys = None if settings.url else api_keys(settings)
@@ -278,7 +282,7 @@ def _run_http(settings: Settings, *, as_json: bool) -> None:
         else:
             print_line(f"MCP at {url}")
         if keys is not None and keys.is_empty():
-            print_note("no key was made yet, so nobody is answered; make one: contexture keys add NAME")
+            print_note("there is no key yet, so nobody can call it; create one: contexture keys add NAME")
 
     async def work() -> None:
         async with _open_link(settings, keys) as link:
@@ -296,7 +300,7 @@ def _run_http(settings: Settings, *, as_json: bool) -> None:
 
 
 @asynccontextmanager
-async def _open_link(settings: Settings, keys: ApiKeys | None) -> AsyncGenerator[ServiceClient]:
+async def _open_link(settings: Settings, keys: KeyStore | None) -> AsyncGenerator[ServiceClient]:
     """Yield a client of the service that holds the store, or else of an application in this process."""
     from contexture.mcp.service_client import connect_in_process, connect_over_http
 
@@ -320,5 +324,5 @@ def _service_place(settings: Settings) -> ServiceAddress:
 
     door = find_service(settings)
     if door is None:
-        raise SourceUnavailable(f"the service that held {str(settings.home)!r} is gone; start it: contexture serve")
+        raise SourceUnavailable(f"the service of {str(settings.home)!r} has stopped; start it: contexture serve")
     return ServiceAddress(url=door.url, headers=door.headers)

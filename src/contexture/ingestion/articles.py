@@ -359,7 +359,7 @@ def _optional_text(row: Mapping[str, Any], name: str) -> str:
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise InvalidRequest(f"field {name!r} must be a text, not {found!r:.60}")
+        raise InvalidRequest(f"field {name!r} must be a string, not {found!r:.60}")
     return found
 
 

@@ -20,7 +20,7 @@ from contexture.errors import ContextError
 from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
 from contexture.ingestion.loader import LoadReport, Progress
 from contexture.pages.values import AddedDocument, Document, document_id
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 from contexture.types import PUBLIC, Scope
 
 MAX_CONCURRENT_FILES = 2

@@ -93,14 +93,14 @@ def _inspect_entry(entry: _Entry) -> FoundFile | LoadProblem | list[_Entry]:
     try:
         found = entry.path.stat()
         if entry.path.is_symlink() and not _real_path(entry.path).is_relative_to(entry.inside):
-            return entry.problem("a link out of the folder that was named")
+            return entry.problem("a link to a target outside the given folder")
         if stat.S_ISREG(found.st_mode):
             return FoundFile(entry.path, entry.name)
         if not stat.S_ISDIR(found.st_mode):
             return entry.problem("neither a file nor a folder")
         here = (found.st_dev, found.st_ino)
         if here in entry.above:
-            return entry.problem("a link back to a folder it stands in")
+            return entry.problem("a link to one of its parent folders")
         names = sorted(os.listdir(entry.path))  # noqa: PTH208 - names are all that is needed
     except OSError as failure:
         return entry.problem(f"cannot be read: {failure.strerror}")

@@ -22,8 +22,9 @@ from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
 from contexture.ingestion.records import read_records
 from contexture.ports import Index
 from contexture.retrieval.compute_thread import iterate_in_thread
-from contexture.retrieval.prepare import repair_text, stored_text
+from contexture.retrieval.prepare import stored_text
 from contexture.text.language import detect_language
+from contexture.text.unicode import repair_text
 from contexture.types import PUBLIC, Collection, FieldType, Record, Scope
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -223,7 +224,7 @@ class RecordWriter(RecordIntake):
         new = super()._is_new(found)
         if new and not set(found.record.acl) & set(self._scope.principals):
             who = f"user {self._scope.user!r}"
-            self.report.warnings.append(found.problem(f"{who} may not read or replace what is loaded", warning=True))
+            self.report.warnings.append(found.problem(f"{who} can neither read nor replace this record", warning=True))
         return new
 
     async def _select_changed(self, batch: Sequence[SourcedRecord]) -> list[SourcedRecord]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from contexture.adapters.memory.payloads import memory_from_json
 from contexture.conversation import Memory, MemoryKind
 from contexture.errors import ContextError, RedactionFailed, RequestError
 from contexture.ingestion.files import SourcedRecord
 from contexture.ingestion.loader import LoadReport, Progress, RecordIntake, write_records
+from contexture.memory_payloads import memory_from_json
 from contexture.types import Record, Scope
 
 

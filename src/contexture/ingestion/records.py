@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.files import FoundFile, LoadItems, LoadProblem, SourcedRecord, walk_files
-from contexture.retrieval.prepare import is_valid_unicode, repair_text
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Record
 
 
@@ -115,7 +115,7 @@ def iter_lines(file: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None
 
 
 def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text", ".rst"})
@@ -168,7 +168,7 @@ def _rejection_reason(name: str, data: bytes, largest: int) -> str:
         return "the file's name is not valid Unicode"
     if len(data) > largest:
         return f"larger than {largest} bytes; split it, or load it as JSONL"
-    return "a binary file, not a text" if b"\0" in data[:_BINARY_SAMPLE_BYTES] else ""
+    return "a binary file, not text" if b"\0" in data[:_BINARY_SAMPLE_BYTES] else ""
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -243,7 +243,7 @@ def record_to_row(record: Record) -> dict[str, Any]:
 def _require_id(row: Mapping[str, Any]) -> str:
     found = _require_text(row, "id")
     if not found or not is_valid_unicode(found):
-        raise InvalidRequest(f"field 'id' must be a text that is not empty and valid Unicode, not {found!r}")
+        raise InvalidRequest(f"field 'id' must be a non-empty string of valid Unicode, not {found!r}")
     return found
 
 
@@ -251,7 +251,7 @@ def _require_text(row: Mapping[str, Any], name: str) -> str:
     if row.get(name) is None:
         raise InvalidRequest(f"field {name!r} is missing")
     if not isinstance(row[name], str):
-        raise InvalidRequest(f"field {name!r} must be a text, not {_short_repr(row[name])}")
+        raise InvalidRequest(f"field {name!r} must be a string, not {_short_repr(row[name])}")
     return row[name]
 
 
@@ -264,7 +264,7 @@ def _parse_acl(row: Mapping[str, Any], default: tuple[str, ...]) -> tuple[str, .
     names = cast("list[object]", found)
     readers = tuple(name for name in names if isinstance(name, str) and name and is_valid_unicode(name))
     if len(readers) != len(names):
-        raise InvalidRequest(f"field 'acl' may hold principals such as 'user:anna' only, not {_short_repr(names)}")
+        raise InvalidRequest(f"field 'acl' may contain only principals such as 'user:anna', not {_short_repr(names)}")
     return readers
 
 

@@ -50,7 +50,7 @@ class ContexturePostprocessor(BaseNodePostprocessor):
     are divided by the best one; a node without a score counts as 0.5. The given nodes are not changed.
     """
 
-    max_tokens: int = Field(ge=1, description="Most tokens that the texts of the nodes may have together.")
+    max_tokens: int = Field(ge=1, description="Maximum number of tokens of all node texts together.")
     model: str = Field(default="gpt-4o", description="Model whose tokens are counted.")
     _packer: TextPacker = PrivateAttr()
 

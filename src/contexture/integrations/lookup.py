@@ -39,7 +39,7 @@ class Lookup:
     def run(self, question: str) -> list[Candidate]:
         """Return the best passages, redacted; needs an engine of `contexture.open_sync`."""
         if isinstance(self.engine, Contexture):
-            raise InvalidRequest("this engine answers with `await`; open it with `contexture.open_sync` to do without")
+            raise InvalidRequest("this engine is asynchronous; for synchronous calls, use `contexture.open_sync`")
         found = self.engine.search(
             question, collection=self.collection, scope=self.scope, where=self.where, pool=self._pool
         )

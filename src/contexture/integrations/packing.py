@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.token_counters import counter_for
-from contexture.builders.query.render import make_pack_items, make_variants
+from contexture import wiring
+from contexture.builders.query.render import make_variants
 from contexture.builders.query.request import QueryRecipe
-from contexture.ledger import Ledger, Reason, Trace
+from contexture.ledger import Ledger, Trace
 from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
 from contexture.pipeline.fence import fence
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import fit_prompt
+from contexture.pipeline.packing import fit_prompt, make_pack_items, record_verdicts
 from contexture.pipeline.redaction import Placeholders, redact_candidates
 from contexture.pipeline.truncation import extract_sentences
 from contexture.ports import Redactor
@@ -58,8 +57,8 @@ class TextPacker:
         recipe: QueryRecipe | None = None,
     ) -> None:
         self._limit = max_tokens
-        self._counter = counter_for(model)
-        self._redactor = redactor or default_redactor()
+        self._counter = wiring.counter_for(model)
+        self._redactor = redactor or wiring.default_redactor()
         self._recipe = recipe or QueryRecipe()
 
     def pack(self, question: str, pieces: Sequence[ScoredText]) -> PackedTexts:
@@ -78,7 +77,7 @@ class TextPacker:
 
         fitted = fit_prompt(make_pack_items(kept, forms), self._limit, PACKERS[self._recipe.packer], count)
         chosen = shown(fitted.packing.chosen)
-        _record_decisions(kept, forms, {each.id: form for each, form in chosen}, trace)
+        record_verdicts(kept, forms, {each.id: form for each, form in chosen}, trace)
         return PackedTexts(
             pieces=tuple(ScoredText(id=each.id, text=form.text, score=each.score) for each, form in chosen),
             tokens=fitted.tokens,
@@ -113,14 +112,3 @@ def _to_candidate(piece: ScoredText) -> Candidate:
         sentences=split_sentences(piece.text),
         simhash=simhash(piece.text),
     )
-
-
-def _record_decisions(
-    kept: Sequence[Candidate], forms: Mapping[str, Sequence[Variant]], shown: Mapping[str, Variant], trace: Trace
-) -> None:
-    for candidate in kept:
-        form = shown.get(candidate.id)
-        if form is None:
-            trace.drop(candidate, Reason.OVER_BUDGET, tokens=forms[candidate.id][0].tokens)
-        else:
-            trace.keep(candidate, tokens=form.tokens, form=form.form)

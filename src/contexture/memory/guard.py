@@ -28,7 +28,7 @@ async def _close_nothing() -> None:
 
 async def _raise_unavailable() -> Never:
     """Fails like an unavailable service, while `GuardedMemory.broken` is set."""
-    raise SourceUnavailable("the memory service does not answer: it was broken on purpose")
+    raise SourceUnavailable("the memory service does not answer: this is a simulated outage")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ import msgspec
 
 from contexture.conversation import Memory, MemoryKind
 from contexture.errors import InvalidRequest
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 from contexture.types import Collection, FieldType, Record, Scope
 
 MEMORIES = Collection(

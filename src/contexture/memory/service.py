@@ -31,10 +31,11 @@ from contexture.memory.records import (
 )
 from contexture.memory.write_plan import plan_writes, required_ids
 from contexture.ports import Clock, Index, TokenCounter
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.search import BM25, SEMANTIC, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts, read_text_facts
 from contexture.text.terms import extract_terms
+from contexture.text.unicode import repair_text
 from contexture.types import And, AnyOf, Equals, Filter, Not, PreparedRecord, Range, Record, Scope
 
 _T = TypeVar("_T")

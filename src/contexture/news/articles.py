@@ -1,4 +1,4 @@
-"""News articles: public types, validation, source domains, and the mapping to index records and back."""
+"""News articles and questions: public types, validation, source domains, and the mapping to index records and back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from contexture.errors import InvalidRequest
 from contexture.news.fingerprint import NO_FINGERPRINT, Fingerprint, make_fingerprint
-from contexture.retrieval.prepare import is_valid_unicode, repair_text
 from contexture.text.language import detect_language
+from contexture.text.terms import split_words, stem
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Candidate, Collection, Equals, FieldType, Record
 
 MAX_FIELD_LENGTHS = {"article_id": 1_024, "url": 4_096, "source": 1_024, "lang": 35}
@@ -100,18 +101,18 @@ def check_articles(articles: Sequence[Article]) -> None:
 
 def _find_problem(article: Article) -> str:
     if not article.article_id or not is_valid_unicode(article.article_id):
-        return f"`article_id` must be a text that is not empty and valid Unicode, not {article.article_id!r}"
+        return f"`article_id` must be a non-empty string of valid Unicode, not {article.article_id!r}"
     if not article.text.strip() and not article.title.strip():
         return "an article needs a `title` or a `text`"
     long = next((name for name, most in MAX_FIELD_LENGTHS.items() if len(getattr(article, name)) > most), None)
     if long is not None:
-        return f"`{long}` has {len(getattr(article, long)):,} characters; at most {MAX_FIELD_LENGTHS[long]:,} are kept"
+        return f"`{long}` has {len(getattr(article, long)):,} characters; the limit is {MAX_FIELD_LENGTHS[long]:,}"
     strange = next(
         (name for name in article.readers if not (_PRINCIPAL.fullmatch(name) and is_valid_unicode(name))), None
     )
     if strange is not None:
         return f"`readers` may hold 'public', 'user:NAME' and 'group:NAME', not {strange!r}"
-    return "" if article.readers else "`readers` is empty, so that nobody could read it"
+    return "" if article.readers else "`readers` is empty, so nobody could read it"
 
 
 _HOST_EDGES = re.compile(r"^(?:www\.|[\s.])+|[\s.]+$")
@@ -243,3 +244,29 @@ def _is_same_time(one: datetime | None, other: datetime | None) -> bool:
         and other is not None
         and abs((assume_utc(one) - assume_utc(other)).total_seconds()) < _TIME_TOLERANCE_SECONDS
     )
+
+
+_NEWS_WORDS = frozenset(
+    map(
+        stem,
+        """news headline headlines new latest newest recent recently today happened happening update updates
+        новости новостей новость новое нового последние последних свежие свежее сегодня сегодняшние случилось произошло
+        происходит событие события событий""".split(),
+    )
+)
+_FILLER_WORDS = frozenset(
+    map(
+        stem,
+        """a all and any are been day did for from give going has have here hour hours i in is just last main me most
+        month now of on or out please right s show since so tell the there this to top up was week were what whats
+        which world
+        а в во все всё главные главное день дня за и из какие какое какой месяц мир мира мире мне на недели неделю
+        пожалуйста покажи расскажи сейчас тут у час часа часов что это эти""".split(),
+    )
+)
+
+
+def asks_for_latest(text: str) -> bool:
+    """Whether a question asks for news and names no subject: "what happened today?"."""
+    spoken = {stem(word) for word in split_words(text)}
+    return not spoken.isdisjoint(_NEWS_WORDS) and spoken <= _NEWS_WORDS | _FILLER_WORDS

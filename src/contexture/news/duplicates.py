@@ -21,6 +21,7 @@ from contexture.news.articles import (
     shift_time,
 )
 from contexture.news.fingerprint import MAX_REPRINT_DELAY, Fingerprint, is_copy, read_fingerprint
+from contexture.pipeline.fusion import RRF_K, fuse_channels
 from contexture.ports import Index
 from contexture.retrieval.search import FoundPassage
 from contexture.text.terms import extract_terms
@@ -28,8 +29,6 @@ from contexture.types import And, Candidate, Equals, Filter, Query, Range, Recor
 
 RANKS = "ranks"
 """The signal that orders passages when there is no reranking."""
-
-_RRF_K = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def _is_close_in_time(one: datetime | None, other: datetime | None) -> bool:
 
 
 def _score_by_rank(found: FoundPassage, channels: int) -> FoundPassage:
-    score = sum(1 / (_RRF_K + rank) for rank in found.hit.ranks.values()) * (_RRF_K + 1) / channels
+    score = sum(1 / (RRF_K + rank) for rank in found.hit.ranks.values()) * (RRF_K + 1) / channels
     return changed(found, score=score, signals={**found.signals, RANKS: score})
 
 
@@ -139,7 +138,13 @@ async def has_better_copy(index: Index, scope: Scope, record: Record) -> bool:
     asked = tuple(islice(dict.fromkeys(extract_terms(record.text)), _QUERY_TERMS))
     if not own.runs or not asked:
         return False
-    query = Query(collection=ARTICLES.name, terms=asked, where=_neighbour_filter(record), k=_MAX_CANDIDATES)
+    query = Query(
+        collection=ARTICLES.name,
+        terms=asked,
+        where=_neighbour_filter(record),
+        k=_MAX_CANDIDATES,
+        fuse=fuse_channels,
+    )
     others = [hit.record for hit in await index.search(scope, query) if hit.record.id != record.id]
     rank = copy_sort_key(record, own)
     known = ((other, read_fingerprint(other.payload)) for other in others)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from contexture.news.articles import (
     FoundArticle,
     NewsQuestion,
     article_to_record,
+    asks_for_latest,
     assume_utc,
     check_articles,
     is_unchanged,
@@ -38,11 +40,12 @@ from contexture.news.duplicates import (
     merge_duplicate,
     rank_by_rrf,
 )
+from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index
 from contexture.retrieval.candidates import candidate_from_passage
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import FoundPassage, HybridSearch
-from contexture.text.terms import split_words, stem
+from contexture.text.unicode import repair_text
 from contexture.types import And, AnyOf, Filter, Hit, Not, Query, Range, Record, Scope, Vector
 
 __all__ = [
@@ -53,7 +56,6 @@ __all__ = [
     "FoundArticle",
     "NewsQuestion",
     "NewsStore",
-    "asks_for_latest",
     "find_cutoff",
     "narrow_to_recent",
     "neutral_vectors",
@@ -189,7 +191,13 @@ class NewsStore:
         pool, enough, narrowed = max(_SAMPLE_SIZE, _PASSAGES_PER_ARTICLE * k), 2 * k, question
         while True:
             where = And((which, *build_filters(narrowed)))
-            query = Query(collection=_COLLECTION, vectors=self._anything, where=where, k=pool, pool=pool)
+            query = Query(
+                collection=_COLLECTION,
+                vectors=self._anything,
+                where=where,
+                k=pool,
+                fuse=partial(fuse_channels, pool=pool),
+            )
             hits = await self._index.search(scope, query)
             seen = [hit for hit in hits if _is_in_window(hit.record, narrowed)]
             since = narrowed.since if len(hits) < pool else find_cutoff(seen, enough)
@@ -260,31 +268,6 @@ _DECAY_DAYS = 30.0
 _SECONDS_PER_DAY = 86_400.0
 _MIN_WINDOW = timedelta(days=2)  # commands search a day ahead, to tolerate wrong clocks
 _WINDOW_PARTS = 32
-
-_NEWS_WORDS = frozenset(
-    map(
-        stem,
-        """news headline headlines new latest newest recent recently today happened happening update updates
-        новости новостей новость новое нового последние последних свежие свежее сегодня сегодняшние случилось произошло
-        происходит событие события событий""".split(),
-    )
-)
-_FILLER_WORDS = frozenset(
-    map(
-        stem,
-        """a all and any are been day did for from give going has have here hour hours i in is just last main me most
-        month now of on or out please right s show since so tell the there this to top up was week were what whats
-        which world
-        а в во все всё главные главное день дня за и из какие какое какой месяц мир мира мире мне на недели неделю
-        пожалуйста покажи расскажи сейчас тут у час часа часов что это эти""".split(),
-    )
-)
-
-
-def asks_for_latest(text: str) -> bool:
-    """Whether a question asks for news and names no subject: "what happened today?"."""
-    spoken = {stem(word) for word in split_words(text)}
-    return not spoken.isdisjoint(_NEWS_WORDS) and spoken <= _NEWS_WORDS | _FILLER_WORDS
 
 
 def neutral_vectors(vectors: Mapping[str, int]) -> dict[str, Vector]:

@@ -10,9 +10,9 @@ from typing import Any
 from contexture.documents import Page
 from contexture.pages.images import image_name, thumb_name
 from contexture.pages.values import Document, DocumentSummary, StoredPage, pack_regions
-from contexture.retrieval.prepare import repair_text
 from contexture.retrieval.text_facts import read_text_facts
 from contexture.text.language import detect_language
+from contexture.text.unicode import repair_text
 from contexture.types import Collection, FieldType, PreparedRecord, Record
 
 PAGES = Collection(

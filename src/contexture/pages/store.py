@@ -28,9 +28,10 @@ from contexture.pages.values import AddedDocument, Document, DocumentSummary, Fo
 from contexture.pipeline.fence import fence
 from contexture.ports import Index, TokenCounter
 from contexture.retrieval.candidates import candidate_from_passage
-from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters, repair_text
+from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.search import FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
+from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
 
 __all__ = [
@@ -215,7 +216,7 @@ class PageStore:
         search is selected or `k` is out of range.
         """
         if not (text or visual):
-            raise InvalidRequest("search the text, the looks of pages or both: neither was asked for")
+            raise InvalidRequest("select text search, visual search or both: neither is selected")
         if not 1 <= k <= MAX_RESULTS:
             raise InvalidRequest(f"`k` must lie between 1 and {MAX_RESULTS}, not {k}")
         if not repair_text(question).strip():

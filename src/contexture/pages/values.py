@@ -13,7 +13,7 @@ from msgspec import json
 
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 from contexture.errors import InvalidRequest
-from contexture.retrieval.prepare import is_valid_unicode, repair_text
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Candidate, Scope, Span
 
 
@@ -197,4 +197,4 @@ def _find_reader_problem(readers: tuple[str, ...]) -> str:
     strange = next((name for name in readers if not (_PRINCIPAL.fullmatch(name) and is_valid_unicode(name))), None)
     if strange is not None:
         return f"`readers` may hold 'public', 'user:NAME' and 'group:NAME', not {strange!r}"
-    return "" if readers else "`readers` is empty, so that nobody could read it"
+    return "" if readers else "`readers` is empty, so nobody could read it"

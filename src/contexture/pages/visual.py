@@ -18,6 +18,7 @@ from contexture.errors import SourceError
 from contexture.ledger import Trace
 from contexture.pages.records import PAGES, page_record, page_record_id
 from contexture.pages.values import Document
+from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index
 from contexture.retrieval.prepare import EnsuredCollection
 from contexture.types import Collection, Filter, Hit, Matrix, Passage, PreparedRecord, Query, Record, Scope, Vector
@@ -197,7 +198,8 @@ class VisualPages:
     ) -> Mapping[str, Hit]:
         """The pages whose representative vectors are nearest, in any of the spaces."""
         vectors = {name: _mean_direction(rows) for name, rows in asked.items()}
-        hits = await self._index.search(scope, Query(collection=_COLLECTION, vectors=vectors, where=where, k=pool))
+        query = Query(collection=_COLLECTION, vectors=vectors, where=where, k=pool, fuse=fuse_channels)
+        hits = await self._index.search(scope, query)
         return {hit.record.id: hit for hit in hits}
 
     async def _score_by_rows(

@@ -1,7 +1,7 @@
 """Packing items into a token budget.
 
-Types of items with alternative forms and of packing results, and `fit_prompt`, which repacks until the rendered prompt
-fits.
+Types of items with alternative forms and of packing results, `fit_prompt`, which repacks until the rendered prompt
+fits, and the verdicts that follow from it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from contexture.errors import BudgetTooSmall
+from contexture.ledger import Reason, Trace
+from contexture.types import Candidate, Variant
 
 _ROUNDING_GAP = 1e-12
 
@@ -51,6 +53,30 @@ PackFunction: TypeAlias = Callable[[Sequence[PackingItem], int], PackingResult]
 
 No item it leaves out fits in the remaining capacity, and equal input gives equal output.
 """
+
+
+VariantsById: TypeAlias = Mapping[str, Sequence[Variant]]
+"""The variants of each candidate by its id, the full one first."""
+
+
+def make_pack_items(candidates: Sequence[Candidate], forms: VariantsById) -> list[PackingItem]:
+    """The candidates as items for a packer: one option per variant."""
+    return [
+        PackingItem(each.id, tuple(PackingOption(form.tokens, form.value) for form in forms[each.id]), each.section)
+        for each in candidates
+    ]
+
+
+def record_verdicts(
+    candidates: Sequence[Candidate], forms: VariantsById, shown: Mapping[str, Variant], trace: Trace
+) -> None:
+    """Record each candidate as kept in the variant of `shown`, or as over budget when it has none there."""
+    for candidate in candidates:
+        form = shown.get(candidate.id)
+        if form is None:
+            trace.drop(candidate, Reason.OVER_BUDGET, tokens=forms[candidate.id][0].tokens)
+        else:
+            trace.keep(candidate, tokens=form.tokens, form=form.form)
 
 
 def make_result(items: Sequence[PackingItem], chosen: Mapping[int, int], upper: float) -> PackingResult:

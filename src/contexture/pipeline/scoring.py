@@ -1,9 +1,9 @@
-"""Scores of candidates: signals as plain formulas, their weighted sums, and fusion of rankings by rank or score."""
+"""Scores of candidates: signals as plain formulas, their weighted sums, and fusion of channels by score."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -76,79 +76,14 @@ def _with_timezone(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
-ScoresById = dict[str, float]
-
-
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[str]], *, k: int = 60, weights: Sequence[float] | None = None
-) -> ScoresById:
-    """Reciprocal rank fusion: each ranking gives `weight / (k + rank)` to its ids, ranks from 1.
-
-    The result is in fused order, ties by id. An id that a ranking repeats counts once, at its best rank.
-    """
-    shares: dict[str, list[float]] = {}
-    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
-        for rank, name in enumerate(dict.fromkeys(ranking), start=1):
-            shares.setdefault(name, []).append(weight / (k + rank))
-    return _sort_by_score({name: math.fsum(parts) for name, parts in shares.items()})
-
-
-def min_max_scale(values: Sequence[float]) -> list[float]:
-    """The values scaled to the range from 0 to 1.
-
-    Values that are all equal become 1.0 when positive, because something was found, and 0.0 otherwise.
-    """
-    if not values:
-        return []
-    low, high = min(values), max(values)
-    if low == high:
-        return [1.0 if high > 0 else 0.0] * len(values)
-    return [(value - low) / (high - low) for value in values]
-
-
-def weighted_mean(signals: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """The weighted mean of the signals that `weights` names.
+def weighted_means(signals: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> list[float]:
+    """The weighted mean of the signals that `weights` names, for each mapping of signals.
 
     A missing signal counts as 0, so that a match in one channel never beats an equally good match
     in all of them. Without any weight the result is 0.
     """
-    return weighted_means([signals], weights)[0]
-
-
-def weighted_means(signals: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> list[float]:
-    """The `weighted_mean` of each mapping of signals."""
     total = math.fsum(weights.values())
     if not total:
         return [0.0] * len(signals)
     pairs = list(weights.items())
     return [math.fsum([weight * each.get(name, 0.0) for name, weight in pairs]) / total for each in signals]
-
-
-def fuse_scores(
-    channels: Mapping[str, Mapping[str, float]],
-    weights: Mapping[str, float],
-    *,
-    stretch: Collection[str] = ("bm25",),
-) -> ScoresById:
-    """Blend each channel's scores (channel, then id) into one score per id, in fused order.
-
-    Channels named in `stretch` have no fixed scale and are min-max scaled over the pool, with 0 for ids
-    they did not find; the scores of all others (cosines, calibrated similarities) are used unchanged.
-    """
-    pool = sorted({name for scores in channels.values() for name in scores})
-    columns = {channel: _channel_column(scores, pool, channel in stretch) for channel, scores in channels.items()}
-    return _sort_by_score(
-        {
-            name: weighted_mean({channel: column[at] for channel, column in columns.items()}, weights)
-            for at, name in enumerate(pool)
-        }
-    )
-
-
-def _channel_column(scores: Mapping[str, float], pool: Sequence[str], stretched: bool) -> list[float]:  # noqa: FBT001 - private, named at its one call
-    column = [scores.get(name, 0.0) for name in pool]
-    return min_max_scale(column) if stretched else column
-
-
-def _sort_by_score(scores: ScoresById) -> ScoresById:
-    return dict(sorted(scores.items(), key=lambda entry: (-entry[1], entry[0])))

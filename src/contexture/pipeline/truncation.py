@@ -14,13 +14,15 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
 from contexture.pipeline.fence import DATA_NOTICE, fence
 from contexture.ports import ChatModel, TokenCounter
 from contexture.text.segmentation import split_sentences
 from contexture.text.terms import extract_terms
-from contexture.types import Message
+from contexture.types import Candidate, Citation, Message, Variant
 
 MIN_TOKENS = 100
 MIN_CHARS = 50
@@ -187,6 +189,18 @@ def extract_sentences(
     return ExtractedSentences(
         text=_join_spans(text, spans), spans=spans, best=offsets[order[0]] if order else (0, len(text))
     )
+
+
+def cite_variant(candidate: Candidate, variant: Variant) -> tuple[Citation, ...]:
+    """Citations of what a variant shows: the whole candidate, or one per run of sentences."""
+    if candidate.citation is None:
+        return ()
+    if not variant.spans or not candidate.origins:
+        return (candidate.citation,)
+    pairs = list(zip(candidate.sentences, candidate.origins, strict=True))
+    begins = {sentence[0]: origin[0] for sentence, origin in pairs}
+    ends = {sentence[1]: origin[1] for sentence, origin in pairs}
+    return tuple(replace(candidate.citation, start=begins[start], end=ends[end]) for start, end in variant.spans)
 
 
 def score_sentences(pieces: Sequence[str], query: str) -> list[float]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.ports import Index, Journal, VectorSpaces
 from contexture.retrieval.encoders import Encoders
 from contexture.types import And, AnyOf, CollectionChanges, Hit, Query, Record, Scope
@@ -18,8 +19,6 @@ BM25 = "bm25"
 
 RecordFingerprint = tuple[Record, str, str]
 """A record without its text, the hash of its text, and its redaction rules; equal fingerprints give equal hits."""
-
-_RRF_K = 60  # reciprocal ranks are 1 / (60 + rank), as in the index
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -49,7 +48,7 @@ class CandidatePool:
             [rank + bisect_right(new.get(channel, ()), rank) for channel, rank in ranks.items()] for ranks in self.ranks
         )
         return min(
-            (_reciprocal_rank_sum(rank for rank in ranks if rank <= self.query.k) for ranks in pushed), default=0.0
+            (reciprocal_rank_sum(rank for rank in ranks if rank <= self.query.k) for ranks in pushed), default=0.0
         )
 
 
@@ -57,7 +56,7 @@ def keep_best_by_rank(hits: Sequence[Hit], size: int) -> list[Hit]:
     """The best `size` hits by reciprocal rank sum, ties by record id and ordinal, in the order given."""
     if len(hits) <= size:
         return list(hits)
-    best = sorted(hits, key=lambda hit: (-_reciprocal_rank_sum(hit.ranks.values()), hit.record.id, hit.ordinal))[:size]
+    best = sorted(hits, key=lambda hit: (-reciprocal_rank_sum(hit.ranks.values()), hit.record.id, hit.ordinal))[:size]
     kept = {id(hit) for hit in best}
     return [hit for hit in hits if id(hit) in kept]
 
@@ -134,7 +133,12 @@ class CacheValidity:
         return now is not None and now <= pool.spaces
 
     def _is_unaffected(self, pool: CandidatePool, new: CollectionChanges, hits: Sequence[Hit]) -> bool:
-        """Whether every changed record of the pool is equal to before, and no other record can enter."""
+        """Whether every changed record of the pool is equal to before, and no other record can enter.
+
+        When the BM25 channel is full, further changed records may share a term, and the term's weight is unknown.
+        """
+        if sum(BM25 in hit.ranks for hit in hits) >= pool.query.k:
+            return False
         found = {hit.record.id for hit in hits}
         if any(id_ in pool.stored and id_ not in found for id_ in new.ids):
             return False
@@ -146,7 +150,7 @@ class CacheValidity:
         """Hits among the changed records that pass the question's filter and the scope, with current scores."""
         only = AnyOf("id", new.ids)
         where = only if pool.query.where is None else And((pool.query.where, only))
-        return await self._index.search(scope, replace(pool.query, where=where, pool=None))
+        return await self._index.search(scope, replace(pool.query, where=where, fuse=fuse_channels))
 
     def _may_enter(self, pool: CandidatePool, new: Sequence[Hit], passages: int) -> bool:
         """Whether one of these passages could be in the answer if it were computed now."""
@@ -158,7 +162,7 @@ class CacheValidity:
         least = pool.lowest_worth(
             {each: sorted(ranks[each] for _, ranks in proposed if each in ranks) for each in channels}
         )
-        return any(_reciprocal_rank_sum(ranks.values()) >= least for _, ranks in proposed)
+        return any(reciprocal_rank_sum(ranks.values()) >= least for _, ranks in proposed)
 
     def _possible_ranks(self, pool: CandidatePool, hit: Hit, drift: float) -> dict[str, int]:
         """By channel that may propose a passage, the best rank it can have there.
@@ -200,7 +204,3 @@ def _bm25_drift(hits: Sequence[Hit], passages: int) -> float:
 def _idf(frequency: int, passages: int) -> float:
     """The BM25 weight of a term that occurs in `frequency` of `passages` passages."""
     return math.log(1 + (max(passages - frequency, 0) + 0.5) / (frequency + 0.5))
-
-
-def _reciprocal_rank_sum(ranks: Iterable[int]) -> float:
-    return math.fsum([1 / (_RRF_K + rank) for rank in ranks])

@@ -1,11 +1,74 @@
-"""Converts search results and stored records to candidates."""
+"""The result of a search, and the conversion of found passages and stored records to candidates."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from typing_extensions import TypedDict
+
+from contexture.ledger import Degradation
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import EMPTY_MASK, SecretMask, mask_candidate
+from contexture.results import JsonResult, Timestamp
 from contexture.retrieval.search import FoundPassage
 from contexture.types import Candidate, Citation, Record
+
+
+class PassageJson(TypedDict):
+    """A passage that a search found."""
+
+    id: str
+    title: str
+    text: str
+    score: float
+    signals: Mapping[str, float]
+    lang: str
+    source: str
+    kind: str
+    time: Timestamp | None
+    citation: Citation | None
+
+
+class SearchResultJson(TypedDict):
+    """What a search found, best first."""
+
+    query: str
+    results: list[PassageJson]
+    degradations: tuple[Degradation, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchResult(JsonResult):
+    """Passages, best first, redacted, and the degradations; `question` is the query with known secrets masked."""
+
+    question: str
+    found: tuple[Candidate, ...]
+    degradations: tuple[Degradation, ...]
+
+    def first(self, limit: int) -> SearchResult:
+        """The same result with at most `limit` passages."""
+        return replace(self, found=self.found[:limit])
+
+    def json_form(self) -> SearchResultJson:
+        """The passages with their signals."""
+        rows = [_passage_to_json(each) for each in self.found]
+        return {"query": self.question, "results": rows, "degradations": self.degradations}
+
+
+def _passage_to_json(candidate: Candidate) -> PassageJson:
+    return {
+        "id": candidate.id,
+        "title": candidate.title,
+        "text": candidate.text,
+        "score": candidate.score,
+        "signals": candidate.signals,
+        "lang": candidate.lang,
+        "source": candidate.source,
+        "kind": candidate.kind,
+        "time": candidate.time,
+        "citation": candidate.citation,
+    }
 
 
 def candidate_from_passage(

@@ -20,6 +20,7 @@ from contexture.text.language import detect_language
 from contexture.text.segmentation import TextRange, split_passages
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights
+from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import Collection, Passage, PreparedRecord, Record, Scope, Span, Vector
 
 PASSAGE_CHARS = 400
@@ -160,20 +161,6 @@ def _normalise_record(record: Record) -> Record:
 def stored_text(record: Record) -> str:
     """The text that is stored: the record's own, or its title if that is blank, so that a search can find it."""
     return repair_text(record.text if record.text.strip() else record.title or record.text)
-
-
-def is_valid_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def repair_text(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
-    return text if is_valid_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 _RECHECK_SECONDS = 60.0  # the store may have been restored to a state without the collection

@@ -10,19 +10,21 @@ import threading
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
+from contexture.pipeline.fusion import fuse_channels
 from contexture.pipeline.scoring import weighted_means
 from contexture.ports import Index, Journal, Reranker, VectorSpaces
 from contexture.retrieval.cache_validity import BM25, CacheValidity, CandidatePool, keep_best_by_rank, make_pool
 from contexture.retrieval.encoders import Encoders, Similarity
-from contexture.retrieval.prepare import repair_text
 from contexture.text.language import detect_language
 from contexture.text.terms import extract_terms
+from contexture.text.unicode import repair_text
 from contexture.types import Filter, Hit, Query, Scope, Vector
 
 T = TypeVar("T")
@@ -282,7 +284,8 @@ class HybridSearch:
             vectors=vectors,
             where=where,
             k=max(self._options.channel_k, size),
-            pool=size + len(vectors) + 1,  # one more for each channel, as each may have a tie at the edge
+            # One passage more for each channel, as each may have a tie at the edge.
+            fuse=partial(fuse_channels, pool=size + len(vectors) + 1),
         )
         hits = await self._index.search(scope, query)
         kept = keep_best_by_rank(hits, size)

@@ -46,7 +46,7 @@ class Slots:
         """Return the error for one more request; None while there is a free slot or room in the queue."""
         if self.in_flight < self.lane.max_running + self.lane.max_waiting:
             return None
-        return Overloaded(f"{self.in_flight} requests are under way here, which is all we take; try again soon")
+        return Overloaded(f"the limit of {self.in_flight} concurrent requests is reached; retry later")
 
     @asynccontextmanager
     async def acquire(self) -> AsyncGenerator[None]:
@@ -70,11 +70,9 @@ class LaneSlots:
     def __init__(self, settings: Settings, registry: CollectorRegistry) -> None:
         self._places = {lane.name: Slots(lane) for lane in make_lanes(settings)}
         self._shed = prometheus_client.Counter(
-            "contexture_http_shed_total", "Requests that were sent away.", ("lane", "reason"), registry=registry
+            "contexture_http_shed_total", "Rejected requests.", ("lane", "reason"), registry=registry
         )
-        inside = Gauge(
-            "contexture_http_inside", "Requests that are worked on or wait for it.", ("lane",), registry=registry
-        )
+        inside = Gauge("contexture_http_inside", "Requests in progress or waiting.", ("lane",), registry=registry)
         for name, places in self._places.items():
             inside.labels(name).set_function(lambda places=places: float(places.in_flight))
 
@@ -138,7 +136,9 @@ class ConcurrencyMiddleware:
         except TimeoutError:
             if not limit.expired():
                 raise
-            late = SourceTimeout(f"this took more than {places.lane.timeout_seconds:g} seconds and was stopped")
+            late = SourceTimeout(
+                f"the request took more than {places.lane.timeout_seconds:g} seconds and was cancelled"
+            )
             await self._send_refusal(late, places, scope, receive, sent)
 
     async def _send_refusal(
@@ -157,7 +157,7 @@ class ConcurrencyMiddleware:
             return
         caller = identity.scope.tenant, identity.scope.user
         if self._callers[caller] >= self._most:
-            raise TooManyRequests(f"you have {self._most} requests under way, which is all we take of one user")
+            raise TooManyRequests(f"you have {self._most} requests in progress, which is the limit per user")
         self._callers[caller] += 1
         try:
             yield

@@ -1,9 +1,12 @@
-"""The HTTP service over one engine."""
+"""The HTTP service over one engine: the application, and how it is served."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
@@ -14,11 +17,11 @@ from fastapi import APIRouter, Depends, FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
-from contexture.adapters.keys import ApiKeys
-from contexture.adapters.policy.open import OpenPolicy
+from contexture import wiring
+from contexture.announcement import ServiceAnnouncement, announce_service
 from contexture.config import Settings
 from contexture.engine import Contexture
-from contexture.ports import Bus, Clock
+from contexture.ports import Bus, Clock, KeyStore
 from contexture.service import error_responses
 from contexture.service.admission import AdmissionMiddleware, ConcurrencyMiddleware, LaneSlots
 from contexture.service.auth import BEARER_SCHEME, Authenticator, AuthMiddleware, check_rights
@@ -28,9 +31,8 @@ from contexture.service.middleware import BodyLimitMiddleware, MetricsMiddleware
 from contexture.service.openapi import collect_components
 from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, records, status
 from contexture.service.routes.status import Readiness
+from contexture.service.server import run_app, socket_url
 from contexture.service.wire.schemas import ERROR_RESPONSES, describe_answers
-from contexture.wiring import SystemClock
-from contexture.wiring.content import missing_ocr_library
 
 ROUTES = (
     status.router,
@@ -59,7 +61,7 @@ ROUTES = (
 def create_app(
     engine: Contexture,
     *,
-    keys: ApiKeys | None,
+    keys: KeyStore | None,
     settings: Settings,
     token: str = "",
     members: Mapping[str, tuple[str, ...]] | None = None,
@@ -81,7 +83,9 @@ def create_app(
         lifespan=_lifespan,
         redoc_url=None,
     )
-    callers = Authenticator(keys=keys, settings=settings, clock=clock or SystemClock(), token=token, members=members)
+    callers = Authenticator(
+        keys=keys, settings=settings, clock=clock or wiring.SystemClock(), token=token, members=members
+    )
     registry = CollectorRegistry()
     app.state.engine = engine
     app.state.callers = callers
@@ -126,11 +130,11 @@ def _protected_routes(*, demonstration: bool) -> tuple[BaseRoute, ...]:
 async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     engine: Contexture = app.state.engine
     readiness: Readiness = app.state.readiness
-    if isinstance(engine.policy, OpenPolicy):
+    if not wiring.is_policy_configured(engine.settings):
         structlog.get_logger().warning(
             "no policy is configured: everything inside a caller's scope is allowed", setting="CONTEXTURE_POLICY_FOLDER"
         )
-    if lacking := missing_ocr_library():
+    if lacking := wiring.missing_ocr_library():
         structlog.get_logger().warning("scanned pages are stored without their text", reason=lacking)
     warming = asyncio.create_task(readiness.warm_up())
     try:
@@ -138,3 +142,25 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     finally:
         warming.cancel()
         await asyncio.gather(warming, return_exceptions=True)
+
+
+async def serve(
+    engine: Contexture,
+    *,
+    settings: Settings,
+    keys: KeyStore,
+    bound: socket.socket,
+    members: Mapping[str, tuple[str, ...]] | None = None,
+    started: Callable[[str], None] = lambda _: None,
+    bus: Bus | None = None,
+) -> None:
+    """Serve requests on `bound` until SIGTERM or SIGINT; running requests are finished first.
+
+    While it runs, `serve.json` beside the store contains its address. `started` is called with the URL once it can be
+    reached. Messages for workers are published to `bus`.
+    """
+    _ = engine.chat  # a model that cannot be loaded fails now, not at the first request
+    token = secrets.token_urlsafe(32)
+    app = create_app(engine, keys=keys, settings=settings, token=token, members=members, bus=bus)
+    with announce_service(settings.home, ServiceAnnouncement(pid=os.getpid(), url=socket_url(bound), token=token)):
+        await run_app(app, bound, started, grace=settings.shutdown_seconds)

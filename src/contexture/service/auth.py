@@ -20,19 +20,18 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
-from contexture.adapters.keys import ApiKeys, Right
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
-from contexture.ports import Clock
+from contexture.ports import Clock, KeyStore
 from contexture.service.error_responses import error_response
-from contexture.types import Scope
+from contexture.types import Right, Scope
 
 TENANT_HEADER, USER_HEADER, GROUPS_HEADER = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
 PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json"})
 PUBLIC_PREFIX = "/playground/"
 """The `PUBLIC_PATHS` and paths below this prefix need no key: they contain no tenant data."""
 
-_KEY_REQUIRED = "this needs an API key that works: Authorization: Bearer ctx_…; `contexture keys add` makes one"
+_KEY_REQUIRED = "a valid API key is required: Authorization: Bearer ctx_…; create one with `contexture keys add`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Authenticator:
     def __init__(
         self,
         *,
-        keys: ApiKeys | None,
+        keys: KeyStore | None,
         settings: Settings,
         clock: Clock,
         token: str = "",
@@ -144,6 +143,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def check_exposure(settings: Settings, keys: KeyStore) -> None:
+    """Refuse to listen on a network address while there is no key."""
+    if keys.is_empty() and not is_loopback(settings.host):
+        raise NotPermitted(
+            f"without API keys the service listens only on this machine, not on {settings.host!r}; "
+            "create a key first: contexture keys add NAME"
+        )
+
+
 def check_same_identity(scope: Scope, *, tenant_id: str | None = None, user_id: str | None = None) -> Scope:
     """Return the caller's scope; raises `NotPermitted` if a request names another tenant or user."""
     if tenant_id and tenant_id != scope.tenant:
@@ -177,7 +185,7 @@ def _check_host(headers: Headers) -> None:
     given = headers.get("host", "")
     bare = given.rpartition("]")[0] if given.startswith("[") else given.partition(":")[0]
     if not is_loopback(bare):
-        raise NotPermitted(f"without keys only this machine is answered, as 127.0.0.1 or localhost, not as {given!r}")
+        raise NotPermitted(f"without API keys the service answers only as 127.0.0.1 or localhost, not as {given!r}")
 
 
 def _check_origin(headers: Headers, known: Sequence[str]) -> None:
@@ -188,7 +196,9 @@ def _check_origin(headers: Headers, known: Sequence[str]) -> None:
     except ValueError:
         own_machine = False
     if given and given not in known and not own_machine:
-        raise NotPermitted(f"without keys pages of {given!r} are not answered, unless CONTEXTURE_CORS_ORIGINS names it")
+        raise NotPermitted(
+            f"without API keys the origin {given!r} is rejected unless CONTEXTURE_CORS_ORIGINS contains it"
+        )
 
 
 def _parse_groups(headers: Headers) -> tuple[str, ...]:
@@ -211,7 +221,7 @@ def _text_field(body: Mapping[str, Any], name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-BEARER_SCHEME = HTTPBearer(auto_error=False, description="A key that `contexture keys add` made.")
+BEARER_SCHEME = HTTPBearer(auto_error=False, description="API key created with `contexture keys add`.")
 """Documents how a key is presented; `AuthMiddleware` has checked it already."""
 
 MODEL_ROUTES = frozenset({"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask"})
@@ -255,7 +265,7 @@ async def check_rights(request: Request) -> None:
     right = required_right(request.method, route.path)
     if right not in rights:
         has = ", ".join(sorted(rights)) or "none"
-        raise NotPermitted(f"this takes a key with the scope {right.value!r}; yours has {has}")
+        raise NotPermitted(f"this needs a key with the scope {right.value!r}; yours has {has}")
 
 
 async def has_write_right(request: Request) -> bool:

@@ -42,7 +42,7 @@ async def get_now(request: Request) -> datetime | None:
     if given is None:
         return None
     if identity.scope is not None:
-        raise NotPermitted(f"the clock is not yours to set: leave out {NOW_HEADER}")
+        raise NotPermitted(f"you may not set the clock; leave out {NOW_HEADER}")
     return parse_time(given)
 
 

@@ -111,8 +111,8 @@ async def _handle_http_error(request: Request, error: Exception) -> Response:
     path = request.url.path
     told = {
         400: "the body cannot be read as JSON in UTF-8, or is nested too deeply",
-        404: f"there is nothing at {path!r}",
-        405: f"{path!r} does not answer to {request.method}",
+        404: f"there is no route {path!r}",
+        405: f"{path!r} does not support {request.method}",
     }
     detail = str(error.detail) if isinstance(error, HTTPException) else ""
     kind = _ERRORS_BY_STATUS.get(status, InvalidRequest)

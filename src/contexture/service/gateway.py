@@ -41,7 +41,7 @@ class Gateway:
         When this returns, the bus has accepted the message. Raises `InvalidRequest` without a bus.
         """
         if self._bus is None:
-            raise InvalidRequest("this service has no bus to hand messages over to: leave out `background`")
+            raise InvalidRequest("this service has no message bus; leave out `background`, or set CONTEXTURE_BUS")
         named = assign_session(request if request.message_id else replace(request, message_id=uuid4().hex))
         reply = await once.accept(named, scope=scope, now=now)
         if reply.state is ReplyState.COMPLETE:

@@ -61,9 +61,9 @@ class BodyLimitMiddleware:
             async with asyncio.timeout(self._seconds):
                 body = await self._read_chunks(receive)
         except TimeoutError:
-            raise _BodyRefused(f"the body did not come whole within {self._seconds:g} seconds", TOO_SLOW) from None
+            raise _BodyRefused(f"the body did not arrive within {self._seconds:g} seconds", TOO_SLOW) from None
         if await self._is_too_deep(body):
-            raise _BodyRefused(f"the body has more than {self._deepest} lists and objects within each other", None)
+            raise _BodyRefused(f"the body is nested more than {self._deepest} levels deep", None)
         return body
 
     async def _is_too_deep(self, body: bytes) -> bool:
@@ -141,7 +141,7 @@ class MetricsMiddleware:
         )
         self._seconds = Histogram(
             "contexture_http_request_seconds",
-            "Time until an answer was complete.",
+            "Time until the response is complete.",
             ("method", "route"),
             buckets=_SECONDS_BUCKETS,
             registry=registry,
@@ -208,4 +208,6 @@ def _check_cors_origin(origin: str) -> None:
     """Refuse anything but a single origin: a wildcard would let any web page call a service without keys."""
     parts = urlsplit(origin)
     if parts.scheme not in {"http", "https"} or origin != f"{parts.scheme}://{parts.netloc}" or "*" in origin:
-        raise InvalidRequest(f"CONTEXTURE_CORS_ORIGINS names {origin!r}, not an origin such as 'https://app.example'")
+        raise InvalidRequest(
+            f"CONTEXTURE_CORS_ORIGINS contains {origin!r}, which is not an origin such as 'https://app.example'"
+        )

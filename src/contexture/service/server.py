@@ -1,4 +1,4 @@
-"""Runs the application on a socket with uvicorn until SIGTERM or SIGINT.
+"""Runs an application on a socket with uvicorn until SIGTERM or SIGINT.
 
 Requests that are not valid HTTP are answered in our error form.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import secrets
 import signal
 import socket
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from math import ceil
 from typing import cast
@@ -21,29 +19,13 @@ from httptools import HttpRequestParser
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from contexture.adapters.announcement import ServiceAnnouncement, announce_service
-from contexture.adapters.keys import ApiKeys
-from contexture.config import Settings
-from contexture.engine import Contexture
-from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
-from contexture.ports import Bus
-from contexture.service.app import create_app
-from contexture.service.auth import is_loopback
+from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.service.envelope import encode_json, error_object
 from contexture.service.error_log import capture_server_log
 from contexture.service.error_responses import CORRELATION_HEADER, new_correlation_id
 
 SHUTDOWN_SECONDS = 10.0
 """Seconds that running requests have to finish."""
-
-
-def check_exposure(settings: Settings, keys: ApiKeys) -> None:
-    """Refuse to listen on a network address while there is no key."""
-    if keys.is_empty() and not is_loopback(settings.host):
-        raise NotPermitted(
-            f"without keys the service listens on this machine only, not on {settings.host!r}; "
-            "make a key first: contexture keys add NAME"
-        )
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -73,28 +55,6 @@ def socket_url(bound: socket.socket) -> str:
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = "127.0.0.1" if bound.family is socket.AF_INET else "::1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-async def serve(
-    engine: Contexture,
-    *,
-    settings: Settings,
-    keys: ApiKeys,
-    bound: socket.socket,
-    members: Mapping[str, tuple[str, ...]] | None = None,
-    started: Callable[[str], None] = lambda _: None,
-    bus: Bus | None = None,
-) -> None:
-    """Serve requests on `bound` until SIGTERM or SIGINT; running requests are finished first.
-
-    While it runs, `serve.json` beside the store contains its address. `started` is called with the URL once it can be
-    reached. Messages for workers are published to `bus`.
-    """
-    _ = engine.chat  # a model that cannot be loaded fails now, not at the first request
-    token = secrets.token_urlsafe(32)
-    app = create_app(engine, keys=keys, settings=settings, token=token, members=members, bus=bus)
-    with announce_service(settings.home, ServiceAnnouncement(pid=os.getpid(), url=socket_url(bound), token=token)):
-        await run_app(app, bound, started, grace=settings.shutdown_seconds)
 
 
 async def run_app(
@@ -165,7 +125,7 @@ def _stop_on_signals(server: uvicorn.Server) -> Generator[None]:
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of a request head in bytes."""
 
-_REFUSAL_MESSAGE = "this is not a request in HTTP/1.1 that can be read, so nothing was done"
+_REFUSAL_MESSAGE = "this is not a valid HTTP/1.1 request; it was not processed"
 _HTTP_VERSIONS = ("1.0", "1.1")
 
 

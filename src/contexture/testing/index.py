@@ -173,6 +173,23 @@ class IndexPermissionTests:
         assert before == [(hit.record.id, hit.scores, hit.ranks) for hit in await store.search(boris, asked)]
 
 
+class IndexMaintenanceTests:
+    """Maintenance changes no answer, and an index that works says so."""
+
+    async def test_maintenance_changes_no_answer(self, store: Index, scope: Scope) -> None:
+        """Records and hits are the same before and after warming up and optimizing."""
+        await store.upsert(scope, NAME, [prepare_record(make_record(name, f"zebra {name}")) for name in "abc"])
+        asked = make_query("zebra b", vector=EAST)
+        records = await store.scroll(scope, NAME)
+        before = [(hit.record.id, hit.scores, hit.ranks) for hit in await store.search(scope, asked)]
+        await store.warm()
+        await store.optimize()
+
+        assert records == await store.scroll(scope, NAME)
+        assert before == [(hit.record.id, hit.scores, hit.ranks) for hit in await store.search(scope, asked)]
+        assert await store.check_health() == ""
+
+
 KEYWORD, NUMBER, FLAG, TIME = FieldType.KEYWORD, FieldType.NUMBER, FieldType.FLAG, FieldType.TIME
 Call: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -314,7 +331,13 @@ def _matching_ids(where: Filter, records: list[Record], kind: FieldType) -> list
 
 
 class IndexConformance(
-    IndexWriteTests, IndexSearchTests, IndexFilterTests, IndexPermissionTests, IndexTenantTests, IndexMatrixTests
+    IndexWriteTests,
+    IndexSearchTests,
+    IndexFilterTests,
+    IndexPermissionTests,
+    IndexTenantTests,
+    IndexMatrixTests,
+    IndexMaintenanceTests,
 ):
     """Everything an index promises."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from contexture.pipeline.fusion import fuse_channels
 from contexture.text.segmentation import split_sentences
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights, extract_terms
@@ -88,7 +90,14 @@ def make_query(
 ) -> Query:
     """A query by words, by vector, or both."""
     dense = dict(vectors or {}) if vector is None else {VECTOR: vector}
-    return Query(collection=collection, terms=tuple(extract_terms(words)), vectors=dense, where=where, k=k, pool=pool)
+    return Query(
+        collection=collection,
+        terms=tuple(extract_terms(words)),
+        vectors=dense,
+        where=where,
+        k=k,
+        fuse=partial(fuse_channels, pool=pool),
+    )
 
 
 def record_ids(found: Sequence[Record | Hit]) -> list[str]:

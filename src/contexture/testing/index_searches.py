@@ -31,6 +31,8 @@ from contexture.testing.index_records import (
 from contexture.types import (
     And,
     AnyOf,
+    ChannelCandidates,
+    ChannelRanks,
     Collection,
     Contains,
     Equals,
@@ -127,8 +129,38 @@ class IndexSearchTests:
 
         assert record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=10**9))) == ["a"]
 
-    async def test_the_pool_holds_the_best_of_all_channels(self, store: Index, scope: Scope) -> None:
-        """Passages ranked well by two channels come before those ranked best by one; ties go to the smaller id."""
+    async def test_fusion_chooses_what_is_returned(self, store: Index, scope: Scope) -> None:
+        """`fuse` gets the best of every channel; the answer is what it chooses, with its ranks and all scores."""
+        texts = {"a": ("zebra", EAST), "b": ("zebra zebra", NORTH), "c": ("walrus", EAST)}
+        await store.upsert(
+            scope, NAME, [prepare_record(make_record(name, text), vector) for name, (text, vector) in texts.items()]
+        )
+        given: list[ChannelCandidates] = []
+
+        def keep_least_similar(found: ChannelCandidates) -> ChannelRanks:
+            given.append(found)
+            return {min(found.scores[VECTOR], key=found.scores[VECTOR].__getitem__): {"mine": 7}}
+
+        asked = replace(make_query("zebra", vector=EAST, k=3), fuse=keep_least_similar)
+        (hit,) = await store.search(scope, asked)
+
+        assert (hit.record.id, dict(hit.ranks), set(hit.scores)) == ("b", {"mine": 7}, {"bm25", VECTOR})
+        assert given[-1].k == asked.k
+        assert {channel: len(scores) for channel, scores in given[-1].scores.items()} == {"bm25": 2, VECTOR: 3}
+
+    async def test_fusion_may_choose_nothing(self, store: Index, scope: Scope) -> None:
+        """No passage chosen gives no hits."""
+
+        def choose_nothing(_: ChannelCandidates) -> ChannelRanks:
+            return {}
+
+        await store.upsert(scope, NAME, [prepare_record(make_record("a", "zebra"))])
+        asked = replace(make_query("zebra", vector=EAST), fuse=choose_nothing)
+
+        assert list(await store.search(scope, asked)) == []
+
+    async def test_ties_at_the_edge_of_the_pool_go_to_the_smaller_id(self, store: Index, scope: Scope) -> None:
+        """Passages ranked well by two channels come before those ranked best by one, whatever was written first."""
         both = [prepare_record(make_record(name, "zebra"), EAST) for name in "ba"]
         single = [
             prepare_record(make_record("words", "zebra zebra"), NORTH),
@@ -140,11 +172,6 @@ class IndexSearchTests:
         assert record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=3, pool=1))) == ["a"]
         everything = record_ids(await store.search(scope, make_query("zebra", vector=EAST, k=3, pool=99)))
         assert everything == ["a", "b", "vector", "words"]
-
-    async def test_an_empty_pool_is_refused(self, store: Index, scope: Scope) -> None:
-        """A pool holds at least one passage."""
-        with pytest.raises(InvalidRequest):
-            await store.search(scope, make_query("zebra", pool=0))
 
     async def test_scroll_walks_in_id_order(self, store: Index, scope: Scope) -> None:
         """Pages of any size, each starting behind the last, give every record once, by code point."""

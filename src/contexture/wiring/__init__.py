@@ -1,68 +1,107 @@
-"""Creates objects from settings; the only place where a name in the settings selects an implementation."""
+"""Creates objects from settings, and is the only package that imports adapters.
 
-from contexture.wiring.answering import (
-    article_removal_hook,
-    chat_model,
-    chat_recipe,
-    chat_route,
-    command_writer,
-    graph_cache,
-    graph_store,
-    memory_place,
-    outbox,
-    replies,
-    sessions,
-    summarizer,
-)
-from contexture.wiring.builders import (
-    TurnParts,
-    ask_recipe,
-    cache_metrics,
-    command_builder,
-    research_builder,
-    text_similarity,
-    turn_builder,
-    workspace_builder,
-)
-from contexture.wiring.content import block_store, block_writer, feed_parser, feed_source, news_store, page_store
-from contexture.wiring.core import (
-    SystemClock,
-    encoders,
-    index,
-    operator,
-    page_encoder,
-    preparer,
-    query_builder,
-    redactor,
-    routed_index,
-    search,
-    visual_pages,
-)
-from contexture.wiring.services import (
-    bus,
-    close_policy,
-    local_memory,
-    memory_health,
-    memory_service,
-    policy,
-    secrets,
-    spans,
-    traced_model,
-    worker_retries,
-)
-from contexture.wiring.store import api_keys, builds, connection_pool, qdrant_server, sibling_store_address
+Here a name in the settings selects an implementation. Every name of this package is imported when it is used, so that
+asking for one of them loads no other adapter.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contexture.adapters.metrics.prometheus import WorkerMetrics
+    from contexture.adapters.redaction.default import default_redactor
+    from contexture.adapters.store_backup import BackupManifest, back_up, restore_backup
+    from contexture.adapters.store_migration.migrate import migrate_store, open_migration_store
+    from contexture.adapters.token_counters import counter_for
+    from contexture.wiring.answering import (
+        article_removal_hook,
+        chat_model,
+        chat_recipe,
+        chat_route,
+        command_writer,
+        graph_cache,
+        graph_store,
+        memory_place,
+        outbox,
+        replies,
+        sessions,
+        summarizer,
+    )
+    from contexture.wiring.builders import (
+        TurnParts,
+        ask_recipe,
+        cache_metrics,
+        capsule_replayer,
+        command_builder,
+        research_builder,
+        text_similarity,
+        turn_builder,
+        workspace_builder,
+    )
+    from contexture.wiring.content import (
+        DEFAULT_PAGE_FILES,
+        PAGE_FILES,
+        block_store,
+        block_writer,
+        feed_parser,
+        feed_source,
+        missing_ocr_library,
+        news_store,
+        page_store,
+        reading_workers,
+    )
+    from contexture.wiring.core import (
+        SystemClock,
+        encoders,
+        index,
+        operator,
+        page_encoder,
+        preparer,
+        query_builder,
+        redactor,
+        routed_index,
+        search,
+        visual_pages,
+    )
+    from contexture.wiring.services import (
+        bus,
+        close_policy,
+        is_policy_configured,
+        local_memory,
+        memory_health,
+        memory_service,
+        policy,
+        secrets,
+        spans,
+        traced_model,
+        worker_retries,
+    )
+    from contexture.wiring.store import (
+        api_keys,
+        builds,
+        connection_pool,
+        disk_space_problem,
+        qdrant_server,
+        sibling_store_address,
+    )
 
 __all__ = [
+    "DEFAULT_PAGE_FILES",
+    "PAGE_FILES",
+    "BackupManifest",
     "SystemClock",
     "TurnParts",
+    "WorkerMetrics",
     "api_keys",
     "article_removal_hook",
     "ask_recipe",
+    "back_up",
     "block_store",
     "block_writer",
     "builds",
     "bus",
     "cache_metrics",
+    "capsule_replayer",
     "chat_model",
     "chat_recipe",
     "chat_route",
@@ -70,17 +109,24 @@ __all__ = [
     "command_builder",
     "command_writer",
     "connection_pool",
+    "counter_for",
+    "default_redactor",
+    "disk_space_problem",
     "encoders",
     "feed_parser",
     "feed_source",
     "graph_cache",
     "graph_store",
     "index",
+    "is_policy_configured",
     "local_memory",
     "memory_health",
     "memory_place",
     "memory_service",
+    "migrate_store",
+    "missing_ocr_library",
     "news_store",
+    "open_migration_store",
     "operator",
     "outbox",
     "page_encoder",
@@ -89,9 +135,11 @@ __all__ = [
     "preparer",
     "qdrant_server",
     "query_builder",
+    "reading_workers",
     "redactor",
     "replies",
     "research_builder",
+    "restore_backup",
     "routed_index",
     "search",
     "secrets",
@@ -106,3 +154,34 @@ __all__ = [
     "worker_retries",
     "workspace_builder",
 ]
+
+_NAMES = {
+    "contexture.adapters.metrics.prometheus": "WorkerMetrics",
+    "contexture.adapters.redaction.default": "default_redactor",
+    "contexture.adapters.store_backup": "BackupManifest back_up restore_backup",
+    "contexture.adapters.store_migration.migrate": "migrate_store open_migration_store",
+    "contexture.adapters.token_counters": "counter_for",
+    "contexture.wiring.answering": "article_removal_hook chat_model chat_recipe chat_route command_writer graph_cache "
+    "graph_store memory_place outbox replies sessions summarizer",
+    "contexture.wiring.builders": "TurnParts ask_recipe cache_metrics capsule_replayer command_builder "
+    "research_builder text_similarity turn_builder workspace_builder",
+    "contexture.wiring.content": "DEFAULT_PAGE_FILES PAGE_FILES block_store block_writer feed_parser feed_source "
+    "missing_ocr_library news_store page_store reading_workers",
+    "contexture.wiring.core": "SystemClock encoders index operator page_encoder preparer query_builder redactor "
+    "routed_index search visual_pages",
+    "contexture.wiring.services": "bus close_policy is_policy_configured local_memory memory_health memory_service "
+    "policy secrets spans traced_model worker_retries",
+    "contexture.wiring.store": "api_keys builds connection_pool disk_space_problem qdrant_server sibling_store_address",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of this package, imported from where it is defined."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'contexture.wiring' has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

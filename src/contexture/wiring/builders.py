@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 import structlog
@@ -17,13 +18,19 @@ from contexture.answer.grounding import SimilarityFunction
 from contexture.answer.research import AskRecipe
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.collect import ArticleFinder
+from contexture.builders.command.compose import recompose_command
 from contexture.builders.command.request import ExperimentArm, Experiments, override_routing
+from contexture.builders.query.compose import recompose_query
+from contexture.builders.replay import CapsuleReplayer, RecomposeFunction
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.collect import PageFinder
+from contexture.builders.research.compose import recompose_research
 from contexture.builders.turn.build import TurnContextBuilder
+from contexture.builders.turn.compose import recompose_turn
 from contexture.builders.turn.request import TurnRecipe
 from contexture.builders.turn.summary import HistorySummarizer, SummarySink
 from contexture.builders.workspace.build import WorkspaceContextBuilder
+from contexture.builders.workspace.compose import recompose_workspace
 from contexture.builders.workspace.config import ContextConfig, parse_config
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest
@@ -35,6 +42,27 @@ from contexture.text.language import detect_language
 from contexture.types import Scope
 from contexture.wiring.core import operator
 from contexture.workspace import BlockStore
+
+RECOMPOSE: Mapping[str, RecomposeFunction] = MappingProxyType(
+    {
+        "query": recompose_query,
+        "turn": recompose_turn,
+        "command": recompose_command,
+        "research": recompose_research,
+        "workspace": recompose_workspace,
+    }
+)
+"""By kind of capsule, how the five builders compose a prompt again."""
+
+
+def capsule_replayer(others: Mapping[str, RecomposeFunction] = MappingProxyType({})) -> CapsuleReplayer:
+    """Create the replayer for capsules of the five builders and of `others`, by kind.
+
+    Raises `InvalidRequest` when one of them takes the kind of another.
+    """
+    if taken := sorted(RECOMPOSE.keys() & others.keys()):
+        raise InvalidRequest(f"the kind of capsule {taken[0]!r} belongs to Contexture; choose another name")
+    return CapsuleReplayer(recompose={**RECOMPOSE, **others}, counter_for=counter_for)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

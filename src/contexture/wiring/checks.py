@@ -22,7 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contexture import wiring
-from contexture.adapters.announcement import read_announcement
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.embedders import minilm, use
 from contexture.adapters.index.lock import StoreLock
@@ -31,6 +30,7 @@ from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.adapters.native import import_native
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.token_counters import counter_for
+from contexture.announcement import read_announcement
 from contexture.config import Settings, misspelt_variables
 from contexture.conversation import HealthState
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
@@ -130,7 +130,7 @@ def _check_settings(settings: Settings) -> str:
     for name in misspelt_variables(settings):
         like = get_close_matches(name.removeprefix("CONTEXTURE_").lower(), Settings.model_fields, n=1)
         hint = f"did you mean CONTEXTURE_{like[0].upper()}?" if like else "`contexture settings` lists them"
-        raise InvalidRequest(f"{name} is set and is no setting: {hint}")
+        raise InvalidRequest(f"{name} is set, but there is no such setting: {hint}")
     return f"{len(settings.model_fields_set)} of {len(Settings.model_fields)} are not at their default"
 
 

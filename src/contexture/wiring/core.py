@@ -11,7 +11,6 @@ from contexture.adapters.embedders import registry as embedder_registry
 from contexture.adapters.embedders import registry as reranker_registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.pages import registry as page_encoder_registry
 from contexture.adapters.redaction.default import NoopRedactor, default_redactor
 from contexture.adapters.token_counters import counter_for
@@ -23,7 +22,7 @@ from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPages
 from contexture.pipeline.knapsack import Packer
 from contexture.pipeline.redaction import Hashed, Masked, Placeholders, RedactionOperator
-from contexture.ports import Clock, Embedder, Index, Redactor, Secrets
+from contexture.ports import Clock, Embedder, Index, Journal, Redactor, Secrets, VectorSpaces
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
@@ -50,7 +49,7 @@ def encoders(settings: Settings) -> Encoders:
     )
 
 
-async def index(settings: Settings, embedders: Encoders) -> IndexedStore:
+async def index(settings: Settings, embedders: Encoders) -> Index:
     """Open the index of the store, in its folder or in a database."""
     seen = page_encoder(settings, embedders).vectors
     options = EmbeddedOptions(
@@ -83,14 +82,13 @@ def preparer(embedders: Encoders, scanner: Redactor) -> Preparer:
 
 def search(settings: Settings, store: Index, embedders: Encoders) -> HybridSearch:
     """Create the hybrid search over the index."""
-    telling = store if isinstance(store, IndexedStore) else None
     return HybridSearch(
         index=store,
         encoders=embedders,
         options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
         cache=ResultCache(settings.cache_size),
-        journal=telling,
-        spaces=telling,
+        journal=store if isinstance(store, Journal) else None,
+        spaces=store if isinstance(store, VectorSpaces) else None,
         reranker=reranker_registry.load_reranker(settings.reranker) if settings.reranker else None,
     )
 

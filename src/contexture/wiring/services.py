@@ -45,6 +45,11 @@ def policy(settings: Settings) -> Policy:
     return RegoPolicy(settings.policy_folder, timeout=settings.policy_timeout_seconds)
 
 
+def is_policy_configured(settings: Settings) -> bool:
+    """Whether a policy decides what a scope may do; without one, everything inside a scope is allowed."""
+    return bool(settings.policy_url) or settings.policy_folder is not None
+
+
 async def close_policy(chosen: Policy) -> None:
     """Close a policy, if it has anything to close."""
     close = getattr(chosen, "close", None)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contexture.adapters.builds import BuildFolder
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
-from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.index.indexed_store import IndexedStore
+from contexture.adapters.index.disk_space import MIN_FREE_BYTES, has_free_space
 from contexture.adapters.keys import ApiKeys
 from contexture.config import Settings
 from contexture.errors import UnknownAdapter
+from contexture.ports import Index, KeyStore
 
 if TYPE_CHECKING:
+    from contexture.adapters.index.collection_indexes import EmbeddedOptions
     from contexture.adapters.index.qdrant.client import QdrantServer
     from contexture.adapters.postgres.files import PostgresBuilds
     from contexture.adapters.postgres.pool import PostgresPool
@@ -25,7 +25,7 @@ SALT_FILE = "redaction.salt"
 _POSTGRES_SCHEMES = ("postgres://", "postgresql://")
 
 
-async def open_index(settings: Settings, options: EmbeddedOptions) -> IndexedStore:
+async def open_index(settings: Settings, options: EmbeddedOptions) -> Index:
     """Open the index of the store: in its folder, in the configured database, or in Qdrant over either."""
     if settings.truth and not settings.in_qdrant:
         raise UnknownAdapter(
@@ -41,6 +41,11 @@ async def open_index(settings: Settings, options: EmbeddedOptions) -> IndexedSto
     if pool is not None:
         _share_salt(pool, settings.home / SALT_FILE)
     return store
+
+
+def disk_space_problem(settings: Settings) -> str:
+    """Return what keeps the store from being written, if its disk is nearly full; empty otherwise."""
+    return "" if has_free_space(settings.home) else f"the disk has less than {MIN_FREE_BYTES >> 20} MB left"
 
 
 def sibling_store_address(store: str, name: str) -> str:
@@ -68,7 +73,7 @@ def builds(settings: Settings, pool: PostgresPool | None) -> BuildFolder | Postg
     return PostgresBuilds(PostgresFiles(pool), settings.keep_builds)
 
 
-def api_keys(settings: Settings) -> ApiKeys:
+def api_keys(settings: Settings) -> KeyStore:
     """Open the API keys of the store; close them after use."""
     if not settings.database:
         return ApiKeys(settings.home / "keys.sqlite")
@@ -78,10 +83,12 @@ def api_keys(settings: Settings) -> ApiKeys:
     return PostgresKeys(PostgresPool(settings.database))
 
 
-async def _open_backend(settings: Settings, options: EmbeddedOptions) -> IndexedStore:
+async def _open_backend(settings: Settings, options: EmbeddedOptions) -> Index:
     if settings.in_qdrant:
         return await open_qdrant_index(settings, options)
     if not settings.database:
+        from contexture.adapters.index.embedded import EmbeddedIndex
+
         return await EmbeddedIndex.open(settings.home, options)
     from contexture.adapters.index.postgres.index import PostgresIndex
 
@@ -118,7 +125,7 @@ def qdrant_server(settings: Settings) -> QdrantServer:
     )
 
 
-async def open_qdrant_index(settings: Settings, options: EmbeddedOptions) -> IndexedStore:
+async def open_qdrant_index(settings: Settings, options: EmbeddedOptions) -> Index:
     """Open the index of the store in Qdrant, over the configured record store."""
     server = qdrant_server(settings)
     options = replace(options, exact_limit=settings.qdrant_exact_limit)

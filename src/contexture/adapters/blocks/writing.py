@@ -296,7 +296,7 @@ def restore_blocks(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> 
             continue
         above = db.execute(_OUTER_PARENTS, {"number": block.deletion}).fetchall()
         if any(deletion is not None for _, deletion in above):
-            raise InvalidRequest(f"block {name!r} cannot be restored before what it stood in")
+            raise InvalidRequest(f"block {name!r} cannot be restored while its parent is deleted")
         back += _count_readable(db, scope, block.deletion)
         for step in _RESTORE_STATEMENTS:
             db.execute(step, (block.deletion,))
@@ -341,7 +341,7 @@ def _load_live(db: sqlite3.Connection, scope: Scope, classes: BlockAccessClasses
 
 def _check_not_below_itself(db: sqlite3.Connection, block: BlockRow, below: BlockRow) -> None:
     if block.row in islice(walk_up(db, below.row), MAX_DEPTH):
-        raise InvalidRequest(f"block {block.id!r} would stand below itself")
+        raise InvalidRequest(f"block {block.id!r} would become its own descendant")
 
 
 def _count_readable(db: sqlite3.Connection, scope: Scope, number: int) -> int:
@@ -366,7 +366,7 @@ def check_depth(db: sqlite3.Connection, row: int, name: str) -> None:
     """Raise `InvalidRequest` if a block or its descendants are deeper than `MAX_DEPTH` after a move."""
     above = sum(1 for _ in islice(walk_up(db, row), MAX_DEPTH + 1))
     if above + db.execute(_SUBTREE_HEIGHT, {"row": row}).fetchone()[0] > MAX_DEPTH:
-        raise InvalidRequest(f"block {name!r}, or what stands below it, would be more than {MAX_DEPTH} levels deep")
+        raise InvalidRequest(f"block {name!r} or one of its descendants would be more than {MAX_DEPTH} levels deep")
 
 
 class WritePlan:
@@ -389,7 +389,7 @@ class WritePlan:
         at: str | None = name
         while at is not None and at not in self._depths:
             if at in chain:
-                raise InvalidRequest(f"block {name!r} would stand below itself")
+                raise InvalidRequest(f"block {name!r} would become its own descendant")
             chain[at] = None
             at = self._parent(at)
         depth = 0 if at is None else self._depths[at]

@@ -173,13 +173,13 @@ class KafkaBus:
         except TimeoutError as failure:
             raise SourceTimeout(f"the bus at {self._servers} did not answer in time") from failure
         except BufferError as failure:
-            raise SourceUnavailable(f"too many messages wait for the bus at {self._servers}") from failure
+            raise SourceUnavailable(f"too many messages are queued for the bus at {self._servers}") from failure
         except KafkaException as failure:
             told = cast("KafkaError", failure.args[0])
             if told.code() == _MESSAGE_TIMED_OUT:
                 raise SourceTimeout(f"the bus at {self._servers} did not answer in time") from failure
             if told.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                raise InvalidRequest(f"the message is larger than the bus at {self._servers} takes") from failure
+                raise InvalidRequest(f"the message is larger than the bus at {self._servers} accepts") from failure
             raise SourceUnavailable(f"the bus at {self._servers} failed: {told.str()}") from failure
 
 

@@ -41,7 +41,7 @@ class NatsBus:
 
     def __init__(self, addresses: Sequence[str], options: BusOptions) -> None:
         if options.extra:
-            raise InvalidRequest("CONTEXTURE_BUS_OPTIONS is for Kafka; NATS takes user:password@ in its address")
+            raise InvalidRequest("CONTEXTURE_BUS_OPTIONS is for Kafka; for NATS, add user:password@ to the address")
         for topic in options.topics:
             _check_topic(topic)
         self._options = options
@@ -145,7 +145,7 @@ class NatsBus:
         except (TimeoutError, NatsTimeout) as failure:
             raise SourceTimeout(f"the bus at {self._where} did not answer in time") from failure
         except MaxPayloadError as failure:
-            raise InvalidRequest(f"the message is larger than the bus at {self._where} takes") from failure
+            raise InvalidRequest(f"the message is larger than the bus at {self._where} accepts") from failure
         except (NatsError, OSError) as failure:
             raise SourceUnavailable(f"the bus at {self._where} failed: {failure}") from failure
 
@@ -193,4 +193,4 @@ def _stream_name(topic: str) -> str:
 
 def _check_topic(topic: str) -> None:
     if not topic or not all(part and part.replace("-", "").replace("_", "").isalnum() for part in topic.split(".")):
-        raise InvalidRequest(f"{topic!r} is no name of a topic: use letters, digits, '-' and '_', separated by dots")
+        raise InvalidRequest(f"{topic!r} is not a topic name: use letters, digits, '-' and '_', separated by dots")

@@ -43,4 +43,4 @@ def load_bus(address: str, options: BusOptions) -> Bus:
         from contexture.adapters.bus.nats import NatsBus
 
         return NatsBus([f"{scheme}://{each.removeprefix(f'{scheme}://')}" for each in rest.split(",")], options)
-    raise UnknownAdapter(f"no bus is called {scheme!r}; there are 'nats', 'tls' (NATS over TLS) and 'kafka'")
+    raise UnknownAdapter(f"unknown bus {scheme!r}; use 'nats', 'tls' (NATS over TLS) or 'kafka'")

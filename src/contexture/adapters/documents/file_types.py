@@ -60,7 +60,7 @@ def read_document(path: Path, name: str, limits: ReadLimits, progress: Callable[
     try:
         size = path.stat().st_size
         if size > limits.bytes:
-            raise InvalidRequest(f"it has {size} bytes: more than {limits.bytes}")
+            raise InvalidRequest(f"it has {size} bytes; the limit is {limits.bytes}")
         if not size:
             raise InvalidRequest("it is empty")
         return _load_reader(_detect_kind(path, name)).read(path, limits, progress)
@@ -71,14 +71,14 @@ def read_document(path: Path, name: str, limits: ReadLimits, progress: Callable[
 def _detect_kind(path: Path, name: str) -> str:
     said = _KIND_BY_EXTENSION.get(file_extension(name))
     if said is None:
-        raise InvalidRequest(f"files that end in {Path(name).suffix!r} are not read")
+        raise InvalidRequest(f"files with the extension {Path(name).suffix!r} are not supported")
     with path.open("rb") as file:
         head = file.read(_SNIFF_BYTES)
     found = _sniff_kind(head, path, said)
     if found not in {"", said}:
-        raise InvalidRequest(f"it is called {Path(name).suffix} but is {_describe_kind(found)}")
+        raise InvalidRequest(f"its extension is {Path(name).suffix} but it is {_describe_kind(found)}")
     if not found and said in {"pdf", "docx", "pptx", "image"}:
-        raise InvalidRequest(f"it is called {Path(name).suffix} but is none: its first bytes are {head[:8]!r}")
+        raise InvalidRequest(f"its content is not what {Path(name).suffix} says: it starts with {head[:8]!r}")
     return said
 
 

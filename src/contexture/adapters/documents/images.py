@@ -72,7 +72,9 @@ def load_frames(path: Path) -> list[Image.Image]:
         with Image.open(path) as image:
             frames = int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
             if image.width * image.height > _MAX_PIXELS:
-                raise InvalidRequest(f"the picture has {image.width} x {image.height} points: more than {_MAX_PIXELS}")
+                raise InvalidRequest(
+                    f"the picture has {image.width} x {image.height} pixels; the limit is {_MAX_PIXELS} in all"
+                )
             return [_load_frame(image, at) for at in range(frames)]
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as failure:
         raise InvalidRequest(f"the picture cannot be read: {failure}") from failure

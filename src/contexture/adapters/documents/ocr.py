@@ -24,7 +24,7 @@ _LANGUAGES = ("eng", "rus")
 _MIN_CONFIDENCE = 40.0  # percent: words with less are noise
 _FONT_SIZE_RATIO = 0.72  # font size relative to the height of a line with capitals and descenders
 
-_NO_LANGUAGES = "reading pictures needs Tesseract's language data: apt-get install tesseract-ocr-eng tesseract-ocr-rus"
+_NO_LANGUAGES = "OCR needs Tesseract's language data: apt-get install tesseract-ocr-eng tesseract-ocr-rus"
 
 
 def read_words(picture: Image.Image, points: float) -> list[Word]:
@@ -57,7 +57,7 @@ def load_tesseract() -> tuple[ModuleType, Path, str]:
     Raises `SourceUnavailable` with what to install when one of them is missing.
     """
     try:
-        module = import_native("tesserocr", feature="reading pictures", extra="ocr")
+        module = import_native("tesserocr", feature="OCR", extra="ocr")
     except ImportError as missing:
         raise SourceUnavailable(str(missing)) from missing
     for place in map(Path, _TESSDATA_FOLDERS):

@@ -78,7 +78,7 @@ class PptxReader:
 def build_presentation(slides: list[str], limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
     """Document with one page per slide; raises `InvalidRequest` for too many slides."""
     if len(slides) > limits.pages:
-        raise InvalidRequest(f"the presentation has {len(slides)} slides: more than {limits.pages}")
+        raise InvalidRequest(f"the presentation has {len(slides)} slides; the limit is {limits.pages}")
     progress(len(slides), len(slides))
     return ReadDocument(pages=pages_from_texts(slides), title=find_title(slides[0]))
 
@@ -93,15 +93,15 @@ def check_archive(path: Path, limits: ReadLimits, *, part: str) -> None:
         raise InvalidRequest(f"the file is damaged or protected by a password: {failure}") from failure
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > limits.unpacked_bytes:
-        raise InvalidRequest(f"it unpacks to {unpacked} bytes: more than {limits.unpacked_bytes}")
+        raise InvalidRequest(f"it unpacks to {unpacked} bytes; the limit is {limits.unpacked_bytes}")
     if any(
         entry.file_size > max(_MAX_COMPRESSION_RATIO * entry.compress_size, _MIN_CHECKED_BYTES) for entry in entries
     ):
-        raise InvalidRequest("it unpacks to far more than an office file does")
+        raise InvalidRequest("its compression ratio is too high for an office file")
     if any(entry.flag_bits & 1 for entry in entries):
         raise InvalidRequest("the file is protected by a password")
     if part not in names:
-        raise InvalidRequest(f"it is no office file of this kind: {part} is missing")
+        raise InvalidRequest(f"it is not an office file of this type: {part} is missing")
 
 
 def _render_slides(show: Any) -> Iterator[str]:

@@ -33,9 +33,9 @@ def build_document(
     """Paginate Markdown into a document; raises `InvalidRequest` for too many pages or no text."""
     pages = split_pages(text, max_pages=limits.pages)
     if len(pages) > limits.pages:
-        raise InvalidRequest(f"the file makes more than {limits.pages} pages")
+        raise InvalidRequest(f"the file has more than {limits.pages} pages")
     if not any(page.text.strip() for page in pages):
-        raise InvalidRequest("the file holds no text")
+        raise InvalidRequest("the file contains no text")
     progress(len(pages), len(pages))
     return ReadDocument(pages=pages, title=title or find_title(text))
 
@@ -48,7 +48,7 @@ def decode_text(data: bytes) -> str:
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return data.decode("utf-16", "replace")
     if b"\0" in data[:_BINARY_SAMPLE_BYTES]:
-        raise InvalidRequest("a binary file, not a text")
+        raise InvalidRequest("a binary file, not text")
     return data.decode("utf-8-sig", "replace")
 
 

@@ -103,7 +103,7 @@ async def _send_request(
     while True:
         length = int.from_bytes(await worker.stdout.readexactly(LENGTH_PREFIX_BYTES), "big")
         if length > _MAX_MESSAGE_BYTES:
-            raise ConnectionError("an answer longer than any")
+            raise ConnectionError("the reader process sent a message above the size limit")
         answer = decode_reply(await worker.stdout.readexactly(length))
         if not isinstance(answer, ReadProgress):
             return answer
@@ -119,4 +119,7 @@ async def _kill(worker: Process) -> None:
 
 def _describe_exit(worker: Process, limits: ReadLimits) -> str:
     code = worker.returncode
-    return f"the process that read it ended ({code}): it may need more than {limits.memory_bytes} bytes or crash PDFium"
+    return (
+        f"the reader process exited ({code}): the file may need more than {limits.memory_bytes} bytes of memory, "
+        "or crash PDFium"
+    )

@@ -72,7 +72,7 @@ class HttpFeedFetcher:
             if response.status_code == _NOT_MODIFIED:
                 return None
             if response.is_error:
-                raise SourceUnavailable(f"{url} answers {response.status_code} {response.reason_phrase}".rstrip())
+                raise SourceUnavailable(f"{url} answered with {response.status_code} {response.reason_phrase}".rstrip())
             data = await self._read_body(url, response)
             seen = FeedValidators(
                 etag=response.headers.get("etag", ""), modified=response.headers.get("last-modified", "")
@@ -81,7 +81,7 @@ class HttpFeedFetcher:
 
     async def _read_body(self, url: str, response: httpx.Response) -> bytes:
         if response.headers.get("content-encoding", _IDENTITY_ENCODING) != _IDENTITY_ENCODING:
-            raise SourceUnavailable(f"{url} answers compressed although it was asked not to")
+            raise SourceUnavailable(f"{url} sent a compressed response, which was not requested")
         data = bytearray()
         async for chunk in response.aiter_raw():
             data += chunk
@@ -119,7 +119,7 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as failure:
-        raise SourceUnavailable(f"the name {host!r} leads nowhere") from failure
+        raise SourceUnavailable(f"the host name {host!r} cannot be resolved") from failure
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
@@ -156,7 +156,7 @@ class PublicOnlyTransport(httpx.AsyncBaseTransport):
         closed = next((each for each in addresses if not is_public(each)), None)
         if closed is not None or not addresses:
             raise SourceUnavailable(
-                f"{host} is on this machine or in a private network, which is fetched only with "
+                f"{host} is on this machine or in a private network; to fetch from there, set "
                 "CONTEXTURE_FEED_PRIVATE=true"
             )
         checked = httpx.Request(

@@ -82,4 +82,4 @@ def _describe_problem(found: Mapping[str, Any]) -> str:
     if not found.get("bozo") or type(fault).__name__ in _HARMLESS_ERRORS:
         return ""
     said = " ".join(str(fault).split())[:200]
-    return f"malformed, what could be read is loaded: {said or type(fault).__name__}"
+    return f"malformed; only the readable part is loaded: {said or type(fault).__name__}"

@@ -109,4 +109,4 @@ def _decode_extracted(body: bytes) -> ExtractedMentions:
     try:
         return msgspec.msgpack.decode(body, type=ExtractedMentions)
     except msgspec.DecodeError as failure:
-        raise SourceUnavailable(f"what was extracted from a record is damaged: {failure}") from failure
+        raise SourceUnavailable(f"the stored entities of a record are damaged: {failure}") from failure

@@ -67,9 +67,9 @@ def check_unchanged(expected: Iterable[Record], stored: Iterable[Record]) -> Non
 
 
 def check_query(query: Query, fields: Mapping[str, FieldType], vectors: Mapping[str, int]) -> None:
-    """Raise for a `k` or a pool below 1, an invalid filter, and a vector that the index does not have."""
-    if query.k < 1 or (query.pool is not None and query.pool < 1):
-        raise InvalidRequest(f"k and pool must be at least 1, not {query.k} and {query.pool}")
+    """Raise for a `k` below 1, an invalid filter, and a vector that the index does not have."""
+    if query.k < 1:
+        raise InvalidRequest(f"k must be at least 1, not {query.k}")
     if query.where is not None:
         check_filter(query.where, fields)
     for name, vector in query.vectors.items():

@@ -11,12 +11,11 @@ import qdrant_edge as qe
 from contexture.adapters.index import codec
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.edge_shard import CandidateFilter, EdgeShard, PreparedPoints, compile_access_filter
-from contexture.adapters.index.hits import PassageKeyLookup
 from contexture.adapters.index.record_store import PassageRow, StoredVectors
 from contexture.adapters.index.scanner import VectorScanner, VectorView
 from contexture.adapters.index.scoring import TermWeights
 from contexture.adapters.index.search_ports import BM25
-from contexture.types import FieldType, Filter, Record, Vector
+from contexture.types import FieldType, Filter, PassageKeyLookup, Record, Vector
 
 _MIN_REMOVED_TO_COMPACT = 1_000  # up to this many removed passages are not worth a compaction
 

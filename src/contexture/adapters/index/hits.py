@@ -1,39 +1,42 @@
-"""Hits from the candidates of all channels: ranking, rank fusion and assembly."""
+"""Hits of a search: candidates of all channels, fused as the query says, then read and scored by every channel."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.record_store import PassageRow
-from contexture.types import Hit, Record, Span
-
-_RRF_K = 60
-
-PassageKey = tuple[str, int]
-PassageKeyLookup = Callable[[Sequence[int]], Mapping[int, PassageKey]]
-ChannelScores = Mapping[str, Mapping[int, float]]
-ChannelRanks = Mapping[int, Mapping[str, int]]
+from contexture.adapters.index.scoring import TermWeights, bm25_scores
+from contexture.adapters.index.search_ports import BM25, ScopedSearcher
+from contexture.types import ChannelCandidates, ChannelRanks, ChannelScores, Hit, Query, Record, Span
 
 
-def fuse_channels(proposed: ChannelScores, k: int, pool: int | None, places: PassageKeyLookup) -> ChannelRanks:
-    """Reciprocal rank fusion: the best `pool` passages over all channels, each with its rank per channel.
+def collect_hits(
+    view: ScopedSearcher,
+    weights: TermWeights,
+    query: Query,
+    load_passages: Callable[[Sequence[int]], Sequence[PassageRow]],
+) -> tuple[list[Hit], bool]:
+    """Hits, ordered by record id and ordinal, and whether all chosen passages could be read.
 
-    Ties are broken by record id and ordinal, looked up only for passages that tie.
+    `load_passages` leaves out passages that were removed or hidden meanwhile; the next best ones, whose places they
+    took, are then missing.
     """
-    ranks: dict[int, dict[str, int]] = {}
-    for channel, ranked in _rank_channels(proposed, places).items():
-        for rank, pid in enumerate(ranked[:k], start=1):
-            ranks.setdefault(pid, {})[channel] = rank
-    if pool is None or len(ranks) <= pool:
-        return ranks
-    worth = {pid: math.fsum([1 / (_RRF_K + rank) for rank in each.values()]) for pid, each in ranks.items()}
-    return {pid: ranks[pid] for pid in _take_best(worth, pool, places)}
+    proposed = view.find_candidates(weights, query.vectors, query.k)
+    ranks = query.fuse(ChannelCandidates(query.k, proposed, view.passage_keys))
+    rows = load_passages(sorted(ranks))
+    columns: dict[str, Mapping[int, float]] = {}
+    matched: Mapping[int, int] = {}
+    if weights.terms:
+        lexical = bm25_scores(rows, weights)
+        columns[BM25], matched = lexical.scores, lexical.matched
+    for name, vector in query.vectors.items():
+        missing = [row.pid for row in rows if row.pid not in proposed[name]]
+        columns[name] = {**proposed[name], **(view.similarities(name, vector, missing) if missing else {})}
+    return _build_hits(rows, columns, ranks, matched), len(rows) == len(ranks)
 
 
-def build_hits(
+def _build_hits(
     rows: Sequence[PassageRow], columns: ChannelScores, ranks: ChannelRanks, matched: Mapping[int, int]
 ) -> list[Hit]:
     """The passages as hits, ordered by record id and ordinal, each with its score on every channel."""
@@ -43,38 +46,6 @@ def build_hits(
     return [
         _build_hit(row, records[row.record_id], columns, ranks[row.pid], matched.get(row.pid, 0)) for row in ordered
     ]
-
-
-def _rank_channels(proposed: ChannelScores, places: PassageKeyLookup) -> dict[str, list[int]]:
-    """By channel, its candidates, best first."""
-    ties = {channel: _find_ties(best) for channel, best in proposed.items()}
-    tied = sorted({pid for each in ties.values() for pid in each})
-    place: Mapping[int, PassageKey] = places(tied) if tied else {}
-    return {
-        channel: sorted(best, key=lambda pid: (-best[pid], place.get(pid, ("", 0))))
-        if ties[channel]
-        else sorted(best, key=best.__getitem__, reverse=True)
-        for channel, best in proposed.items()
-    }
-
-
-def _find_ties(best: Mapping[int, float]) -> list[int]:
-    """Candidates that share their score with another."""
-    if len(set(best.values())) == len(best):
-        return []
-    counts = Counter(best.values())
-    return [pid for pid, score in best.items() if counts[score] > 1]
-
-
-def _take_best(worth: Mapping[int, float], pool: int, places: PassageKeyLookup) -> list[int]:
-    """The best `pool` passages; ties at the cut are broken by record id and ordinal."""
-    edge = sorted(worth.values(), reverse=True)[pool - 1]
-    inside = [pid for pid, value in worth.items() if value > edge]
-    tied = [pid for pid, value in worth.items() if value == edge]
-    if len(inside) + len(tied) > pool:
-        place = places(tied)
-        tied = sorted(tied, key=lambda pid: place.get(pid, ("", 0)))[: pool - len(inside)]
-    return inside + tied
 
 
 def _build_hit(

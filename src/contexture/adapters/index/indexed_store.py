@@ -23,11 +23,12 @@ from contexture.adapters.index.checks import (
 from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.index.collection_registry import CollectionRegistry
 from contexture.adapters.index.filters import check_filter, field_types, record_matches, rename_to_columns
-from contexture.adapters.index.hits import build_hits, fuse_channels
+from contexture.adapters.index.hits import collect_hits
 from contexture.adapters.index.journal import WriteJournal
 from contexture.adapters.index.reader_latch import ReaderLatch
-from contexture.adapters.index.scoring import TermWeights, bm25_scores, idf_weights
-from contexture.adapters.index.search_ports import BM25, ScopedSearcher, SearchBackend
+from contexture.adapters.index.record_store import PassageRow
+from contexture.adapters.index.scoring import TermWeights, idf_weights
+from contexture.adapters.index.search_ports import ScopedSearcher, SearchBackend
 from contexture.adapters.index.store_ports import RecordStore
 from contexture.errors import InvalidRequest
 from contexture.types import Collection, CollectionChanges, Filter, Hit, Matrix, PreparedRecord, Query, Record, Scope
@@ -149,7 +150,7 @@ class IndexedStore:
         return await self._read_in_thread(walk)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """Union of the best passages of every channel, each with its score on all channels."""
+        """The passages that `query.fuse` chooses from the best of every channel, each with all its scores."""
         return await self._read_in_thread(lambda: self._search(scope, query))
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
@@ -194,8 +195,6 @@ class IndexedStore:
         """Wait for running calls, flush the search indexes and release all resources."""
         await asyncio.to_thread(self._close)
 
-    # --- beyond the ports ---
-
     async def optimize(self) -> None:
         """Compact the search indexes; worth calling after a large load."""
         await self._read_in_thread(self._optimize)
@@ -204,10 +203,12 @@ class IndexedStore:
         """Warm up every search index, so that the first real query is not slower than later ones."""
         await self._read_in_thread(self._warm)
 
-    @property
-    def last_error(self) -> str:
-        """Error of the last search; empty when it succeeded."""
+    async def check_health(self) -> str:
+        """Error of the last search; empty when it succeeded. Raises `SourceError` when the records cannot be read."""
+        await self.names()
         return self._search_backend.last_error
+
+    # --- beyond the ports ---
 
     async def names(self) -> Sequence[str]:
         """Names of the collections of all tenants; for operators."""
@@ -325,22 +326,13 @@ class IndexedStore:
         access = known.access_of_scope(scope)
         if not access.readable:
             return [], False
+
+        def load_readable(pids: Sequence[int]) -> list[PassageRow]:
+            return [row for row in self._record_store.load_passages(pids) if row.access in access.allowed]
+
         weights = self._idf_weights(query, access)
-        sight = self._open_view(query, access)
-        proposed = sight.find_candidates(weights, query.vectors, query.k)
-        ranks = fuse_channels(proposed, query.k, query.pool, sight.passage_keys)
-        rows = [row for row in self._record_store.load_passages(sorted(ranks)) if row.access in access.allowed]
-        if self._access_classes.get(query.collection) is not known:
-            return [], True
-        columns: dict[str, Mapping[int, float]] = {}
-        matched: Mapping[int, int] = {}
-        if weights.terms:
-            lexical = bm25_scores(rows, weights)
-            columns[BM25], matched = lexical.scores, lexical.matched
-        for name, vector in query.vectors.items():
-            missing = [row.pid for row in rows if row.pid not in proposed[name]]
-            columns[name] = {**proposed[name], **(sight.similarities(name, vector, missing) if missing else {})}
-        return build_hits(rows, columns, ranks, matched), len(rows) < len(ranks)
+        hits, complete = collect_hits(self._open_view(query, access), weights, query, load_readable)
+        return (hits, not complete) if self._access_classes.get(query.collection) is known else ([], True)
 
     def _open_view(self, query: Query, access: ScopeAccess) -> ScopedSearcher:
         part = self._search_backend.collection_index(query.collection)

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from contexture.adapters.announcement import read_announcement
+from contexture.announcement import read_announcement
 from contexture.errors import StoreLocked, StoreUnwritable
 
 

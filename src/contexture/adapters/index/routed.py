@@ -50,7 +50,7 @@ class RoutedIndex:
         return await self._index_for(collection).scroll(scope, collection, where=where, after=after, limit=limit)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """Union of the best passages of every channel."""
+        """The passages that `query.fuse` chooses from the best of every channel."""
         return await self._index_for(query.collection).search(scope, query)
 
     async def matrices(self, scope: Scope, collection: str, name: str, ids: Sequence[str]) -> Mapping[str, Matrix]:
@@ -60,6 +60,21 @@ class RoutedIndex:
     async def version(self, scope: Scope, collection: str) -> int:
         """A number that changes with every write of the tenant to the collection."""
         return await self._index_for(collection).version(scope, collection)
+
+    async def optimize(self) -> None:
+        """Optimize all indexes."""
+        for place in self._all_indexes():
+            await place.optimize()
+
+    async def warm(self) -> None:
+        """Warm up all indexes."""
+        for place in self._all_indexes():
+            await place.warm()
+
+    async def check_health(self) -> str:
+        """Error of the first index whose last search failed; raises `SourceError` if one cannot be read."""
+        errors = [await place.check_health() for place in self._all_indexes()]
+        return next(filter(None, errors), "")
 
     async def close(self) -> None:
         """Close all indexes."""

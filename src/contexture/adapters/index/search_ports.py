@@ -10,10 +10,9 @@ from typing import Protocol
 
 from contexture.adapters.index.access_classes import ScopeAccess
 from contexture.adapters.index.edge_shard import PreparedPoints
-from contexture.adapters.index.hits import PassageKeyLookup
 from contexture.adapters.index.record_store import PassageRow, StoreChange
 from contexture.adapters.index.scoring import TermWeights
-from contexture.types import FieldType, Filter, Vector
+from contexture.types import FieldType, Filter, PassageKeyLookup, Vector
 
 BM25 = "bm25"
 

@@ -61,6 +61,6 @@ def _load_local() -> ChatModel:
     try:
         from contexture.adapters.llm.local import LocalModel
     except MissingLibrary as missing:
-        structlog.get_logger().error("the local model cannot be loaded; other models answer", reason=str(missing))
+        structlog.get_logger().error("the local model cannot be loaded; the next model is used", reason=str(missing))
         return UnavailableModel("local", missing)
     return LocalModel()

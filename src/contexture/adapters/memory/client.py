@@ -7,7 +7,9 @@ from typing import Any, Protocol, cast
 
 import httpx
 
-from contexture.adapters.memory.payloads import (
+from contexture.conversation import Feedback, Memory, Recall, Recalled
+from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
+from contexture.memory_payloads import (
     ids_from_json,
     memory_from_json,
     memory_to_json,
@@ -17,8 +19,6 @@ from contexture.adapters.memory.payloads import (
     recall_to_json,
     scope_to_json,
 )
-from contexture.conversation import Feedback, Memory, Recall, Recalled
-from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.ports import Clock, MemoryService
 from contexture.types import Scope
 
@@ -77,12 +77,12 @@ class ClientMemory:
     async def feedback(self, scope: Scope, given: Feedback) -> None:
         """Raise `InvalidRequest`: the client has no such call."""
         del scope, given
-        raise InvalidRequest("this memory client takes no feedback")
+        raise InvalidRequest("this memory client does not support feedback")
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Raise `InvalidRequest`: the client has no such call."""
         del scope, ids
-        raise InvalidRequest("this memory client cannot forget")
+        raise InvalidRequest("this memory client does not support deletion")
 
     async def _ask(self, call: Callable[[dict[str, Any]], Awaitable[Payload]], payload: dict[str, Any]) -> object:
         try:

@@ -9,7 +9,9 @@ from urllib.parse import quote
 
 import httpx
 
-from contexture.adapters.memory.payloads import (
+from contexture.conversation import Feedback, Memory, Recall, Recalled
+from contexture.errors import InvalidRequest, NotFound, SourceTimeout, SourceUnavailable
+from contexture.memory_payloads import (
     feedback_to_json,
     ids_from_json,
     invalid_answer_error,
@@ -18,8 +20,6 @@ from contexture.adapters.memory.payloads import (
     recall_to_json,
     scope_to_json,
 )
-from contexture.conversation import Feedback, Memory, Recall, Recalled
-from contexture.errors import InvalidRequest, NotFound, SourceTimeout, SourceUnavailable
 from contexture.types import Scope
 
 MAX_ANSWER_BYTES = 16 * 2**20
@@ -163,12 +163,12 @@ def _check_status(status: int, body: bytes) -> None:
         return
     said = _error_message(body)
     if status == _NOT_FOUND:
-        raise NotFound(said or "the memory service knows no such memory")
+        raise NotFound(said or "the memory service has no such memory")
     if status in _REFUSED_STATUSES:
-        raise Refused(f"the memory service refuses us with {status}: {said}")
+        raise Refused(f"the memory service rejected the request with status {status}: {said}")
     if _NOT_FOUND - 4 <= status < _SERVER_ERROR:
-        raise InvalidRequest(said or f"the memory service refuses the request with {status}")
-    raise SourceUnavailable(f"the memory service answers {status}: {said}")
+        raise InvalidRequest(said or f"the memory service rejected the request with status {status}")
+    raise SourceUnavailable(f"the memory service answered with status {status}: {said}")
 
 
 def _error_message(body: bytes) -> str:

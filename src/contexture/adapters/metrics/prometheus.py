@@ -31,42 +31,44 @@ class TurnMetrics:
         def size(name: str, text: str) -> Gauge:
             return Gauge(name, text, registry=registry)
 
-        self._total = Histogram("thinking_total_seconds", "Whole builds.", buckets=TOTAL_BUCKETS, registry=registry)
+        self._total = Histogram(
+            "thinking_total_seconds", "Duration of builds.", buckets=TOTAL_BUCKETS, registry=registry
+        )
         self._retrieval = Histogram(
             "thinking_retrieval_seconds",
-            "Asking memory, by its state.",
+            "Duration of memory recall, by health of the memory service.",
             ("state",),
             buckets=RETRIEVAL_BUCKETS,
             registry=registry,
         )
-        self._salience = phase("salience", "Scoring memories.")
-        self._ranking = phase("ranking", "Ranking and clipping memories.")
-        self._redaction = phase("redaction", "Redaction.")
-        self._tokenisation = phase("tokenisation", "Counting tokens and fitting the limit.")
-        self._prompt = phase("prompt", "Assembling messages.")
+        self._salience = phase("salience", "Duration of scoring memories.")
+        self._ranking = phase("ranking", "Duration of ranking and clipping memories.")
+        self._redaction = phase("redaction", "Duration of redaction.")
+        self._tokenisation = phase("tokenisation", "Duration of counting tokens and fitting the limit.")
+        self._prompt = phase("prompt", "Duration of assembling messages.")
         self._before = size("context_tokens_before_budget", "Tokens of the last prompt before its limit was applied.")
         self._after = size("context_tokens_after_budget", "Tokens of the last prompt after its limit was applied.")
-        self._redacted = size("context_tokens_after_redaction", "Tokens of the last prompt's material, redacted.")
+        self._redacted = size("context_tokens_after_redaction", "Tokens of the last prompt's content after redaction.")
         self._tokens = size("context_prompt_tokens", "Tokens of the last prompt.")
         self._prompts = Counter("context_builder_prompt_total", "Prompts built.", registry=registry)
         self._snippets = Counter(
-            "context_builder_snippets_total", "Memories that passed a stage.", ("stage",), registry=registry
+            "context_builder_snippets_total", "Memories that passed each stage.", ("stage",), registry=registry
         )
         self._asking = Histogram(
-            "context_builder_retrieval_seconds", "Asking memory.", buckets=MEMORY_BUCKETS, registry=registry
+            "context_builder_retrieval_seconds", "Duration of memory recall.", buckets=MEMORY_BUCKETS, registry=registry
         )
         self._count = Histogram(
             "context_builder_snippet_count", "Memories in a prompt.", buckets=COUNT_BUCKETS, registry=registry
         )
         self._share = Histogram(
             "context_builder_token_utilization",
-            "Share of its limit a prompt spends.",
+            "Share of the token limit that a prompt uses.",
             buckets=SHARE_BUCKETS,
             registry=registry,
         )
         self._degraded = Counter(
             "context_builder_degradation_total",
-            "Losses of quality, by kind of failure.",
+            "Degradations, by reason.",
             ("reason",),
             registry=registry,
         )
@@ -142,22 +144,22 @@ class WorkspaceMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "contexture_workspace_seconds",
-            "Phases of workspace builds.",
+            "Duration of workspace builds, by phase.",
             ("phase",),
             buckets=TOTAL_BUCKETS,
             registry=registry,
         )
         self._share = Histogram(
             "contexture_workspace_token_utilization",
-            "Share of its budget a workspace context spends.",
+            "Share of the token budget that a workspace context uses.",
             buckets=SHARE_BUCKETS,
             registry=registry,
         )
         self._blocks = Counter(
-            "contexture_workspace_blocks_total", "Candidates, by how they ended.", ("state",), registry=registry
+            "contexture_workspace_blocks_total", "Candidates, by state in the ledger.", ("state",), registry=registry
         )
         self._lost = Counter(
-            "contexture_workspace_degradation_total", "Losses of quality, by source.", ("source",), registry=registry
+            "contexture_workspace_degradation_total", "Degradations, by source.", ("source",), registry=registry
         )
 
     def record(
@@ -182,9 +184,7 @@ class CacheMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the counts of hits and misses."""
-        found = CounterMetricFamily(
-            "contexture_search_cache", "Searches, by whether memory could answer.", labels=["result"]
-        )
+        found = CounterMetricFamily("contexture_search_cache", "Searches, by cache hit or miss.", labels=["result"])
         for result, count in zip(("hit", "miss"), self._read(), strict=True):
             found.add_metric([result], count)
         yield found
@@ -199,12 +199,12 @@ class WorkerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "contexture_worker_seconds",
-            "Messages from delivery to acknowledgement, by how they ended.",
+            "Time from delivery to acknowledgement of a message, by outcome.",
             ("outcome",),
             buckets=_WORKER_BUCKETS,
             registry=registry,
         )
-        self._retries = Counter("contexture_worker_retries_total", "Tries after a first one.", registry=registry)
+        self._retries = Counter("contexture_worker_retries_total", "Retries of messages.", registry=registry)
 
     def message_ended(self, outcome: str, seconds: float) -> None:
         """Observe the duration of a message, by outcome."""

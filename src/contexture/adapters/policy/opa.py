@@ -31,9 +31,9 @@ class OpaPolicy:
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as failure:
-            raise InvalidRequest(f"the policy's address {url!r} is none: {failure}") from failure
+            raise InvalidRequest(f"{url!r} is not a valid policy URL: {failure}") from failure
         if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise InvalidRequest(f"the policy's address must be one of http or https, not {url!r}")
+            raise InvalidRequest(f"the policy URL must use http or https, not {url!r}")
         self._url = url
         self._timeout = timeout
         self._client = httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False)
@@ -70,7 +70,7 @@ class OpaPolicy:
         try:
             body = msgspec.json.encode({"input": asked})
         except UnicodeEncodeError as failure:
-            raise SourceUnavailable("the policy cannot be asked about half a character") from failure
+            raise SourceUnavailable("the request to the policy server is not valid Unicode") from failure
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._client.post(
@@ -79,9 +79,9 @@ class OpaPolicy:
         except (TimeoutError, httpx.TimeoutException) as failure:
             raise SourceTimeout(f"the policy did not decide within {self._timeout:g} seconds") from failure
         except httpx.HTTPError as failure:
-            raise SourceUnavailable(f"the policy cannot be asked: {type(failure).__name__}") from failure
+            raise SourceUnavailable(f"the policy server cannot be reached: {type(failure).__name__}") from failure
         if answer.status_code != _OK or len(answer.content) > _MAX_ANSWER_BYTES:
-            raise SourceUnavailable(f"the policy cannot be asked: it answers {answer.status_code}")
+            raise SourceUnavailable(f"the policy server answered with status {answer.status_code}")
         return _parse_result(answer.content)
 
 
@@ -104,5 +104,6 @@ def _parse_decision(found: object, action: str) -> Decision:
         return Decision(allowed=False, reason=reason)
     if allow is False:
         return Decision(allowed=False, reason=f"the policy denies {action!r}")
-    wrong = "does not say" if allow is None else "says neither true nor false"
-    return Decision(allowed=False, reason=f"the policy {wrong} whether {action!r} is allowed")
+    if allow is None:
+        return Decision(allowed=False, reason=f"the policy does not say whether {action!r} is allowed")
+    return Decision(allowed=False, reason=f"the policy's `allow` for {action!r} is not a boolean")

@@ -22,9 +22,7 @@ _regopy: Any = import_native("regopy", feature="a policy in Rego", extra="rego")
 _ALLOW_QUERY, _REASON_QUERY = "found := data.contexture.allow", "found := data.contexture.reason"
 _PROBE_INPUT: Mapping[str, Json] = {"tenant": "", "user": "", "groups": [], "action": "", "resource": {}}
 _PACKAGE = re.compile(r"^\s*package\s+contexture\s*(#.*)?$", re.MULTILINE)
-_UNUSABLE_REASON = (
-    "the policy cannot be used, so everything is denied until it is mended; the log of the service says why"
-)
+_UNUSABLE_REASON = "the policy cannot be used, so everything is denied until it is fixed; see the service log"
 _MAX_MESSAGE_CHARS = 500  # length limit for compiler messages
 
 FolderStamp: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
@@ -108,14 +106,15 @@ class RegoPolicy:
             return _deny(str(failure))
         if allowed is False:
             return _deny(said or f"the policy denies {asked['action']!r}")
-        wrong = "does not say" if allowed is None else "says neither true nor false"
-        return _deny(said or f"the policy {wrong} whether {asked['action']!r} is allowed")
+        if allowed is None:
+            return _deny(said or f"the policy does not say whether {asked['action']!r} is allowed")
+        return _deny(said or f"the policy's `allow` for {asked['action']!r} is not a boolean")
 
     def _log_once(self, failure: str) -> None:
         """Log each failure of the files once; operators read the log, and callers get no details."""
         if failure != self._logged:
             self._logged = failure
-            structlog.get_logger().error("the policy cannot be used, and everything is denied", reason=failure)
+            structlog.get_logger().error("the policy cannot be used; everything is denied", reason=failure)
 
     def _current_rules(self) -> _CompiledRules:
         """Compiled rules of the current files; files that do not compile are not retried until one changes."""
@@ -146,7 +145,7 @@ class _CompiledRules:
             # It must not be ASCII-escaped: escaped letters would not equal the same letters in a policy.
             self._interpreter.set_input_term(json.dumps(asked, ensure_ascii=False))
         except (_regopy.RegoError, ValueError, TypeError) as failure:
-            raise InvalidRequest(f"the policy cannot be asked: {_shorten(str(failure))}") from failure
+            raise InvalidRequest(f"the policy rejects its input: {_shorten(str(failure))}") from failure
         return self._query(self._allow)
 
     def evaluate_reason(self) -> str:
@@ -178,12 +177,12 @@ def _compile_folder(folder: Path, stamp: FolderStamp) -> _CompiledRules:
         except _regopy.RegoError as failure:
             raise InvalidRequest(f"the policy {path!r} does not compile: {_shorten(str(failure))}") from failure
     if not any(_PACKAGE.search(source) for source in sources):
-        raise InvalidRequest(f"no policy in {str(folder)!r} is of `package contexture`, so nothing could be allowed")
+        raise InvalidRequest(f"no policy in {str(folder)!r} has `package contexture`, so everything would be denied")
     try:
         rules = _CompiledRules(interpreter)
         rules.evaluate_allow(_PROBE_INPUT)  # calls of undefined functions are only detected on evaluation
     except (_regopy.RegoError, InvalidRequest) as failure:
-        raise InvalidRequest(f"the policies in {str(folder)!r} do not work: {_shorten(str(failure))}") from failure
+        raise InvalidRequest(f"the policies in {str(folder)!r} fail: {_shorten(str(failure))}") from failure
     return rules
 
 

@@ -19,8 +19,8 @@ except ImportError as missing:
 _DEFAULT_SCHEMA = "contexture"
 _SCHEMA_PATTERN = re.compile("[a-z_][a-z0-9_]{0,40}")
 _INVALID_ADDRESS = (
-    "the address of the database cannot be read: it is postgres://USER:PASSWORD@HOST:PORT/NAME?OPTION=VALUE, and "
-    "'@', '/', '?' and '%' in a user or a password are written as %40, %2F, %3F and %25"
+    "the database address is invalid; write postgres://USER:PASSWORD@HOST:PORT/NAME?OPTION=VALUE, and encode "
+    "'@', '/', '?' and '%' in the user or the password as %40, %2F, %3F and %25"
 )
 
 
@@ -56,6 +56,6 @@ def split_schema(url: str) -> tuple[str, str]:
     named = [unquote(part.partition("=")[2]) for part in parts if part.startswith("schema=")]
     schema = named[-1] if named else _DEFAULT_SCHEMA
     if not _SCHEMA_PATTERN.fullmatch(schema):
-        raise InvalidRequest(f"{schema!r} cannot name a schema: use small letters, digits and '_'")
+        raise InvalidRequest(f"{schema!r} is not a valid schema name: use lower-case letters, digits and '_'")
     rest = "&".join(part for part in parts if not part.startswith("schema="))
     return f"{place}?{rest}" if rest else place, schema

@@ -95,5 +95,5 @@ class PostgresBuilds:
         """The capsule of a build; raises `NotFound` for unknown and malformed ids alike."""
         found = self._files.read(_BUILDS_PLACE, build_id) if _BUILD_ID.fullmatch(build_id) else None
         if found is None:
-            raise NotFound(f"no build {build_id!r} is kept here")
+            raise NotFound(f"no build {build_id!r} is stored here")
         return found

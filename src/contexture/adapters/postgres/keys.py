@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from contexture.adapters.keys import ApiKey, ApiKeys
+from contexture.adapters.keys import ApiKeys
 from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
 from contexture.errors import SourceTimeout, SourceUnavailable
+from contexture.types import ApiKey
 
 MIGRATIONS = (
     """

@@ -48,7 +48,7 @@ def has_schema(pool: PostgresPool, schema: str) -> bool:
 def _check_encoding(pool: PostgresPool, db: Connection) -> None:
     found = db.info.parameter_status("server_encoding")
     if found != "UTF8":
-        raise SourceUnavailable(f"{pool.name} keeps texts as {found}; make a database WITH ENCODING 'UTF8'")
+        raise SourceUnavailable(f"{pool.name} has the encoding {found}; create the database WITH ENCODING 'UTF8'")
 
 
 def _version(db: Connection, schema: str) -> int:

@@ -155,7 +155,7 @@ def _translate_error(failure: psycopg.Error, name: str) -> ContextError:
     if isinstance(failure, errors.ProgramLimitExceeded):
         return InvalidRequest(f"an id or a name is too long to be stored: {reason}")
     if isinstance(failure, _WRITE_REFUSED_ERRORS):
-        return StoreUnwritable(f"{name} refuses to write: {reason}; nothing was stored")
+        return StoreUnwritable(f"{name} rejected the write: {reason}; nothing was stored")
     if isinstance(failure, (errors.QueryCanceled, errors.LockNotAvailable)):
         return SourceTimeout(f"{name} did not answer in time: {reason}")
     return SourceUnavailable(f"{name} failed: {reason}")

@@ -55,9 +55,9 @@ def _read_identities(text: str, path: Path) -> list[object]:
     try:
         found = [_parse_identity(line) for line in lines if line.startswith(_IDENTITY_PREFIX)]
     except _IdentityError as failure:
-        raise InvalidRequest(f"the age identity file {str(path)!r} holds an identity that is not one") from failure
+        raise InvalidRequest(f"the age identity file {str(path)!r} contains an invalid identity") from failure
     if not found:
-        raise InvalidRequest(f"the age identity file {str(path)!r} holds no line that starts with {_IDENTITY_PREFIX}")
+        raise InvalidRequest(f"the age identity file {str(path)!r} has no line that starts with {_IDENTITY_PREFIX}")
     return found
 
 

@@ -45,7 +45,10 @@ def warn_if_readable_by_others(path: Path) -> None:
     mode = path.stat().st_mode
     if mode & _OTHERS_MODE:
         structlog.get_logger().warning(
-            "others may read the secrets file", path=str(path), mode=f"{mode & 0o777:04o}", advice="chmod 600"
+            "the secrets file is readable by other users",
+            path=str(path),
+            mode=f"{mode & 0o777:04o}",
+            advice="chmod 600",
         )
 
 

@@ -46,9 +46,9 @@ class VaultSecrets:
         except httpx.TimeoutException as failure:
             raise SourceTimeout(f"Vault did not answer within {timeout:g} seconds") from failure
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeEncodeError) as failure:
-            raise InvalidRequest(f"Vault cannot be asked at {url!r} with this token") from failure
+            raise InvalidRequest(f"the Vault address {url!r} or its token is invalid") from failure
         except httpx.HTTPError as failure:
-            raise SourceUnavailable(f"Vault cannot be asked: {type(failure).__name__}") from failure
+            raise SourceUnavailable(f"Vault cannot be reached: {type(failure).__name__}") from failure
         self._known = _parse_values(answer)
 
     def known(self) -> Mapping[str, str]:
@@ -58,7 +58,9 @@ class VaultSecrets:
 
 def _parse_values(answer: httpx.Response) -> dict[str, str]:
     if answer.status_code != _OK:
-        raise SourceUnavailable(f"Vault answers {answer.status_code}; look at the token, the path and the seal")
+        raise SourceUnavailable(
+            f"Vault answered with {answer.status_code}; check the token, the path and whether Vault is unsealed"
+        )
     try:
         found = msgspec.json.decode(answer.content[:_MAX_ANSWER_BYTES], type=_VaultAnswer).data.data
     except msgspec.DecodeError:

@@ -62,8 +62,8 @@ def open_migration_store(where: str, *, existing: bool) -> MigrationStore:
 
     if "://" in where:
         raise InvalidRequest(
-            f"{where.partition('://')[0]!r} is no kind of store: name a folder or postgres://HOST/NAME; "
-            "of a store in Qdrant the truth is moved, and Qdrant is filled anew"
+            f"{where.partition('://')[0]!r} is not a store to migrate: use a folder or postgres://HOST/NAME; "
+            "for a store in Qdrant, migrate its record store, from which Qdrant is rebuilt"
         )
     if existing and not (Path(where) / "truth.sqlite").is_file():
         raise NotFound(f"there is no store in {where!r}")
@@ -82,7 +82,7 @@ def migrate_store(
     _copy_declared(source.records, target.records)
     before = sum(_copy_part(source, target, part, count, tell) for part, count in source.records.parts().items())
     for store in STORE_TABLES:
-        tell("move the rest", 0, 0)
+        tell("copying other tables", 0, 0)
         _copy_store_tables(source, target, store)
     _copy_files(source.files, target.files)
     return compare_stores(source, target, before, tell)
@@ -99,7 +99,7 @@ def compare_stores(
         mine, theirs = digest_tables(source.tables, store), digest_tables(target.tables, store)
         if mine != theirs:
             raise BrokenPromise(
-                f"{store}: {mine.rows} rows of {source.name} are not the {theirs.rows} of {target.name}"
+                f"{store}: the {mine.rows} rows in {source.name} differ from the {theirs.rows} in {target.name}"
             )
         rows += mine.rows
     return MigrationResult(records=records, rows=rows, files=_compare_files(source, target), known_records=before)
@@ -119,7 +119,7 @@ def _compare_declared(source: MigrationStore, target: MigrationStore) -> None:
     for part, mine in source.records.declared().items():
         found = theirs.get(part)
         if found is None or not mine.fields.items() <= found.fields.items():
-            raise BrokenPromise(f"the fields of {part.collection!r} are not the same in {target.name}")
+            raise BrokenPromise(f"the fields of {part.collection!r} differ in {target.name}")
 
 
 def _copy_part(
@@ -133,7 +133,7 @@ def _copy_part(
         if new:
             target.records.write(part, new)
         done, before = done + len(page), before + len(page) - len(new)
-        tell(f"move {part.collection}", done, count)
+        tell(f"copying {part.collection}", done, count)
     return before
 
 
@@ -145,11 +145,9 @@ def _compare_part(
         there = target.records.get_many(part, [item.record.id for item in page])
         for item in page:
             if not _is_same_record(item, there.get(item.record.id)):
-                raise BrokenPromise(
-                    f"record {item.record.id!r} of {part.collection!r} is not the same in {target.name}"
-                )
+                raise BrokenPromise(f"record {item.record.id!r} of {part.collection!r} differs in {target.name}")
         done += len(page)
-        tell(f"compare {part.collection}", done, count)
+        tell(f"comparing {part.collection}", done, count)
     held = target.records.parts().get(part, 0)
     if not done == count == held:
         raise BrokenPromise(f"{part.collection!r} has {done} records in {source.name} and {held} in {target.name}")
@@ -172,7 +170,7 @@ def _copy_store_tables(source: MigrationStore, target: MigrationStore, store: st
     if mine == theirs:
         return
     if theirs.rows:
-        raise InvalidRequest(f"{target.name} has other {store} already; move into an empty store")
+        raise InvalidRequest(f"{target.name} already has other {store}; migrate into an empty store")
     copy_tables(source.tables, target.tables, store)
 
 
@@ -187,7 +185,7 @@ def _compare_files(source: MigrationStore, target: MigrationStore) -> int:
     names = source.files.names()
     for place, name in names:
         if source.files.read(place, name) != target.files.read(place, name):
-            raise BrokenPromise(f"the file {name!r} of {place} is not the same in {target.name}")
+            raise BrokenPromise(f"the file {name!r} of {place} differs in {target.name}")
     return len(names)
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from contexture.answer.commands.answer import Evidence
 from contexture.errors import RedactionFailed
 from contexture.graph.store import blank_hidden
 from contexture.ledger import Trace
-from contexture.news.articles import ARTICLES, Article
-from contexture.news.store import NewsStore, asks_for_latest
+from contexture.news.articles import ARTICLES, Article, asks_for_latest
 from contexture.pipeline.masking import SecretMask
 from contexture.pipeline.redaction import RedactionOperator, apply_redactions, redact_text, scan_text
 from contexture.ports import Redactor
@@ -78,9 +77,12 @@ class ReadArticle:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArticleReader:
-    """Reads and redacts articles for one execution; equal values get equal placeholders in all of them."""
+    """Reads and redacts articles for one execution; equal values get equal placeholders in all of them.
 
-    news: NewsStore
+    `load` returns the articles of these ids that the scope may read, in their order.
+    """
+
+    load: Callable[[Scope, Sequence[str]], Awaitable[Sequence[Article]]]
     redactor: Redactor
     operator: RedactionOperator
     mask: SecretMask
@@ -88,7 +90,7 @@ class ArticleReader:
     async def read(self, scope: Scope, ids: Sequence[str], trace: Trace) -> list[ReadArticle]:
         """Return the articles visible to the scope, in the requested order; one that cannot be redacted is left out."""
         found: list[ReadArticle] = []
-        for article in await self.news.get(scope, ids) if ids else ():
+        for article in await self.load(scope, ids) if ids else ():
             try:
                 found.append(self._read_article(article))
             except RedactionFailed as failure:

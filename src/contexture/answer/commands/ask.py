@@ -14,8 +14,7 @@ from contexture.answer.commands.article_sentences import (
     split_question,
 )
 from contexture.answer.commands.job import Job
-from contexture.news.articles import FoundArticle
-from contexture.news.store import asks_for_latest
+from contexture.news.articles import FoundArticle, asks_for_latest
 from contexture.retrieval.search import SEMANTIC
 
 MAX_ROUNDS = 3

@@ -124,7 +124,7 @@ class ExecuteCommand:
 
     def _create_job(self, context: CommandContext, scope: Scope, seconds: float) -> Job:
         reader = ArticleReader(
-            news=self.news, redactor=self.redactor, operator=self.operator(), mask=self.secrets.current()
+            load=self.news.get, redactor=self.redactor, operator=self.operator(), mask=self.secrets.current()
         )
         return Job(
             plan=make_plan(context),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from time import perf_counter
 from typing import Any
 
 from msgspec.structs import replace as changed
 
-from contexture.builders.command.clean import CommandCleaner, make_facts
+from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.command.collect import (
     ARTICLES_SOURCE,
     MIN_DOCUMENTS,
@@ -20,6 +19,7 @@ from contexture.builders.command.collect import (
     RecoverySearch,
     RetrievedArticles,
     initial_search,
+    make_facts,
 )
 from contexture.builders.command.compose import CAPSULE_KIND, CommandPromptPlan, ComposedCommand, compose_command
 from contexture.builders.command.parser import parse_command
@@ -50,7 +50,8 @@ from contexture.builders.command.result import (
 )
 from contexture.builders.command.syntax import Command, ParsedCommand
 from contexture.builders.command.validate import check_context
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.builders.telemetry import Stopwatch
+from contexture.capsule import Capsule, make_capsule
 from contexture.ledger import Ledger, Trace
 from contexture.news.store import RECENCY
 from contexture.pipeline.masking import SecretMaskCache
@@ -60,6 +61,7 @@ from contexture.resilience.retry import Deadline
 from contexture.retrieval.search import COSINE, LEXICAL
 from contexture.types import Candidate, Scope
 
+DOCUMENTS_SECTION = "documents"
 _EXTRA_DOCUMENTS = 2  # documents retrieved beyond the requested number, so that the ledger shows near misses
 _REWEIGHED_POOL = 20  # the same, when an experiment arm reweighs the scores
 
@@ -110,12 +112,10 @@ class CommandContextBuilder:
     ) -> None:
         self._news = news
         self._counter = token_counter
-        self._redactor = redactor
+        self._cleaners = CleanerFactory(redactor=redactor, secrets=SecretMaskCache(secrets), operator=operator)
         self._clock = clock
-        self._known = SecretMaskCache(secrets)
         self._models = models
         self._experiments = experiments or {}
-        self._operator = operator
         self._model = model or token_counter.encoding
         self._speaker = speaker or Scope.local()
 
@@ -134,18 +134,17 @@ class CommandContextBuilder:
     async def _build(
         self, request: CommandRequest, scope: Scope, now: datetime, answer: CommandErrorFactory
     ) -> CommandContext:
-        started = perf_counter()
-        mask, trace = self._known.current(), Trace()
-        asked = self._resolve(request, scope, tuple(mask.mask(part) for part in request.line))
-        retrieved = await self._retrieve(asked, scope, now, trace)
-        searched = perf_counter()
-        cleaner = CommandCleaner(self._redactor, self._operator(), mask, trace)
-        made = self._compose(asked, retrieved, scope, now, cleaner, trace)
-        if not made.composed.documents and not asked.parsed.command.is_memory:
-            raise answer.nothing_found(retrieved.steps)
-        built = self._make_context(asked, retrieved, made, {"retrieve": searched - started})
-        check_context(built.json_form(), strict_k=request.flags.strict_k)
-        built.timings["compose"] = perf_counter() - searched
+        trace, watch = Trace(), Stopwatch()
+        with watch.phase("retrieve"):
+            cleaner = self._cleaners.make(trace)
+            asked = self._resolve(request, scope, tuple(map(cleaner.mask_text, request.line)))
+            retrieved = await self._retrieve(asked, scope, now, trace)
+        with watch.phase("compose"):
+            made = self._compose(asked, retrieved, scope, now, cleaner)
+            if not made.composed.documents and not asked.parsed.command.is_memory:
+                raise answer.nothing_found(retrieved.steps)
+            built = self._make_context(asked, retrieved, made, watch)
+            check_context(built.json_form(), strict_k=request.flags.strict_k)
         return built
 
     def _resolve(self, request: CommandRequest, scope: Scope, line: tuple[str, ...]) -> _ResolvedCommand:
@@ -183,12 +182,11 @@ class CommandContextBuilder:
         retrieved: RetrievedArticles,
         scope: Scope,
         now: datetime,
-        cleaner: CommandCleaner,
-        trace: Trace,
+        cleaner: Cleaner,
     ) -> _CommandBuild:
-        params = cleaner.clean_params(asked.params)
+        params, trace = _clean_params(cleaner, asked.params), cleaner.trace
         raw = [
-            cleaner.mask_candidate(_reweigh(candidate, asked.arm))
+            cleaner.mask_candidate(changed(_reweigh(candidate, asked.arm), section=DOCUMENTS_SECTION))
             for _, found in retrieved.found
             for candidate in found.candidates
         ]
@@ -203,25 +201,27 @@ class CommandContextBuilder:
         composed = compose_command(plan, clean, counter=self._counter, trace=trace)
         addresses = {found.article.article_id: found.article.url for _, found in retrieved.found}
         documents = tuple(
-            replace(each, url=cleaner.clean_url(addresses[each.article_id])) for each in composed.documents
+            replace(each, url=cleaner.clean_or(addresses[each.article_id] or None, "")) for each in composed.documents
         )
         _record_degradations(retrieved, composed, trace, needed=not asked.parsed.command.is_memory)
         ledger = trace.finish(raw)
         said = {"command": asked.parsed.command.value, "params": params_to_json(params)}
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        capsule = make_capsule(
+            CAPSULE_KIND,
             scope=scope,
             now=now,
             request={**said, "plan": asdict(plan)},
             settings={"model": self._model},
+            candidates=clean,
+            ledger=ledger,
+            messages=composed.messages,
         )
-        capsule = box.seal(clean, ledger, composed.messages)
         return _CommandBuild(
             params=params, composed=replace(composed, documents=documents), ledger=ledger, capsule=capsule
         )
 
     def _make_context(
-        self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, timings: dict[str, float]
+        self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, watch: Stopwatch
     ) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command
         return CommandContext(
@@ -241,8 +241,22 @@ class CommandContextBuilder:
             capsule=made.capsule,
             now=made.capsule.now,
             asked=asked.parsed,
-            timings=timings,
+            timings=watch.seconds,
         )
+
+
+def _clean_params(cleaner: Cleaner, params: CommandParams) -> CommandParams:
+    def clean_all(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if names is None else tuple(map(cleaner.clean_text, names))
+
+    return replace(
+        params,
+        sources=clean_all(params.sources),
+        domains=clean_all(params.domains),
+        topic=params.topic and cleaner.clean_text(params.topic),
+        entity=params.entity and cleaner.clean_text(params.entity),
+        query=params.query and cleaner.clean_text(params.query),
+    )
 
 
 def _make_retrieval(search: ArticleSearch, made: _CommandBuild) -> Retrieval:

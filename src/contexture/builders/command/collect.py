@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from contexture.builders.command.render import ArticleFacts
 from contexture.builders.command.request import CommandParams, Flags
 from contexture.builders.command.syntax import Window
 from contexture.errors import SourceError
@@ -216,4 +217,16 @@ def initial_search(params: CommandParams, *, more: int = 0) -> ArticleSearch:
         rerank=params.rerank_enabled,
         k=params.k_final,
         more=more,
+    )
+
+
+def make_facts(number: int, found: FoundArticle, now: datetime) -> ArticleFacts:
+    """Date, language and search number of a found article."""
+    article = found.article
+    return ArticleFacts(
+        article_id=article.article_id,
+        date=(article.published or now).astimezone(UTC).date().isoformat(),
+        lang=article.lang,
+        rung=number,
+        dated_by_loading=found.dated_by_loading or article.published is None,
     )

@@ -6,7 +6,7 @@ Pure, so that a capsule rebuilds the same bytes. Every passage gets a verdict in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contexture.builders.command.render import (
     ArticleFacts,
@@ -16,6 +16,7 @@ from contexture.builders.command.render import (
     make_snippet,
     render_messages,
 )
+from contexture.builders.replay import ComposedPrompt
 from contexture.capsule import Capsule, convert_part
 from contexture.errors import BudgetTooSmall, InvalidRequest
 from contexture.ledger import Reason, Trace
@@ -112,6 +113,9 @@ def _record_dropped(left_out: CommandDocument, reason: Reason, counter: TokenCou
 CAPSULE_KIND = "command"
 
 
-def read_command_plan(capsule: Capsule) -> CommandPromptPlan:
-    """The plan a command capsule was composed from."""
-    return convert_part(capsule.request.get("plan"), CommandPromptPlan, "a command")
+def recompose_command(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a command capsule, composed again; see `RecomposeFunction`."""
+    plan = convert_part(capsule.request.get("plan"), CommandPromptPlan, "a command")
+    plan = replace(plan, max_tokens=plan.max_tokens + more_tokens)
+    composed = compose_command(plan, capsule.candidates, counter=counter, trace=trace)
+    return ComposedPrompt(composed.messages, composed.unlimited)

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from contexture.builders.command.syntax import BOUNDS, ArgumentKey, Command, ParsedCommand, Window
 from contexture.errors import InvalidRequest
 from contexture.json_objects import parse_object
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Scope
 
 Lang = Literal["ru", "en", "auto"]

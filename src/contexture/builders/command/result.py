@@ -86,7 +86,7 @@ class CommandContext(JsonResult):
     @property
     def build_id(self) -> str:
         """The id of the build, which is also the correlation id."""
-        return f"ctx-{self.capsule.seal[:12]}"
+        return self.capsule.build_id
 
     @property
     def degradations(self) -> tuple[Degradation, ...]:

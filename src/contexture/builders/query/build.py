@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
-from contexture.builders.query.compose import ComposedQuery, compose_query
+from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.query.compose import CAPSULE_KIND, ComposedQuery, compose_query
 from contexture.builders.query.render import join_messages
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_to_json
 from contexture.builders.query.result import QueryContext
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.builders.telemetry import Stopwatch
+from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest
-from contexture.filters import check_form, redact_filter
-from contexture.ledger import Ledger, Trace
+from contexture.filters import check_form
+from contexture.ledger import Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
-from contexture.pipeline.masking import SecretMask, SecretMaskCache
-from contexture.pipeline.redaction import Placeholders, RedactionOperator, redact_candidates, redact_text
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
 from contexture.retrieval.candidates import candidate_from_passage
-from contexture.retrieval.prepare import repair_text
 from contexture.retrieval.search import HybridSearch
 from contexture.types import BuiltContext, Candidate, Scope
 
@@ -46,12 +46,10 @@ class QueryContextBuilder:
     ) -> None:
         self._search = search
         self._counter = counter
-        self._redactor = redactor
+        self._cleaners = CleanerFactory(redactor=redactor, secrets=SecretMaskCache(secrets), operator=operator)
         self._clock = clock
         self._model = model
-        self._known = SecretMaskCache(secrets)
         self._recipe = recipe or QueryRecipe()
-        self._operator = operator
         self._deadline = deadline
 
     async def build(self, request: QueryRequest, *, scope: Scope, now: datetime | None = None) -> QueryContext:
@@ -59,62 +57,45 @@ class QueryContextBuilder:
 
         Known secrets are masked in the question before it is searched, and in all candidates.
         """
-        moment, mask = now or self._clock.now(), self._known.current()
-        trace, operator, timings = Trace(), self._operator(), _Stopwatch()
-        with timings("redact_query"):
-            question = mask.mask(repair_text(request.query))
-            asked = self._redact_request(request, question, mask, operator)
-        with timings("collect"):
+        moment, trace, watch = now or self._clock.now(), Trace(), Stopwatch()
+        cleaner = self._cleaners.make(trace)
+        with watch.phase("redact_query"):
+            question = cleaner.mask_text(request.query)
+            asked = _clean_request(request, question, cleaner)
+        with watch.phase("collect"):
             source = CandidateSource(
-                ask=lambda: self._find_candidates(asked, question, mask, scope, trace), timeout_seconds=self._deadline
+                ask=lambda: self._find_candidates(asked, question, cleaner, scope), timeout_seconds=self._deadline
             )
             raw = await collect_candidates({"search": source}, deadline=self._deadline, trace=trace)
-        with timings("redact"):
-            clean = redact_candidates(raw, self._redactor, operator, trace)
-        with timings("compose"):
+        with watch.phase("redact"):
+            clean = cleaner.clean_candidates(raw)
+        with watch.phase("compose"):
             composed = compose_query(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
         ledger = trace.finish(raw)
-        kept = self._redact_filter(asked, mask, operator)
-        capsule = self._make_capsule(kept, scope, moment, clean, ledger, composed)
-        return QueryContext(context=self._make_context(composed, capsule, timings), ledger=ledger, capsule=capsule)
-
-    def _redact_request(
-        self, request: QueryRequest, question: str, mask: SecretMask, operator: RedactionOperator
-    ) -> QueryRequest:
-        """The request with question and system prompt masked and redacted.
-
-        Raises `InvalidRequest` when it cannot be built.
-        """
-        if not question.strip():
-            raise InvalidRequest("the query is empty")
-        if request.max_tokens < 1:
-            raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
-        if request.where is not None:
-            check_form(request.where)
-        redacted = redact_text(question, self._redactor, operator)
-        return replace(request, query=redacted.text, system=mask.mask(repair_text(request.system)))
-
-    def _redact_filter(self, request: QueryRequest, mask: SecretMask, operator: RedactionOperator) -> QueryRequest:
-        """The request with the values of its filter redacted, for the capsule.
-
-        The search itself uses them as given.
-        """
-        if request.where is None:
-            return request
-        shown = redact_filter(request.where, lambda text: redact_text(mask.mask(text), self._redactor, operator).text)
-        return replace(request, where=shown)
+        capsule = make_capsule(
+            CAPSULE_KIND,
+            scope=scope,
+            now=moment,
+            request=query_to_json(replace(asked, where=cleaner.clean_filter(asked.where))),
+            settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=clean,
+            ledger=ledger,
+            messages=composed.messages,
+        )
+        return QueryContext(context=self._make_context(composed, capsule, watch), ledger=ledger, capsule=capsule)
 
     async def _find_candidates(
-        self, request: QueryRequest, question: str, mask: SecretMask, scope: Scope, trace: Trace
+        self, request: QueryRequest, question: str, cleaner: Cleaner, scope: Scope
     ) -> Sequence[Candidate]:
+        pool, rules = pool_size(request.max_tokens), cleaner.redactor.rules
         found = await self._search.search(
-            scope, request.collection, question, where=request.where, pool=pool_size(request.max_tokens), trace=trace
+            scope, request.collection, question, where=request.where, pool=pool, trace=cleaner.trace
         )
-        return [candidate_from_passage(each, request.collection, self._redactor.rules, mask) for each in found]
+        return [candidate_from_passage(each, request.collection, rules, cleaner.mask) for each in found]
 
-    def _make_context(self, composed: ComposedQuery, capsule: Capsule, timings: _Stopwatch) -> BuiltContext:
+    def _make_context(self, composed: ComposedQuery, capsule: Capsule, watch: Stopwatch) -> BuiltContext:
         return BuiltContext(
-            build_id=f"ctx-{capsule.seal[:12]}",
+            build_id=capsule.build_id,
             messages=composed.messages,
             text=join_messages(composed.messages),
             tokens=composed.tokens,
@@ -122,47 +103,21 @@ class QueryContextBuilder:
             citations=tuple(citation for block in composed.found for citation in block.citations),
             encoding=self._counter.encoding,
             exact=self._counter.exact,
-            timings=timings.seconds,
+            timings=watch.seconds,
         )
 
-    def _make_capsule(
-        self,
-        request: QueryRequest,
-        scope: Scope,
-        now: datetime,
-        candidates: Sequence[Candidate],
-        ledger: Ledger,
-        composed: ComposedQuery,
-    ) -> Capsule:
-        box = CapsuleBuilder(
-            kind="query",
-            scope=scope,
-            now=now,
-            request=query_to_json(request),
-            settings={"model": self._model, "recipe": asdict(self._recipe)},
-        )
-        return box.seal(candidates, ledger, composed.messages)
+
+def _clean_request(request: QueryRequest, question: str, cleaner: Cleaner) -> QueryRequest:
+    """The request with question and system prompt cleaned; raises `InvalidRequest` when it cannot be built."""
+    if not question.strip():
+        raise InvalidRequest("the query is empty")
+    if request.max_tokens < 1:
+        raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
+    if request.where is not None:
+        check_form(request.where)
+    return replace(request, query=cleaner.clean_text(question), system=cleaner.mask_text(request.system))
 
 
 def pool_size(tokens: int) -> int:
     """How many candidates to search for a token budget: more than fit, within fixed bounds."""
     return min(max(_MIN_POOL, tokens // _TOKENS_PER_CANDIDATE), _MAX_POOL)
-
-
-class _Stopwatch:
-    """Seconds by phase; not part of what a replay compares."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._phase = ""
-        self._start = 0.0
-
-    def __call__(self, phase: str) -> _Stopwatch:
-        self._phase = phase
-        return self
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self._phase] = time.perf_counter() - self._start

@@ -6,17 +6,13 @@ Pure, so that a capsule rebuilds the same bytes. Every candidate gets a verdict 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from contexture.builders.query.render import (
-    RecordBlock,
-    group_by_record,
-    make_pack_items,
-    make_variants,
-    render_messages,
-)
-from contexture.builders.query.request import QueryRecipe, QueryRequest
-from contexture.ledger import Reason, Trace
+from contexture.builders.query.render import RecordBlock, group_by_record, make_variants, render_messages
+from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json
+from contexture.builders.replay import ComposedPrompt
+from contexture.capsule import Capsule, convert_part
+from contexture.ledger import Trace
 from contexture.pipeline.candidates import (
     drop_duplicate_keys,
     drop_near_duplicates,
@@ -26,20 +22,22 @@ from contexture.pipeline.candidates import (
 )
 from contexture.pipeline.fence import validate_prompt
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import FittedPacking, PackingItem, fit_prompt
+from contexture.pipeline.packing import fit_prompt, make_pack_items, record_verdicts
 from contexture.ports import TokenCounter
-from contexture.types import Candidate, Message, Variant
+from contexture.types import Candidate, Message
+
+CAPSULE_KIND = "query"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComposedQuery:
-    """A composed prompt: messages, token counts, the blocks shown, and the items the packer saw."""
+    """A composed prompt: messages, token counts and the blocks shown; `unlimited` is the cost of all in full."""
 
     messages: tuple[Message, ...]
     tokens: int
     token_counts: Mapping[str, int]
     found: tuple[RecordBlock, ...]
-    items: tuple[PackingItem, ...]
+    unlimited: int
 
 
 def compose_query(
@@ -68,7 +66,7 @@ def compose_query(
         items, request.max_tokens, PACKERS[recipe.packer], lambda chosen: counter.count_messages(render(chosen)[1])
     )
     found, prompt = render(fitted.packing.chosen)
-    _record_verdicts(kept, forms, fitted, trace)
+    record_verdicts(kept, forms, {id_: forms[id_][at] for id_, at in fitted.packing.chosen.items()}, trace)
     validate_prompt(
         tokens=fitted.tokens,
         limit=request.max_tokens,
@@ -80,8 +78,21 @@ def compose_query(
         tokens=fitted.tokens,
         token_counts=_count_by_part(empty, fitted.tokens, counter),
         found=tuple(found),
-        items=tuple(items),
+        unlimited=sum(item.options[0].tokens for item in items),
     )
+
+
+def recompose_query(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a query capsule, composed again; see `RecomposeFunction`."""
+    request = query_from_json(capsule.request)
+    composed = compose_query(
+        replace(request, max_tokens=request.max_tokens + more_tokens),
+        capsule.candidates,
+        counter=counter,
+        recipe=convert_part(capsule.settings.get("recipe"), QueryRecipe, "a recipe for a query"),
+        trace=trace,
+    )
+    return ComposedPrompt(composed.messages, composed.unlimited)
 
 
 def _filter_candidates(candidates: Sequence[Candidate], recipe: QueryRecipe, trace: Trace) -> list[Candidate]:
@@ -89,18 +100,6 @@ def _filter_candidates(candidates: Sequence[Candidate], recipe: QueryRecipe, tra
     single = drop_duplicate_keys(candidates, trace)
     different = drop_near_duplicates(rank_candidates(single), trace, threshold=recipe.near_duplicate)
     return keep_top_k(keep_above_floor(different, recipe.floor, trace), recipe.top_k, trace)
-
-
-def _record_verdicts(
-    kept: Sequence[Candidate], forms: Mapping[str, Sequence[Variant]], fitted: FittedPacking, trace: Trace
-) -> None:
-    for candidate in kept:
-        option = fitted.packing.chosen.get(candidate.id)
-        if option is None:
-            trace.drop(candidate, Reason.OVER_BUDGET, tokens=forms[candidate.id][0].tokens)
-        else:
-            form = forms[candidate.id][option]
-            trace.keep(candidate, tokens=form.tokens, form=form.form)
 
 
 def _count_by_part(empty: Sequence[Message], total: int, counter: TokenCounter) -> Mapping[str, int]:

@@ -6,12 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from contexture.builders.query.request import QueryRecipe
 from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
-from contexture.pipeline.packing import PackingItem, PackingOption
-from contexture.pipeline.truncation import ELLIPSIS, extract_sentences
+from contexture.pipeline.truncation import ELLIPSIS, cite_variant, extract_sentences
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Citation, Form, Message, Variant
 
@@ -74,17 +71,6 @@ def _make_block(group: Sequence[tuple[Candidate, Variant]]) -> RecordBlock:
     )
 
 
-def cite_variant(candidate: Candidate, variant: Variant) -> tuple[Citation, ...]:
-    """Citations of what a variant shows: the whole candidate, or one per run of sentences."""
-    if candidate.citation is None:
-        return ()
-    if not variant.spans or not candidate.origins:
-        return (candidate.citation,)
-    begins = {sentence[0]: origin[0] for sentence, origin in zip(candidate.sentences, candidate.origins, strict=True)}
-    ends = {sentence[1]: origin[1] for sentence, origin in zip(candidate.sentences, candidate.origins, strict=True)}
-    return tuple(replace(candidate.citation, start=begins[start], end=ends[end]) for start, end in variant.spans)
-
-
 def _join_passages(block: RecordBlock) -> str:
     """The passages of a block, one per line; a gap between them in the record is marked by an ellipsis."""
     text = block.texts[0]
@@ -124,18 +110,6 @@ def make_variants(
             edge -= 1
             forms[candidate.id].extend(_extract_variants(candidate, whole, query, counter))
     return forms
-
-
-def make_pack_items(candidates: Sequence[Candidate], forms: dict[str, list[Variant]]) -> list[PackingItem]:
-    """The candidates as items for a packer: one option per variant."""
-    return [
-        PackingItem(
-            candidate.id,
-            tuple(PackingOption(form.tokens, form.value) for form in forms[candidate.id]),
-            candidate.section,
-        )
-        for candidate in candidates
-    ]
 
 
 def _full_variant(candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, *, first: bool) -> Variant:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.research.clean import ResearchCleaner
-from contexture.builders.research.collect import PageFinder
+from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.research.collect import PageFinder, page_to_candidate
 from contexture.builders.research.compose import ComposedResearch, compose_research, trim_sources
-from contexture.builders.research.render import cite_spans, render_block
+from contexture.builders.research.render import cite_spans, page_number, render_block, shown_filename
 from contexture.builders.research.request import (
     CAPSULE_KIND,
     MAX_SOURCES,
@@ -26,17 +24,17 @@ from contexture.builders.research.request import (
     research_to_json,
 )
 from contexture.builders.research.result import ResearchContext, SourceDocument, deduplicate_results, make_search_result
+from contexture.builders.telemetry import Stopwatch
 from contexture.builders.tokens import estimate_tokens
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.errors import RedactionFailed, UnknownPage
-from contexture.filters import redact_filter
 from contexture.ledger import Ledger, Trace
 from contexture.pages.values import StoredPage
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
-from contexture.types import Candidate, Filter, Scope
+from contexture.types import Candidate, Citation, Filter, Scope
 
 PAGES_SOURCE = "pages"
 
@@ -48,16 +46,10 @@ class _ResearchBuild:
     request: ResearchRequest
     scope: Scope
     now: datetime
-    cleaner: ResearchCleaner
+    cleaner: Cleaner
     question: str
     stored: dict[str, StoredPage] = field(default_factory=dict[str, StoredPage])
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def time_phase(self, phase: str) -> Generator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] = time.perf_counter() - start
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
 
 class ResearchContextBuilder:
@@ -87,12 +79,12 @@ class ResearchContextBuilder:
         self.max_tokens = max_tokens
         self._pages = pages
         self._counter = counter
-        self._redactor = RememberedScans(redactor)
+        self._cleaners = CleanerFactory(
+            redactor=RememberedScans(redactor), secrets=SecretMaskCache(secrets), operator=operator
+        )
         self._clock = clock
         self._model = model or counter.encoding
-        self._known = SecretMaskCache(secrets)
         self._recipe = recipe or ResearchRecipe()
-        self._operator = operator
         self._deadline = deadline
         self._speaker = speaker or Scope.local()
 
@@ -124,12 +116,12 @@ class ResearchContextBuilder:
         )
         trace = Trace()
         build = self._start_build(check_request(request), scope, now, trace)
-        with build.time_phase("collect"):
+        with build.watch.phase("collect"):
             source = CandidateSource(ask=lambda: self._find_candidates(build), timeout_seconds=self._deadline)
             raw = await collect_candidates({PAGES_SOURCE: source}, deadline=self._deadline, trace=trace)
-        with build.time_phase("redact"):
+        with build.watch.phase("redact"):
             clean = build.cleaner.clean_candidates(raw)
-        with build.time_phase("compose"):
+        with build.watch.phase("compose"):
             composed = compose_research(build.request, clean, counter=self._counter, recipe=self._recipe, trace=trace)
             sources = self._make_sources(build, composed)
         ledger = trace.finish(raw)
@@ -146,7 +138,7 @@ class ResearchContextBuilder:
         build = self._start_build(check_request(request), scope, None, Trace())
         clean = build.cleaner.clean_candidates(await self._find_candidates(build))
         found = [
-            (build.cleaner.make_source(build.stored[each.id], each, "", ()), build.stored[each.id]) for each in clean
+            (_make_source(build.cleaner, build.stored[each.id], each, "", ()), build.stored[each.id]) for each in clean
         ]
         return [make_search_result(source, page) for source, page in found][:num_results]
 
@@ -159,11 +151,13 @@ class ResearchContextBuilder:
         found = await self._pages.pages(scope or self._speaker, [(doc_id, page)])
         if not found:
             raise UnknownPage(f"no page {page} of document {doc_id!r} can be read")
-        cleaner = self._make_cleaner(Trace())
-        clean = cleaner.clean_candidates([cleaner.make_candidate(found[0])])
+        cleaner = self._cleaners.make(Trace())
+        clean = cleaner.clean_candidates(
+            [page_to_candidate(found[0], None, cleaner.mask, rules=cleaner.redactor.rules)]
+        )
         if not clean:
             raise RedactionFailed(f"page {page} of document {doc_id!r} cannot be redacted, so it is not shown")
-        return cleaner.make_source(found[0], clean[0], clean[0].text, cite_spans(clean[0]))
+        return _make_source(cleaner, found[0], clean[0], clean[0].text, cite_spans(clean[0]))
 
     def format_source_citation(self, source: SourceDocument, citation_num: int) -> str:
         """The block of one source: its header line, then its content, fenced."""
@@ -187,16 +181,11 @@ class ResearchContextBuilder:
 
     # --- private methods ---
 
-    def _make_cleaner(self, trace: Trace) -> ResearchCleaner:
-        return ResearchCleaner(
-            redactor=self._redactor, operator=self._operator(), mask=self._known.current(), trace=trace
-        )
-
     def _start_build(
         self, request: ResearchRequest, scope: Scope | None, now: datetime | None, trace: Trace
     ) -> _ResearchBuild:
-        cleaner = self._make_cleaner(trace)
-        question = cleaner.mask_question(request.query)
+        cleaner = self._cleaners.make(trace)
+        question = cleaner.mask_text(request.query)
         return _ResearchBuild(
             request=replace(request, query=cleaner.clean_text(question)),
             scope=scope or self._speaker,
@@ -221,14 +210,15 @@ class ResearchContextBuilder:
         stored = await self._pages.pages(build.scope, [(each.doc_id, each.page) for each in found])
         places = {(page.doc_id, page.page): page for page in stored}
         pairs = [(places[each.doc_id, each.page], each) for each in found if (each.doc_id, each.page) in places]
-        candidates = [build.cleaner.make_candidate(page, each) for page, each in pairs]
+        mask, rules = build.cleaner.mask, build.cleaner.redactor.rules
+        candidates = [page_to_candidate(page, each, mask, rules=rules) for page, each in pairs]
         build.stored = {each.id: page for each, (page, _) in zip(candidates, pairs, strict=True)}
         return candidates
 
     def _make_sources(self, build: _ResearchBuild, composed: ComposedResearch) -> list[SourceDocument]:
         return [
-            build.cleaner.make_source(
-                build.stored[candidate.id], candidate, form.text, cite_spans(candidate, form.spans)
+            _make_source(
+                build.cleaner, build.stored[candidate.id], candidate, form.text, cite_spans(candidate, form.spans)
             )
             for candidate, form in composed.shown
         ]
@@ -236,14 +226,16 @@ class ResearchContextBuilder:
     def _make_capsule(
         self, build: _ResearchBuild, composed: ComposedResearch, candidates: Sequence[Candidate], ledger: Ledger
     ) -> Capsule:
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        return make_capsule(
+            CAPSULE_KIND,
             scope=build.scope,
             now=build.now,
-            request=research_to_json(_redact_filter(build)),
+            request=research_to_json(replace(build.request, where=build.cleaner.clean_filter(build.request.where))),
             settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=candidates,
+            ledger=ledger,
+            messages=composed.messages,
         )
-        return box.seal(candidates, ledger, composed.messages)
 
     def _make_result(
         self,
@@ -258,7 +250,7 @@ class ResearchContextBuilder:
             sources=sources,
             total_tokens=composed.tokens,
             truncated=composed.truncated,
-            build_id=f"ctx-{capsule.seal[:12]}",
+            build_id=capsule.build_id,
             messages=composed.messages,
             encoding=self._counter.encoding,
             exact=self._counter.exact,
@@ -269,13 +261,25 @@ class ResearchContextBuilder:
                 for number, (candidate, _) in enumerate(composed.shown, start=1)
                 if candidate.text and candidate.text == build.stored[candidate.id].text.strip()
             ),
-            timings=build.seconds,
+            timings=build.watch.seconds,
         )
 
 
-def _redact_filter(build: _ResearchBuild) -> ResearchRequest:
-    """The request with the values of its filter redacted, for the capsule; the search itself uses them as given."""
-    where = build.request.where
-    return (
-        build.request if where is None else replace(build.request, where=redact_filter(where, build.cleaner.clean_text))
+def _make_source(
+    cleaner: Cleaner, page: StoredPage, clean: Candidate, content: str, citations: tuple[Citation, ...]
+) -> SourceDocument:
+    """The source that shows `content` of a page; headings that cannot be redacted are left out."""
+    return SourceDocument(
+        doc_id=page.doc_id,
+        filename=shown_filename(clean),
+        page=page_number(clean),
+        extension=page.extension,
+        thumbnail_path=page.thumb_path,
+        image_path=page.image_path,
+        timestamp=page.timestamp.isoformat(),
+        section_path=cleaner.clean_or(page.section_path, None),
+        parent_heading=cleaner.clean_or(page.parent_heading, None),
+        markdown_content=content,
+        relevance_score=clean.score,
+        citations=citations,
     )

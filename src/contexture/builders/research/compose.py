@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from contexture.builders.replay import ComposedPrompt
 from contexture.builders.research.render import (
     BLOCK_SEPARATOR,
     ELLIPSIS_MARK,
@@ -21,12 +22,19 @@ from contexture.builders.research.render import (
     shown_filename,
     split_sentences,
 )
-from contexture.builders.research.request import ResearchRecipe, ResearchRequest
+from contexture.builders.research.request import (
+    ResearchRecipe,
+    ResearchRequest,
+    read_research_recipe,
+    research_from_json,
+)
 from contexture.builders.research.result import SourceDocument
+from contexture.capsule import Capsule
 from contexture.errors import BrokenPromise, InvalidRequest
-from contexture.ledger import Reason, Trace
+from contexture.ledger import Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
 from contexture.pipeline.fence import fence, validate_prompt
+from contexture.pipeline.packing import record_verdicts
 from contexture.pipeline.truncation import find_start_cut
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Message, Variant
@@ -58,16 +66,30 @@ def compose_research(
     """
     kept = _filter_candidates(request, candidates, recipe, trace)
     fitted = fit_pages(kept, request.query, counter=counter, limit=request.max_tokens, recipe=recipe)
-    truncated = _record_verdicts(kept, fitted, trace)
+    shown = {candidate.id: form for candidate, form in fitted.shown}
+    record_verdicts(kept, {id_: (form,) for id_, form in fitted.full.items()}, shown, trace)
     _validate(request, fitted)
     return ComposedResearch(
         messages=render_messages(recipe.system, request.query, fitted.text),
         text=fitted.text,
         tokens=fitted.tokens,
-        truncated=truncated,
+        truncated=len(shown) < len(kept) or any(form.form is not Form.FULL for form in shown.values()),
         shown=fitted.shown,
-        unlimited=sum(fitted.full.values()) + len(kept),
+        unlimited=sum(form.tokens for form in fitted.full.values()) + len(kept),
     )
+
+
+def recompose_research(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a research capsule, composed again; see `RecomposeFunction`."""
+    request = research_from_json(capsule.request)
+    composed = compose_research(
+        replace(request, max_tokens=request.max_tokens + more_tokens),
+        capsule.candidates,
+        counter=counter,
+        recipe=read_research_recipe(capsule),
+        trace=trace,
+    )
+    return ComposedPrompt(composed.messages, composed.unlimited)
 
 
 def _filter_candidates(
@@ -79,18 +101,6 @@ def _filter_candidates(
     kept = {page.id for page in said}
     different = [page for page in pages if page.id in kept or not page.text]  # pages without text always differ
     return keep_top_k(different, min(request.num_results, request.max_sources), trace)
-
-
-def _record_verdicts(kept: Sequence[Candidate], fitted: FittedPages, trace: Trace) -> bool:
-    """Record every verdict; True when the budget shortened or dropped a page."""
-    forms = {candidate.id: form for candidate, form in fitted.shown}
-    for candidate in kept:
-        form = forms.get(candidate.id)
-        if form is None:
-            trace.drop(candidate, Reason.OVER_BUDGET, tokens=fitted.full[candidate.id])
-        else:
-            trace.keep(candidate, tokens=form.tokens, form=form.form)
-    return len(forms) < len(kept) or any(form.form is not Form.FULL for form in forms.values())
 
 
 def _validate(request: ResearchRequest, fitted: FittedPages) -> None:
@@ -110,12 +120,12 @@ _MIN_ADDED_TOKENS = 8  # fewer remaining tokens are not worth lengthening a page
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittedPages:
-    """The shown pages, best first, as one text with its tokens; `full` is the cost of each page in full."""
+    """The shown pages, best first, as one text with its tokens; `full` are all pages in full."""
 
     shown: tuple[tuple[Candidate, Variant], ...]
     text: str
     tokens: int
-    full: Mapping[str, int]
+    full: Mapping[str, Variant]
 
 
 def render_pages(shown: Sequence[tuple[Candidate, Variant]]) -> str:
@@ -150,8 +160,7 @@ def _count_pages(
     shown: Sequence[tuple[Candidate, Variant]], full: Mapping[str, Variant], counter: TokenCounter
 ) -> FittedPages:
     text = render_pages(shown)
-    costs = {page: form.tokens for page, form in full.items()}
-    return FittedPages(shown=tuple(shown), text=text, tokens=counter.count(text), full=costs)
+    return FittedPages(shown=tuple(shown), text=text, tokens=counter.count(text), full=full)
 
 
 @dataclass(slots=True)

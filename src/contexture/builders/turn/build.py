@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from contexture.builders.telemetry import NoTurnTelemetry, PhaseTimer, TurnTelemetry
+from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.telemetry import NoTurnTelemetry, Stopwatch, TurnTelemetry, turn_timers
 from contexture.builders.tokens import CountText, as_token_counter
-from contexture.builders.turn.clean import TurnCleaner
 from contexture.builders.turn.collect import make_candidates, memory_candidate_id
 from contexture.builders.turn.compose import ComposedTurn, compose_turn, message_candidate
-from contexture.builders.turn.history import count_unread, drop_incomplete_calls
+from contexture.builders.turn.history import clean_content, clean_message, count_unread, drop_incomplete_calls
 from contexture.builders.turn.render import render_system
 from contexture.builders.turn.request import (
     CAPSULE_KIND,
@@ -28,15 +28,14 @@ from contexture.builders.turn.request import (
 )
 from contexture.builders.turn.result import TurnContext, make_debug, make_snippet
 from contexture.builders.turn.summary import HistorySummarizer, TrimmedHistory, trim_key
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
-from contexture.pipeline.masking import SecretMask, SecretMaskCache
-from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans, redact_candidates
+from contexture.pipeline.masking import SecretMaskCache
+from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
-from contexture.retrieval.prepare import repair_text
 from contexture.types import Candidate, Message, Scope
 
 MEMORY_SOURCE = "memory"
@@ -51,11 +50,9 @@ class _TurnBuild:
     limit: int
     state: HealthState
     now: datetime
-    cleaner: TurnCleaner
-    operator: RedactionOperator
-    mask: SecretMask
-    phases: PhaseTimer
-    trace: Trace = field(default_factory=Trace)
+    cleaner: Cleaner
+    trace: Trace
+    watch: Stopwatch
     recalled: dict[str, Recalled] = field(default_factory=dict[str, Recalled])
 
 
@@ -87,15 +84,15 @@ class TurnContextBuilder:
     ) -> None:
         self._memory = memory
         self._counter = as_token_counter(token_counter)
-        self._redactor = RememberedScans(redactor)
+        self._cleaners = CleanerFactory(
+            redactor=RememberedScans(redactor), secrets=SecretMaskCache(secrets), operator=operator
+        )
         self._clock = clock
         self._metrics = metrics or NoTurnTelemetry()
         self._health = health_provider
         self._on_degraded = on_degraded
-        self._known = SecretMaskCache(secrets)
         self._summaries = summaries
         self._recipe = recipe or TurnRecipe()
-        self._operator = operator
         self._deadline = deadline
         self._speaker = speaker or Scope.local()
         self._model = model or (self._counter.encoding if self._counter.exact else "")
@@ -116,13 +113,13 @@ class TurnContextBuilder:
         degradation. `remember=False` submits no summary of trimmed history; the prompt is the same.
         """
         build = self._start_build(turn, max_prompt_tokens, scope, now)
-        with build.phases("total"):
+        with build.watch.phase("total"):
             raw = await self._collect_memories(build)
-            with build.phases("redaction"):
+            with build.watch.phase("redaction"):
                 asked = self._redact_turn(build)
-                clean = redact_candidates(raw, self._redactor, build.operator, build.trace)
+                clean = build.cleaner.clean_candidates(raw)
             composed = compose_turn(
-                asked, clean, counter=self._counter, recipe=self._recipe, trace=build.trace, timed=build.phases
+                asked, clean, counter=self._counter, recipe=self._recipe, trace=build.trace, timed=build.watch.phase
             )
             ledger = build.trace.finish(raw)
             capsule = self._make_capsule(build, asked, composed, clean, ledger)
@@ -139,14 +136,17 @@ class TurnContextBuilder:
         candidates: Sequence[Candidate],
         ledger: Ledger,
     ) -> Capsule:
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        return make_capsule(
+            CAPSULE_KIND,
             scope=build.scope,
             now=build.now,
             request={**redacted_turn_to_json(asked), **self._redact_ids(build)},
             settings={"model": self._model, "recipe": asdict(self._recipe)},
+            candidates=candidates,
+            ledger=ledger,
+            messages=composed.messages,
+            in_request={f"history[{line.at}]" for line in asked.lines},
         )
-        return box.seal(candidates, ledger, composed.messages, said={f"history[{line.at}]" for line in asked.lines})
 
     def _redact_ids(self, build: _TurnBuild) -> dict[str, str]:
         """Session and persona ids, redacted, for the capsule."""
@@ -161,23 +161,21 @@ class TurnContextBuilder:
     def _start_build(
         self, turn: Turn | Mapping[str, Any], limit: int | None, scope: Scope | None, now: datetime | None
     ) -> _TurnBuild:
-        sent = parse_turn(turn)
-        state, operator, mask = self._health(), self._operator(), self._known.current()
+        sent, state, trace = parse_turn(turn), self._health(), Trace()
         return _TurnBuild(
             turn=sent,
             scope=resolve_scope(sent, scope, self._speaker),
             limit=check_limit(limit) if limit is not None else sent.max_prompt_tokens or self._recipe.max_tokens,
             state=state,
             now=now or self._clock.now(),
-            cleaner=TurnCleaner(self._redactor, operator, mask),
-            operator=operator,
-            mask=mask,
-            phases=PhaseTimer(self._metrics, state.value),
+            cleaner=self._cleaners.make(trace),
+            trace=trace,
+            watch=Stopwatch(turn_timers(self._metrics, state.value)),
         )
 
     async def _collect_memories(self, build: _TurnBuild) -> list[Candidate]:
         """Recall memories under the deadline; a failure is a degradation and is reported to `on_degraded`."""
-        question = build.mask.mask(plain_text(build.turn.user_message))
+        question = build.cleaner.mask_text(plain_text(build.turn.user_message))
         if build.state is not HealthState.NORMAL:
             most = self._recipe.max_memories(build.state)
             build.trace.add_degradation(
@@ -188,7 +186,7 @@ class TurnContextBuilder:
             return []
         attempt = Trace()
         source = CandidateSource(ask=lambda: self._recall_candidates(build, question), timeout_seconds=self._deadline)
-        with build.phases("retrieval"):
+        with build.watch.phase("retrieval"):
             found = await collect_candidates({MEMORY_SOURCE: source}, deadline=self._deadline, trace=attempt)
         for lost in attempt.finish(()).degradations:
             build.trace.add_degradation(lost.source, lost.reason)
@@ -213,9 +211,10 @@ class TurnContextBuilder:
             found = await self._memory.recall(build.scope, query)
         except RequestError as refusal:  # the caller of the turn cannot fix a request that memory rejects
             raise SourceUnavailable(f"the memory service refused: {refusal}") from refusal
-        with build.phases("salience"):
+        with build.watch.phase("salience"):
+            cleaner = build.cleaner
             candidates = make_candidates(
-                found, now=build.now, rules=self._redactor.rules, lift=recipe.neighbour_lift, mask=build.mask
+                found, now=build.now, rules=cleaner.redactor.rules, lift=recipe.neighbour_lift, mask=cleaner.mask
             )
         build.recalled.update((memory_candidate_id(each.id), each) for each in found)
         return candidates
@@ -235,8 +234,8 @@ class TurnContextBuilder:
             message = message_candidate(at, str(turn.history[at]["role"]))
             build.trace.drop(message, Reason.INCOMPLETE, note="a tool call and its results stay together")
         return RedactedTurn(
-            system=render_system(build.mask.mask(repair_text(turn.system_prompt))),
-            user=build.cleaner.clean_content(turn.user_message),
+            system=render_system(build.cleaner.mask_text(turn.system_prompt)),
+            user=clean_content(build.cleaner, turn.user_message),
             limit=build.limit,
             state=build.state,
             lines=tuple(lines),
@@ -253,7 +252,7 @@ class TurnContextBuilder:
         """One redacted message of the history; None when it cannot be redacted, which is recorded as a drop."""
         message = build.turn.history[at]
         try:
-            return build.cleaner.clean_message(message)
+            return clean_message(build.cleaner, message)
         except RedactionFailed as failure:
             build.trace.drop(message_candidate(at, str(message["role"])), Reason.REDACTION_FAILED, note=str(failure))
             build.trace.add_degradation("redactor", str(failure))
@@ -299,7 +298,7 @@ class TurnContextBuilder:
             for candidate, form in composed.shown
         )
         return TurnContext(
-            build_id=f"ctx-{capsule.seal[:12]}",
+            build_id=capsule.build_id,
             system_prompt=asked.system,
             messages=composed.messages,
             tokens=composed.tokens,
@@ -311,5 +310,5 @@ class TurnContextBuilder:
             exact=self._counter.exact,
             ledger=ledger,
             capsule=capsule,
-            timings=build.phases.seconds,
+            timings=build.watch.seconds,
         )

@@ -1,21 +1,25 @@
-"""Recalled memories as candidates, scored by relevance and recency, known secrets masked."""
+"""Recalled memories: as candidates, scored by relevance and recency, known secrets masked; and their clean metadata."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any, cast
 
+from contexture.builders.clean import Cleaner
 from contexture.conversation import Recalled
+from contexture.errors import RedactionFailed
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import SecretMask, mask_candidate
 from contexture.pipeline.scoring import recency, salience
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
 
 MEMORY_COLLECTION = "memories"
 SNIPPETS_SECTION = "snippets"
 _RESERVED_PREFIX = "history["
+_MAX_DEPTH = 64
 
 
 def make_candidates(
@@ -121,3 +125,17 @@ def _neighbour_positions(metadata: Mapping[str, object]) -> list[tuple[str, int]
 def _clamp_score(score: float) -> float:
     """A score clamped to 0..1; 0 for NaN or infinity, which a remote service may return."""
     return min(max(score, 0.0), 1.0) if math.isfinite(score) else 0.0
+
+
+def clean_metadata(cleaner: Cleaner, value: object, levels: int = _MAX_DEPTH) -> Any:
+    """Metadata with every text and key cleaned; raises `RedactionFailed` when nested deeper than `levels`."""
+    if isinstance(value, str):
+        return cleaner.clean_text(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if not levels:
+        raise RedactionFailed("metadata is nested too deeply")
+    if isinstance(value, Mapping):
+        inside = cast("Mapping[str, object]", value).items()
+        return {cleaner.clean_text(name): clean_metadata(cleaner, held, levels - 1) for name, held in inside}
+    return [clean_metadata(cleaner, held, levels - 1) for held in cast("Sequence[object]", value)]

@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from contexture.builders.replay import ComposedPrompt
 from contexture.builders.turn.history import drop_already_in_history, find_history_cut, find_newest_exchange
-from contexture.builders.turn.render import ShownMemory, VariantsById, make_pack_items, make_variants, render_messages
-from contexture.builders.turn.request import HistoryLine, RedactedTurn, TurnRecipe, plain_text
+from contexture.builders.turn.render import ShownMemory, make_variants, render_messages
+from contexture.builders.turn.request import (
+    HistoryLine,
+    RedactedTurn,
+    TurnRecipe,
+    plain_text,
+    read_turn_recipe,
+    redacted_turn_from_json,
+)
+from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
 from contexture.pipeline.fence import validate_prompt
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import PackingItem, fit_prompt
+from contexture.pipeline.packing import PackingItem, VariantsById, fit_prompt, make_pack_items, record_verdicts
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Message
 
@@ -28,7 +37,7 @@ TimePhase = Callable[[str], AbstractContextManager[None]]
 class ComposedTurn:
     """A composed prompt and its parts.
 
-    History is kept from line `start`; `unlimited` is the token count without a limit; `items` are what the packer saw.
+    History is kept from line `start`; `unlimited` is the token count without a limit.
     """
 
     messages: tuple[Message, ...]
@@ -37,7 +46,6 @@ class ComposedTurn:
     token_counts: Mapping[str, int]
     shown: tuple[ShownMemory, ...]
     start: int
-    items: tuple[PackingItem, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +86,8 @@ def compose_turn(
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
         prompt = render_messages(asked.system, history, chosen.shown, asked.user)
-    _record_verdicts(asked.lines, costs, kept, chosen, trace)
+    record_verdicts(kept, chosen.forms, {candidate.id: form for candidate, form in chosen.shown}, trace)
+    _record_history(asked.lines, costs, chosen.start, trace)
     validate_prompt(
         tokens=chosen.tokens,
         limit=asked.limit,
@@ -92,8 +101,20 @@ def compose_turn(
         token_counts=_count_by_part(asked, costs[chosen.start :], fixed, chosen.tokens, counter),
         shown=chosen.shown,
         start=chosen.start,
-        items=chosen.items,
     )
+
+
+def recompose_turn(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The prompt of a turn capsule, composed again; see `RecomposeFunction`."""
+    asked = redacted_turn_from_json(capsule.request)
+    composed = compose_turn(
+        replace(asked, limit=asked.limit + more_tokens),
+        capsule.candidates,
+        counter=counter,
+        recipe=read_turn_recipe(capsule),
+        trace=trace,
+    )
+    return ComposedPrompt(composed.messages, composed.unlimited)
 
 
 def _count_fixed_parts(asked: RedactedTurn, counter: TokenCounter) -> int:
@@ -174,19 +195,10 @@ def _trim_until_fits(
         start = next(later, len(asked.lines))
 
 
-def _record_verdicts(
-    lines: Sequence[HistoryLine], costs: Sequence[int], kept: Sequence[Candidate], chosen: _BudgetChoice, trace: Trace
-) -> None:
-    shown = {candidate.id: form for candidate, form in chosen.shown}
-    for candidate in kept:
-        form = shown.get(candidate.id)
-        if form is None:
-            trace.drop(candidate, Reason.OVER_BUDGET, tokens=chosen.forms[candidate.id][0].tokens)
-        else:
-            trace.keep(candidate, tokens=form.tokens, form=form.form)
+def _record_history(lines: Sequence[HistoryLine], costs: Sequence[int], start: int, trace: Trace) -> None:
     for number, (line, cost) in enumerate(zip(lines, costs, strict=True)):
         message = message_candidate(line.at, str(line.message["role"]))
-        if number < chosen.start:
+        if number < start:
             trace.drop(message, Reason.OVER_BUDGET, tokens=cost)
         else:
             trace.keep(message, tokens=cost)

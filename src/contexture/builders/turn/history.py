@@ -1,18 +1,52 @@
-"""History of a turn: which messages stay together, where it is cut, and which memories repeat it."""
+"""Messages of a turn: cleaning, which of them stay together, where history is cut, and which memories repeat it."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import Any
 
-from contexture.builders.turn.request import HistoryLine, plain_text
+from contexture.builders.clean import Cleaner
+from contexture.builders.turn.request import Content, HistoryLine, plain_text
 from contexture.ledger import Reason, Trace
 from contexture.text.simhash import shingles
 from contexture.types import Candidate, Message
 
 _MIN_BLOCK_MESSAGES = 64
 _MIN_MESSAGE_TOKENS = 8
+_INVALID_NAME_CHARS = re.compile(r"[^\w-]+")
+
+
+def clean_content(cleaner: Cleaner, content: Content) -> Content:
+    """A content with its texts cleaned; parts without text are unchanged."""
+    if isinstance(content, str):
+        return cleaner.clean_text(content)
+    return [{**part, "text": cleaner.clean_text(part["text"])} if "text" in part else part for part in content]
+
+
+def clean_message(cleaner: Cleaner, message: Message) -> Message:
+    """A message with its content, its name and the arguments of its calls cleaned."""
+    clean = dict(message)
+    if message["content"] is not None:
+        clean["content"] = clean_content(cleaner, message["content"])
+    if "name" in message:
+        clean["name"] = _clean_name(cleaner, message["name"])
+    if "tool_calls" in message:
+        clean["tool_calls"] = [_clean_call(cleaner, call) for call in message["tool_calls"]]
+    return clean
+
+
+def _clean_name(cleaner: Cleaner, name: str) -> str:
+    """A cleaned name, valid for chat APIs: the brackets of a placeholder become underscores."""
+    clean = cleaner.clean_text(name)
+    return name if clean == name else _INVALID_NAME_CHARS.sub("_", clean).strip("_")
+
+
+def _clean_call(cleaner: Cleaner, call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": cleaner.clean_text(function["arguments"])}}
 
 
 def count_unread(count: int, limit: int) -> int:

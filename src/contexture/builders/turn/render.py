@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-
-from msgspec.structs import replace
+from collections.abc import Sequence
 
 from contexture.builders.turn.request import Content
 from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
-from contexture.pipeline.packing import PackingItem, PackingOption
+from contexture.pipeline.packing import VariantsById
 from contexture.pipeline.truncation import extract_sentences
 from contexture.ports import TokenCounter
 from contexture.text.segmentation import split_sentences
-from contexture.types import Candidate, Citation, Form, Message, Variant
+from contexture.types import Candidate, Form, Message, Variant
 
 MEMORY_HEADING = "Relevant memory:"
 
@@ -46,20 +44,6 @@ def render_block(number: int, candidate: Candidate, text: str) -> str:
     return f"[{number}] ({safe_label(candidate.label) or 'memory'})\n{text}"
 
 
-def cite_variant(candidate: Candidate, form: Variant) -> tuple[Citation, ...]:
-    """Citations of what a variant shows of a memory: all of it, or one per run of sentences."""
-    if candidate.citation is None:
-        return ()
-    if not form.spans or not candidate.origins:
-        return (candidate.citation,)
-    pairs = list(zip(candidate.sentences, candidate.origins, strict=True))
-    begins = {sentence[0]: origin[0] for sentence, origin in pairs}
-    ends = {sentence[1]: origin[1] for sentence, origin in pairs}
-    return tuple(replace(candidate.citation, start=begins[start], end=ends[end]) for start, end in form.spans)
-
-
-VariantsById = Mapping[str, Sequence[Variant]]
-
 _EXTRACT_SHARES = (0.6, 0.35, 0.2)
 _EXTRACT_VALUE_EXPONENT = 0.3  # half the tokens, spent on the best sentences, keep four fifths of the value
 _MIN_EXTRACT_TOKENS = 16  # a shorter extract is not useful
@@ -81,18 +65,6 @@ def make_variants(
         candidate.id: [whole[candidate.id], *_extract_variants(candidate, whole[candidate.id], query, counter)]
         for candidate in candidates
     }
-
-
-def make_pack_items(candidates: Sequence[Candidate], forms: VariantsById) -> list[PackingItem]:
-    """The candidates as items for a packer: one option per variant."""
-    return [
-        PackingItem(
-            candidate.id,
-            tuple(PackingOption(form.tokens, form.value) for form in forms[candidate.id]),
-            candidate.section,
-        )
-        for candidate in candidates
-    ]
 
 
 def _full_variant(candidate: Candidate, counter: TokenCounter, sharpness: float) -> Variant:

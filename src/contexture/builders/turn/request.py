@@ -18,7 +18,7 @@ from contexture.conversation import RECALL_THRESHOLD, HealthState
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.json_objects import JsonForm, parse_object
 from contexture.pipeline.knapsack import Packer
-from contexture.retrieval.prepare import repair_text
+from contexture.text.unicode import repair_text
 from contexture.types import ChatMessage, ChatRole, ContentPart, Message, Scope
 
 MAX_PROMPT_TOKENS = 100_000_000

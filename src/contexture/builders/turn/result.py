@@ -9,14 +9,15 @@ from typing import Any, cast
 
 from typing_extensions import TypedDict
 
-from contexture.builders.turn.clean import TurnCleaner
+from contexture.builders.clean import Cleaner
+from contexture.builders.turn.collect import clean_metadata
 from contexture.builders.turn.compose import ComposedTurn
-from contexture.builders.turn.render import cite_variant
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
 from contexture.conversation import HealthState, Recalled
 from contexture.errors import RedactionFailed
 from contexture.ledger import Degradation, Ledger, LedgerEntry
+from contexture.pipeline.truncation import cite_variant
 from contexture.results import Digest, FreeJson, JsonResult
 from contexture.types import Candidate, ChatMessage, Citation, Form, Message, Variant
 
@@ -156,10 +157,10 @@ class TurnContext(JsonResult):
         }
 
 
-def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: TurnCleaner) -> Snippet:
+def make_snippet(found: Recalled, candidate: Candidate, form: Variant, cleaner: Cleaner) -> Snippet:
     """A shown memory as a `Snippet`; metadata that cannot be redacted is left out."""
     try:
-        metadata: Mapping[str, Any] = cleaner.clean_metadata(found.metadata)
+        metadata: Mapping[str, Any] = clean_metadata(cleaner, found.metadata)
     except RedactionFailed:
         metadata = {}
     return Snippet(

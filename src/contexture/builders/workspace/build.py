@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import msgspec
 
-from contexture.builders.telemetry import NoWorkspaceTelemetry, WorkspaceTelemetry
-from contexture.builders.workspace.clean import WorkspaceCleaner
+from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.telemetry import NoWorkspaceTelemetry, Stopwatch, WorkspaceTelemetry
 from contexture.builders.workspace.collect import (
     SemanticCollector,
     collect_activity,
@@ -23,7 +22,7 @@ from contexture.builders.workspace.collect import (
     collect_included,
     collect_relations,
 )
-from contexture.builders.workspace.compose import ComposedWorkspace, compose_workspace
+from contexture.builders.workspace.compose import ComposedWorkspace, clean_history, compose_workspace
 from contexture.builders.workspace.config import ContextConfig
 from contexture.builders.workspace.hydrate import hydrate
 from contexture.builders.workspace.intent import detect_intent
@@ -49,7 +48,7 @@ from contexture.builders.workspace.result import (
 )
 from contexture.builders.workspace.state import BuildState, FocusBlocks, load_focus
 from contexture.builders.workspace.validate import validate_payload
-from contexture.capsule import Capsule, CapsuleBuilder
+from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Ledger, State, Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates, rank_candidates
@@ -102,11 +101,11 @@ class WorkspaceContextBuilder:
         self._store = store
         self._semantic = SemanticCollector(search)
         self._counter = token_counter
-        self._redactor = RememberedScans(redactor)
+        self._cleaners = CleanerFactory(
+            redactor=RememberedScans(redactor), secrets=SecretMaskCache(secrets), operator=operator
+        )
         self._clock = clock
-        self._known = SecretMaskCache(secrets)
         self._config = config or ContextConfig()
-        self._operator = operator
         self._summarizer = summarizer
         self._deadline = deadline
         self._model = model or token_counter.encoding
@@ -124,19 +123,20 @@ class WorkspaceContextBuilder:
         Raises `NotFound` when the focus does not exist or `scope` may not read it. A collector that fails is recorded
         as a degradation, and the build goes on with the others.
         """
-        started = perf_counter()
-        asked, who, trace = parse_request(request), scope or self._speaker, Trace()
-        _check_user(asked, who)
-        moment = _check_clock(now or self._clock.now())
-        cleaner = WorkspaceCleaner(self._redactor, self._operator(), self._known.current(), trace)
-        desk = await self._start_build(asked, who, moment, cleaner, trace)
-        found = await self._collect(desk)
-        collected = perf_counter()
-        raw = await hydrate(desk, found, self._counter)
-        made = await self._clean(desk, raw, cleaner)
-        read = perf_counter()
-        payload = self._make_payload(desk, made)
-        payload.timings.update(collect=collected - started, dress=read - collected, compose=perf_counter() - read)
+        watch = Stopwatch()
+        with watch.phase("collect"):
+            asked, who = parse_request(request), scope or self._speaker
+            _check_user(asked, who)
+            moment = _check_clock(now or self._clock.now())
+            cleaner = self._cleaners.make(Trace())
+            desk = await self._start_build(asked, who, moment, cleaner)
+            found = await self._collect(desk)
+        with watch.phase("dress"):
+            raw = await hydrate(desk, found, self._counter)
+            made = await self._clean(desk, raw, cleaner)
+        with watch.phase("compose"):
+            payload = self._make_payload(desk, made)
+        payload.timings.update(watch.seconds)
         self._record_metrics(payload)
         return payload
 
@@ -157,14 +157,12 @@ class WorkspaceContextBuilder:
             lost=[each.source for each in payload.degradations],
         )
 
-    async def _start_build(
-        self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: WorkspaceCleaner, trace: Trace
-    ) -> BuildState:
+    async def _start_build(self, asked: ContextRequest, scope: Scope, now: datetime, cleaner: Cleaner) -> BuildState:
         question = cleaner.mask_text(asked.query)
         try:
             place = await load_focus(self._store, scope, asked)
         except SourceError as failure:
-            trace.add_degradation(SectionType.FOCUS, failure)
+            cleaner.trace.add_degradation(SectionType.FOCUS, failure)
             place = FocusBlocks()
         return BuildState(
             store=self._store,
@@ -181,8 +179,8 @@ class WorkspaceContextBuilder:
             ),
             question=question,
             place=place,
-            trace=trace,
-            rules=self._redactor.rules,
+            trace=cleaner.trace,
+            rules=cleaner.redactor.rules,
         )
 
     async def _collect(self, desk: BuildState) -> list[Candidate]:
@@ -217,13 +215,13 @@ class WorkspaceContextBuilder:
         }
         return [name for name in COLLECTED_SECTIONS if ready[name]]
 
-    async def _clean(self, desk: BuildState, raw: Sequence[Candidate], cleaner: WorkspaceCleaner) -> _CleanedCandidates:
+    async def _clean(self, desk: BuildState, raw: Sequence[Candidate], cleaner: Cleaner) -> _CleanedCandidates:
         plan = self._make_plan(desk, cleaner)
-        clean = add_token_counts(cleaner.clean_candidates(raw), self._counter)
+        clean = add_token_counts(cleaner.clean_candidates(map(cleaner.mask_candidate, raw)), self._counter)
         shorter = await write_summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=desk.trace)
         return _CleanedCandidates(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
 
-    def _make_plan(self, desk: BuildState, cleaner: WorkspaceCleaner) -> ContextPlan:
+    def _make_plan(self, desk: BuildState, cleaner: Cleaner) -> ContextPlan:
         asked, config, place = desk.request, self._config, desk.place
         floors = section_floors(asked, config)
         told = (
@@ -239,7 +237,7 @@ class WorkspaceContextBuilder:
             total=total_budget(asked, config),
             floors=floors,
             caps=section_caps(asked),
-            history=cleaner.clean_history(asked.conversation_history),
+            history=clean_history(cleaner, asked.conversation_history),
             timestamp=desk.now.isoformat(),
             collectors=tuple(
                 str(name) for name in self._active_collectors(desk) if floors[name] and name not in failed
@@ -258,18 +256,16 @@ class WorkspaceContextBuilder:
     def _make_payload(self, desk: BuildState, made: _CleanedCandidates) -> ContextPayload:
         composed = compose_workspace(made.plan, made.clean, counter=self._counter, trace=desk.trace)
         ledger = desk.trace.finish(made.raw)
-        box = CapsuleBuilder(
-            kind=CAPSULE_KIND,
+        capsule = make_capsule(
+            CAPSULE_KIND,
             scope=desk.scope,
             now=desk.now,
             request=msgspec.to_builtins(asdict(made.plan)),
             settings={"model": self._model},
-        )
-        capsule = box.seal(
-            made.clean,
-            ledger,
-            to_messages(composed.serialized),
-            said={f"history[{line.at}]" for line in made.plan.history},
+            candidates=made.clean,
+            ledger=ledger,
+            messages=to_messages(composed.serialized),
+            in_request={f"history[{line.at}]" for line in made.plan.history},
         )
         return make_payload(
             made.plan, composed, considered=made.raw, ledger=ledger, capsule=capsule, counter=self._counter
@@ -319,7 +315,7 @@ def make_payload(
         serialized=composed.serialized,
         budget=plan.total,
         caps=dict(plan.caps),
-        build_id=f"ctx-{capsule.seal[:12]}",
+        build_id=capsule.build_id,
         citations=tuple(candidate.citation for candidate in composed.shown if candidate.citation is not None),
         ledger=ledger,
         capsule=capsule,

@@ -8,30 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from itertools import accumulate
 
 from msgspec.structs import replace
 
+from contexture.builders.clean import Cleaner
+from contexture.builders.replay import ComposedPrompt
 from contexture.builders.workspace.render import (
     NOTHING_FOUND,
     ContextParts,
-    VariantsById,
     is_deduplicated,
     make_item,
-    make_pack_items,
     make_variants,
     render_context,
     render_item,
     shorten_candidate,
 )
-from contexture.builders.workspace.request import SECTION_WEIGHTS, ContextPlan, ConversationLine
+from contexture.builders.workspace.request import (
+    SECTION_WEIGHTS,
+    ContextPlan,
+    ConversationLine,
+    ConversationMessage,
+    read_context_plan,
+)
 from contexture.builders.workspace.result import COLLECTED_SECTIONS, ContextItem, ItemMetadata, SectionType, to_messages
-from contexture.errors import BudgetTooSmall
+from contexture.capsule import Capsule
+from contexture.errors import BudgetTooSmall, RedactionFailed
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
 from contexture.pipeline.fence import fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
-from contexture.pipeline.packing import PackingItem, PackingResult
+from contexture.pipeline.packing import PackingItem, PackingResult, make_pack_items, record_verdicts
 from contexture.pipeline.sections import pack_sections
 from contexture.ports import TokenCounter
 from contexture.types import Budget, Candidate, Section, Variant
@@ -61,6 +69,14 @@ def compose_workspace(
     return _Composer(plan, _filter_candidates(plan, candidates, trace), counter).compose(trace)
 
 
+def recompose_workspace(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
+    """The context of a workspace capsule, composed again; see `RecomposeFunction`."""
+    plan = read_context_plan(capsule)
+    plan = changed(plan, total=plan.total + more_tokens)
+    composed = compose_workspace(plan, capsule.candidates, counter=counter, trace=trace)
+    return ComposedPrompt(to_messages(composed.serialized), composed.unlimited)
+
+
 class _Composer:
     """Packs candidates, counts the rendered context, and packs again until it fits the budget."""
 
@@ -68,7 +84,7 @@ class _Composer:
         self._plan = plan
         self._kept = kept
         self._counter = counter
-        self._forms: VariantsById = make_variants(kept, plan, counter)
+        self._forms = make_variants(kept, plan, counter)
         self._items = make_pack_items(kept, self._forms)
         self._costs = count_message_tokens(plan.history, counter)
         self._counted: dict[str, int] = {}
@@ -83,7 +99,8 @@ class _Composer:
         parts = self._make_parts(chosen, start)
         text = render_context(parts)
         tokens = self._count_text(text)
-        self._record_verdicts(chosen, start, trace)
+        record_verdicts(self._kept, self._forms, chosen, trace)
+        self._record_history(start, trace)
         visible = [candidate for candidate in self._kept if candidate.id in chosen]
         validate_prompt(
             tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()]
@@ -216,13 +233,7 @@ class _Composer:
     def _count_unlimited(self, tokens: int) -> int:
         return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs)
 
-    def _record_verdicts(self, chosen: Chosen, start: int, trace: Trace) -> None:
-        for candidate in self._kept:
-            form = chosen.get(candidate.id)
-            if form is None:
-                trace.drop(candidate, Reason.OVER_BUDGET, tokens=self._forms[candidate.id][0].tokens)
-            else:
-                trace.keep(candidate, tokens=form.tokens, form=form.form)
+    def _record_history(self, start: int, trace: Trace) -> None:
         for at, (line, cost) in enumerate(zip(self._plan.history, self._costs, strict=True)):
             if at < start:
                 trace.drop(message_candidate(line), Reason.OVER_BUDGET, tokens=cost)
@@ -264,7 +275,29 @@ def _merge_duplicates(candidates: Sequence[Candidate], trace: Trace) -> list[Can
 
 
 MESSAGE_TYPE = "message"
+MAX_MESSAGES = 200
+"""How many of the newest messages are read; more than that never fit in a context."""
+
 _SEPARATOR_TOKENS = 1
+
+
+def clean_history(cleaner: Cleaner, messages: Sequence[ConversationMessage]) -> tuple[ConversationLine, ...]:
+    """The newest messages, cleaned, without a gap: everything before one that cannot be scanned is dropped."""
+    trace, lines = cleaner.trace, list[ConversationLine]()
+    for at in range(max(0, len(messages) - MAX_MESSAGES), len(messages)):
+        line = ConversationLine(at=at, role=messages[at].role, text="")
+        if not messages[at].content.strip():
+            trace.drop(message_candidate(line), Reason.EMPTY)
+            continue
+        try:
+            lines.append(replace(line, text=cleaner.clean_text(messages[at].content)))
+        except RedactionFailed as failure:
+            trace.drop(message_candidate(line), Reason.REDACTION_FAILED, note=str(failure))
+            trace.add_degradation("history", str(failure))
+            for older in lines:
+                trace.drop(message_candidate(older), Reason.INCOMPLETE)
+            lines.clear()
+    return tuple(lines)
 
 
 def message_item(line: ConversationLine) -> ContextItem:

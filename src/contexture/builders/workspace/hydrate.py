@@ -34,8 +34,8 @@ from contexture.pipeline.scoring import (
     structural_proximity,
 )
 from contexture.ports import TokenCounter
-from contexture.retrieval.prepare import repair_text
 from contexture.text.simhash import simhash
+from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
 from contexture.workspace import (
     FOCUSED_SUMMARY_BLOCKS,

@@ -13,7 +13,7 @@ from contexture.builders.workspace.request import ContextPlan, RequestType
 from contexture.builders.workspace.result import COLLECTED_SECTIONS, ContextItem, ItemMetadata, SectionType
 from contexture.builders.workspace.tree import PATH_SEPARATOR, split_path
 from contexture.pipeline.fence import DATA_NOTICE, fence
-from contexture.pipeline.packing import PackingItem, PackingOption
+from contexture.pipeline.packing import VariantsById
 from contexture.pipeline.truncation import TruncationStrategy, truncate
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Form, Variant
@@ -99,20 +99,10 @@ _MAX_SCORE = 1.0
 _SEPARATOR_TOKENS = 1  # tokens of the separator between two items
 _SHORT_SHARE = 0.5
 
-VariantsById = dict[str, list[Variant]]
-
 
 def make_variants(candidates: Sequence[Candidate], plan: ContextPlan, counter: TokenCounter) -> VariantsById:
     """Variants per candidate id: full, plus one shortened to half for long candidates."""
     return {candidate.id: _candidate_variants(candidate, plan, counter) for candidate in candidates}
-
-
-def make_pack_items(candidates: Sequence[Candidate], forms: VariantsById) -> list[PackingItem]:
-    """The candidates as items for a packer: one option per variant."""
-    return [
-        PackingItem(each.id, tuple(PackingOption(form.tokens, form.value) for form in forms[each.id]), each.section)
-        for each in candidates
-    ]
 
 
 def make_item(candidate: Candidate, form: Variant) -> ContextItem:

@@ -61,7 +61,7 @@ class ImportHistory:
         except msgspec.DecodeError:
             return None  # ids are derived from the source again, as in the first import
         except OSError as failure:
-            raise InvalidRequest(f"what was imported before cannot be read: {failure}") from failure
+            raise InvalidRequest(f"the import history cannot be read: {failure}") from failure
 
     def write(self, tenant: str, source: str, remembered: ImportSnapshot) -> None:
         """Store a snapshot atomically: a crash leaves the old file or the new one."""
@@ -72,7 +72,7 @@ class ImportHistory:
             part.write_bytes(msgspec.msgpack.encode(remembered))
             os.replace(part, path)  # noqa: PTH105 - said as what it is
         except OSError as failure:
-            raise StoreUnwritable(f"what was imported cannot be remembered: {failure}") from failure
+            raise StoreUnwritable(f"the import history cannot be written: {failure}") from failure
 
     def _path(self, tenant: str, source: str) -> Path:
         readable = re.sub(r"[^\w-]+", "-", source)[:40]

@@ -217,7 +217,7 @@ async def _reparent_orphans(
     lost = set(asked) - (await writer.known(asked) if asked else set())
     for document in documents:
         if document.under in lost:
-            said = f"stands below {document.under!r}, which is nowhere; it was put at the top"
+            said = f"its parent {document.under!r} was not found; it was put at the top level"
             report.warnings.append(document.problem(said, warning=True))
     return [replace(each, under=None) if each.under in lost else each for each in documents]
 
@@ -283,7 +283,7 @@ class _ImportRun:
         self._report.pages += pages
         self._report.blocks += len(found.blocks) - pages
         for name in found.repeated:
-            said = f"the id {name!r} is given to another block too; this one got an id of its own"
+            said = f"the id {name!r} is also used by another block; this one has a new id"
             self._report.warnings.append(document.problem(said, warning=True))
 
 
@@ -443,5 +443,5 @@ def _resolve_source(path: Path, name: str) -> tuple[str, str]:
 
 def _check_source_name(called: str, before: ImportSnapshot | None, root: str) -> None:
     if before is not None and before.root != root and Path(before.root).exists():
-        told = f"{called!r} names {before.root!r}, which was imported before"
+        told = f"the name {called!r} is already used for {before.root!r}"
         raise InvalidRequest(f"{told}; choose another name with --source")

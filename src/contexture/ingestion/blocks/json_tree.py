@@ -135,7 +135,7 @@ class _TreeReader:
             if node.draft.known and node.draft.known not in seen:
                 parent = self._nodes[node.parent or ""]
                 parent.draft.children[:] = [child for child in parent.draft.children if child is not node.draft]
-                message = f"block {name!r} stands below itself; it was put at the top"
+                message = f"block {name!r} is its own descendant; it was put at the top level"
                 yield LoadProblem(path=self._file.path, message=message, warning=True)
                 yield self._build_document(name, None, readers, seen)
 
@@ -194,7 +194,7 @@ def parse_activity_row(row: object, now: datetime) -> Activity:
     deed = given.get("deed")
     time = _parse_row_time(given, "time", "hours_ago", now, hours=1)
     if not block or not user or deed not in list(ActivityKind) or time is None:
-        raise InvalidRequest("a deed needs `block`, `user`, `deed` (edit or view) and `time` or `hours_ago`")
+        raise InvalidRequest("an activity entry needs `block`, `user`, `deed` (edit or view) and `time` or `hours_ago`")
     return Activity(block_id=block, user=user, deed=ActivityKind(str(deed)), time=time)
 
 
@@ -204,20 +204,20 @@ def _require_object(row: object, fields: frozenset[str]) -> dict[str, Any]:
     found = cast("dict[str, Any]", row)
     strange = sorted(set(found) - fields)
     if strange:
-        raise InvalidRequest(f"unknown field {strange[0]!r}; known are {', '.join(sorted(fields))}")
+        raise InvalidRequest(f"unknown field {strange[0]!r}; the known fields are {', '.join(sorted(fields))}")
     return found
 
 
 def _parse_type(given: object) -> BlockType:
     if given not in list(BlockType):
-        raise InvalidRequest(f"field 'type' is {given!r:.60}; known are {', '.join(BlockType)}")
+        raise InvalidRequest(f"field 'type' is {given!r:.60}; the known types are {', '.join(BlockType)}")
     return BlockType(str(given))
 
 
 def _parse_text(row: Mapping[str, Any], name: str) -> str:
     found = row.get(name, "")
     if not isinstance(found, str):
-        raise InvalidRequest(f"field {name!r} must be a text, not {found!r:.60}")
+        raise InvalidRequest(f"field {name!r} must be a string, not {found!r:.60}")
     return found
 
 
@@ -256,5 +256,5 @@ def _parse_number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidRequest(f"field {name!r} must be a number, not {value!r:.60}")
     if abs(value) > _MAX_OFFSET_HOURS:
-        raise InvalidRequest(f"field {name!r} is {value!r:.60}, which is too far away")
+        raise InvalidRequest(f"field {name!r} is {value!r:.60}, which is out of range")
     return value

@@ -48,7 +48,7 @@ def read_markdown_files(files: Sequence[SourceFile], *, readers: tuple[str, ...]
         try:
             document, problem = _parse_page(file, titles, readers)
         except RecursionError:
-            yield LoadProblem(path=file.path, message="nested too deep to be read")
+            yield LoadProblem(path=file.path, message="nested too deeply to be read")
             continue
         if problem:
             yield LoadProblem(path=file.path, message=problem, warning=True)
@@ -146,7 +146,7 @@ def split_frontmatter(text: str) -> tuple[dict[str, Json], str, int, str]:
     try:
         found: object = yaml.safe_load("\n".join(lines[1:end]))
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
-        return {}, text, 1, f"the properties at the top are not YAML: {str(failure).split(chr(10), 1)[0]}"
+        return {}, text, 1, f"the front matter is not valid YAML: {str(failure).split(chr(10), 1)[0]}"
     if found is not None and not isinstance(found, dict):
         return {}, text, 1, ""
     fields = {str(name): to_json_value(value) for name, value in cast("dict[object, object]", found or {}).items()}

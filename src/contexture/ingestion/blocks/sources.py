@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
-from contexture.retrieval.prepare import is_valid_unicode
+from contexture.text.unicode import is_valid_unicode
 
 MAX_FILE_BYTES = 16 * 2**20
 """Maximum size of a file in bytes; a larger one is reported."""
@@ -82,11 +82,11 @@ def decode_file(path: str, data: bytes, modified: datetime | None) -> SourceFile
     if len(data) > MAX_FILE_BYTES:
         return LoadProblem(path=path, message=f"larger than {MAX_FILE_BYTES} bytes")
     if b"\0" in data[:_BINARY_SAMPLE_BYTES]:
-        return LoadProblem(path=path, message="a binary file, not a text")
+        return LoadProblem(path=path, message="a binary file, not text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return LoadProblem(path=path, message="not a text in UTF-8")
+        return LoadProblem(path=path, message="not UTF-8 text")
     return SourceFile(path=path, text=text.replace("\r\n", "\n").replace("\r", "\n"), modified=modified)
 
 
@@ -135,7 +135,7 @@ def open_archive(path: Path, suffixes: frozenset[str], limits: ArchiveLimits | N
         with zipfile.ZipFile(path) as archive:
             unpacking.unpack(archive, nested=0)
     except _ZIP_ERRORS as failure:
-        raise InvalidRequest(f"{str(path)!r} is not a zip archive that can be read: {failure}") from failure
+        raise InvalidRequest(f"{str(path)!r} is not a readable zip archive: {failure}") from failure
     files = sorted(unpacking.files, key=lambda file: file.path)
     return SourceListing(files=tuple(files), problems=tuple(unpacking.problems))
 
@@ -153,7 +153,7 @@ class _Unpacker:
     def unpack(self, archive: zipfile.ZipFile, *, nested: int) -> None:
         entries = archive.infolist()
         if len(entries) > self._limits.files:
-            raise InvalidRequest(f"the archive holds {len(entries)} files; {self._limits.files} are read")
+            raise InvalidRequest(f"the archive has {len(entries)} files; the limit is {self._limits.files}")
         for entry in entries:
             if not entry.is_dir():
                 self._unpack_entry(archive, entry, nested)
@@ -162,7 +162,7 @@ class _Unpacker:
         name = entry.filename
         suffix = PurePosixPath(name).suffix.lower()
         if not _is_inside(name):
-            self.problems.append(LoadProblem(path=name, message="a name that leads out of the archive"))
+            self.problems.append(LoadProblem(path=name, message="its path leads outside the archive"))
         elif suffix == ".zip" and nested < self._limits.nested:
             self._unpack_nested(archive, entry, nested)
         elif suffix in self._suffixes:

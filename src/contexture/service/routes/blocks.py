@@ -36,7 +36,7 @@ def router() -> APIRouter:
 
 
 async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """How many blocks were new, altered, and known as they are."""
+    """Write blocks, and return how many are new, changed and unchanged."""
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": len(body.blocks)})
     now = moment or engine.clock.now()
     blocks = await asyncio.to_thread(lambda: [each.to_block() for each in body.blocks])
@@ -44,14 +44,14 @@ async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, m
 
 
 async def remove_blocks(body: RemoveBlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """How many blocks went, of those that the caller may read; they can be restored."""
+    """Delete blocks that the caller may read, and return how many; they can be restored."""
     await require_permission(engine, caller, "delete", {"collection": BLOCKS_COLLECTION, "records": len(body.ids)})
     gone = await engine.workspace.delete(caller, body.ids, now=moment or engine.clock.now())
     return json_response(DeletedResponse(deleted=gone))
 
 
 async def read_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """The block as it was written, and the titles above it, the topmost first."""
+    """Return a block as it was written, and the titles of its ancestors, topmost first."""
     await require_permission(engine, caller, "blocks.read", {"id": block_id})
     (found,) = await engine.blocks.get(caller, [block_id]) or (None,)
     if found is None:
@@ -62,23 +62,23 @@ async def read_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Res
 
 
 async def move_block(block_id: str, body: MoveBlockBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """Says that the block stands where it was asked to."""
+    """Move a block to another parent or position."""
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": 1})
     await engine.workspace.move(caller, block_id, parent=body.parent, order=body.order)
     return json_response(BlockMovedResponse(moved=True))
 
 
 async def restore_block(block_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """How many blocks came back, of those that the caller may read."""
+    """Restore a deleted block, and return how many blocks that the caller may read came back."""
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": 1})
     back = await engine.workspace.restore(caller, [block_id])
     if not back:
-        raise NotFound(f"there is no block {block_id!r} that was deleted")
+        raise NotFound(f"there is no deleted block {block_id!r}")
     return json_response(BlocksRestoredResponse(restored=back))
 
 
 async def record_view(block_id: str, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """Says that the view was noted."""
+    """Record that the caller viewed a block."""
     await require_permission(engine, caller, "blocks.read", {"id": block_id})
     await engine.workspace.view(caller, block_id, now=moment or engine.clock.now())
     return json_response(BlockViewedResponse(viewed=True))

@@ -69,17 +69,17 @@ def chat_routes() -> APIRouter:
 
 
 async def chat(request: Request, engine: EngineDep, caller: CallerDep, now: NowDep, given: BodyDep) -> Response:
-    """The answer to a message, as JSON; as events with `stream`, or when the client accepts nothing else.
+    """Answer a message, as JSON, or as an event stream with `stream` or `Accept: text/event-stream`.
 
-    With `background` it is handed over to the bus instead, and 202 says where to read the answer. With `message_id` it
-    is answered once, however often it is sent. The policy is asked by the engine itself. What goes wrong before the
-    first event has the status of its error.
+    With `background` the message is put on the bus, and 202 with `Location` tells where to read the answer. With
+    `message_id` it is answered only once, even if it is sent again. An error before the first event sets the status of
+    the response.
     """
     body = parse_object(ChatBody, given, what="a message")
     check_same_identity(caller, tenant_id=body.tenant_id, user_id=body.user_id)
     streamed = body.stream or EVENT_STREAM in request.headers.get("accept", "")
     if streamed and (body.background or body.message_id):
-        raise InvalidRequest("a message with `background` or `message_id` is answered whole: leave out `stream`")
+        raise InvalidRequest("a message with `background` or `message_id` cannot be streamed; leave out `stream`")
     if body.background:
         return await enqueue_message(request, body.to_request(), engine=engine, caller=caller, now=now)
     if not streamed:
@@ -90,13 +90,13 @@ async def chat(request: Request, engine: EngineDep, caller: CallerDep, now: NowD
 
 
 async def list_sessions(engine: EngineDep, caller: CallerDep, limit: LimitParam = 50) -> Response:
-    """The caller's sessions, the one last written to first."""
+    """List the caller's sessions, most recently written first."""
     await require_permission(engine, caller, "session.read", {})
     return json_response(SessionsResponse(sessions=list(await engine.sessions.sessions(caller, limit=limit))))
 
 
 async def list_events(session_id: str, engine: EngineDep, caller: CallerDep, limit: LimitParam = 20) -> Response:
-    """The newest events of a session of the caller's, oldest first; any other session is an empty one."""
+    """List the newest events of one of the caller's sessions, oldest first; any other session is empty."""
     await require_permission(engine, caller, "session.read", {"session_id": session_id})
     found = await engine.sessions.list_events(caller, session_id, limit=limit)
     return json_response(SessionEventsResponse(session_id=session_id, events=list(map(event_to_json, found))))
@@ -116,10 +116,10 @@ def _chat_event(step: ChatStep) -> ServerEvent:
 
 ACCEPTED = 202
 REPLIES_PREFIX = "/v1/chat/replies"
-ENQUEUED_RESPONSE = json_answer(EnqueuedJson, ACCEPTED, "Handed over; `Location` says where to read the answer.")
+ENQUEUED_RESPONSE = json_answer(EnqueuedJson, ACCEPTED, "Accepted; `Location` is where the answer can be read.")
 """The additional responses of `POST /v1/chat`."""
 
-_REPLY_RESPONSES = {**json_answer(ReplyJson), **json_answer(ReplyJson, ACCEPTED, "There is no answer yet.")}
+_REPLY_RESPONSES = {**json_answer(ReplyJson), **json_answer(ReplyJson, ACCEPTED, "The answer is not ready yet.")}
 
 
 def replies_routes() -> APIRouter:
@@ -130,7 +130,7 @@ def replies_routes() -> APIRouter:
 
 
 async def read_reply(message_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """What became of a message of the caller's: its answer, its error, or 202 while there is neither."""
+    """Return the answer to one of the caller's messages, its error, or 202 while there is neither."""
     await require_permission(engine, caller, "session.read", {"message_id": message_id})
     found = await engine.once.find(message_id, scope=caller)
     waiting = found.state is ReplyState.ACCEPTED
@@ -170,9 +170,9 @@ def completions_routes() -> APIRouter:
 
 
 async def create_completion(body: CompletionBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """The answer to a caller's own messages, with what is remembered added to them; no session is written.
+    """Answer the caller's messages with memories added to them; no session is written.
 
-    The policy is asked by the engine itself. What goes wrong before the first event has the status of its error.
+    An error before the first event sets the status of the response.
     """
     check_same_identity(caller, user_id=body.user)
     completions = Completions(engine.chat)
@@ -184,7 +184,7 @@ async def create_completion(body: CompletionBody, engine: EngineDep, caller: Cal
 
 
 async def list_models(engine: EngineDep, caller: CallerDep) -> Response:
-    """The models that may be named."""
+    """List the models that a request may name."""
     del caller
     return json_response(models_object((DEFAULT_MODEL, *engine.chat.route.names)))
 

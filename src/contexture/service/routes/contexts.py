@@ -15,9 +15,9 @@ from contexture.answer.commands.answer import CommandAnswerJson
 from contexture.answer.research import ANSWER_FIELDS, ResearchAnswerJson, ResearchQuestion, parse_research_question
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContextJson
-from contexture.builders.explain import ExplanationJson
 from contexture.builders.query.request import QueryRequest, query_from_json
 from contexture.builders.query.result import QueryContextJson
+from contexture.builders.replay import ExplanationJson
 from contexture.builders.research.result import ResearchContextJson
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContextJson
@@ -44,7 +44,7 @@ def query_routes() -> APIRouter:
 
 
 async def build_query(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """The context as the caller may see it, with its ledger; `model` says whose tokens are counted."""
+    """Build a context for a question from what the caller may read; `model` determines how tokens are counted."""
     defaults = {"collection": engine.settings.collection, "max_tokens": engine.settings.max_tokens}
     given = {name: value for name, value in body.items() if value is not None}
     request = query_from_json({**defaults, **given})
@@ -63,9 +63,9 @@ def turn_routes() -> APIRouter:
 async def build_turn(
     engine: EngineDep, caller: CallerDep, now: NowDep, writes: HasWriteRight, body: BodyDep
 ) -> Response:
-    """The prompt as the caller may see it: history within the limit, memories, and why each is there.
+    """Build the prompt of a chat turn: history within the limit, memories, and the reason for each.
 
-    A summary of what no longer fits is remembered for callers who may also remember it themselves.
+    If the caller may write memories, a summary of the trimmed history is stored.
     """
     await require_permission(engine, caller, "context.build", {"kind": "turn"})
     remember = bool(body.get("history")) and writes and await _may_remember(engine, caller)
@@ -87,7 +87,7 @@ def command_routes() -> APIRouter:
 
 
 async def build_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """What executing the command takes, as the caller may see it, or the command's error."""
+    """Build the context of a slash command from what the caller may read, or return the command's error."""
     await require_permission(engine, caller, "context.build", {"kind": "command"})
     built = await engine.build_command(body, scope=caller, now=now)
     return json_response(built.json_form(), timings=built.timings)
@@ -102,7 +102,7 @@ def workspace_routes() -> APIRouter:
 
 
 async def build_workspace(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """The context as the caller may see it: sections, text, and why each block is there."""
+    """Build a workspace context from what the caller may read: sections, text, and the reason for each block."""
     await require_permission(engine, caller, "context.build", {"kind": "workspace"})
     built = await engine.build_workspace(body, scope=caller, now=now)
     return json_response(built.json_form(), timings=built.timings)
@@ -151,7 +151,7 @@ def research_routes() -> APIRouter:
 
 
 async def build_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """The numbered, cited sources for a question, as the caller may see them."""
+    """Build the numbered, cited sources for a question from what the caller may read."""
     asked = parse_research_question(body, answering=False)
     await require_permission(engine, caller, "context.build", {"kind": "research"})
     built = await engine.build_research(
@@ -168,16 +168,13 @@ async def build_research(engine: EngineDep, caller: CallerDep, now: NowDep, body
 
 
 async def ask_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """A cited answer with its sources; markers that point nowhere are gone, and unsupported sentences are named.
-
-    The engine asks the policy itself.
-    """
+    """Answer a question with citations; markers without a source are removed, and unsupported sentences are listed."""
     asked = parse_research_question(body, answering=True)
     return json_response((await engine.ask_research.run(asked, scope=caller, now=now)).json_form())
 
 
 async def verify_citations(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Whether every citation of a context, an answer or a capsule holds, as the caller sees the store now."""
+    """Check every citation of a context, an answer or a capsule against what the caller can read now."""
     await require_permission(engine, caller, "citations.verify", {})
     return json_response((await engine.verify(await request.body(), scope=caller)).json_form())
 
@@ -191,7 +188,7 @@ def execute_routes() -> APIRouter:
 
 
 async def execute_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """The answer with the evidence for each statement, or the command's error; the engine asks the policy itself."""
+    """Execute a slash command, and return the answer with the evidence for each statement, or the command's error."""
     found = await engine.execute.run(body, scope=caller, now=now)
     return json_response(found.json_form())
 
@@ -205,13 +202,13 @@ def builds_routes() -> APIRouter:
 
 
 async def read_build(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """The ledger and the capsule of one of the caller's own builds; any other is not found."""
+    """Return the ledger and the capsule of one of the caller's own builds; any other is not found."""
     capsule, ledger = await engine.kept(build_id, scope=caller)
     return json_response(build_object(build_id, capsule, ledger))
 
 
 async def explain_candidate(build_id: str, candidate: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """What became of one candidate, and the smallest change that would have admitted it."""
+    """Return the outcome for one candidate, and the smallest change that would have admitted it."""
     found = await engine.explain(build_id, candidate, scope=caller)
     return json_response(found.json_form())
 
@@ -224,8 +221,8 @@ def capsules_routes() -> APIRouter:
 
 
 async def download_capsule(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """The capsule of one of the caller's own builds, byte for byte: read and written again it might lose its seal."""
+    """Return the capsule of one of the caller's own builds, byte for byte, so that its seal stays valid."""
     found = await engine.capsule(build_id, scope=caller)
-    name = f"ctx-{found.seal[:12]}.json"
+    name = f"{found.build_id}.json"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(pack_capsule(found), headers=headers, media_type="application/json")

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from contexture import wiring
 from contexture.blocks.records import BLOCKS
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
@@ -30,7 +31,6 @@ from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
 from contexture.service.wire.schemas import DeletedResponse, json_answer
 from contexture.types import PUBLIC, Collection, FieldType, Scope
-from contexture.wiring.content import reading_workers
 
 RECORDS_FIELD = "records"
 """Name of the request's list in problems; `line` is the position of the row in it, from 1."""
@@ -42,7 +42,7 @@ Principal = Annotated[str, Field(min_length=1)]
 
 
 class FileBody(BaseModel):
-    """A file as base64; `source_path` is where it came from, for those who read about it."""
+    """A file as base64; `source_path` is its origin, for display."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,8 +54,8 @@ class FileBody(BaseModel):
 class IngestDocumentsBody(BaseModel):
     """Records to write, each as a row of a JSONL file, and files to read into pages.
 
-    `acl` is for files, and for records that name no readers; `fields` are payload fields that filters may use.
-    `optimize` merges what was written in small pieces, which pays after a large load.
+    `acl` applies to files, and to records without readers; `fields` are payload fields that filters may use.
+    `optimize` merges small index segments, which is worthwhile after a large load.
     """
 
     model_config = ConfigDict(
@@ -101,20 +101,20 @@ def documents_routes() -> APIRouter:
 
 
 async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """What became of each record and file: added, unchanged, a copy of another, or failed and why."""
+    """Load records and files, and report what was added, unchanged, a duplicate or failed, with the reason."""
     await _require_permissions(body, engine, caller)
     if not body.files:
         return json_response(load_report_object(await _write_records(body, engine, caller)))
     loading = LoadOptions(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
     uploads = await asyncio.to_thread(lambda: [_decode_upload(at, each) for at, each in enumerate(body.files)])
-    async with reading_workers() as workers:
+    async with wiring.reading_workers() as workers:
         paged = await load_uploads(engine.pages, workers, uploads, loading)
     records = await _write_records(body, engine, caller) if body.records else LoadReport()
     return json_response(load_report_object(merge_reports(paged, records)))
 
 
 async def remove_documents(body: DeleteDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """How many of these records and documents there were that the caller may read; they are gone."""
+    """Delete records and documents that the caller may read, and return how many."""
     collection = body.collection or engine.settings.collection
     if body.ids or not body.doc_ids:
         check_not_owned(collection)
@@ -181,7 +181,7 @@ def articles_routes() -> APIRouter:
 
 
 async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """What became of each article: added, unchanged, or failed and why; and how many are copies of a better one."""
+    """Load articles, and report what was added, unchanged, a duplicate or failed, with the reason."""
     await require_permission(engine, caller, "ingest", {"collection": ARTICLES_FIELD, "records": len(body.articles)})
     now = moment or engine.clock.now()
     writer = ArticleWriter(engine.news, caller, now)
@@ -190,7 +190,7 @@ async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDe
 
 
 async def remove_articles(body: RemoveArticlesBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """How many of these articles there were that the caller may read; they are gone."""
+    """Delete articles that the caller may read, and return how many."""
     await require_permission(engine, caller, "delete", {"collection": ARTICLES_FIELD, "records": len(body.ids)})
     return json_response(DeletedResponse(deleted=await engine.news.remove(caller, body.ids)))
 
@@ -229,6 +229,4 @@ OWNED_COLLECTIONS: Mapping[str, str] = {
 def check_not_owned(collection: str) -> None:
     """Raise `InvalidRequest` for a collection whose records are trusted because only its own route writes them."""
     if collection in OWNED_COLLECTIONS:
-        raise InvalidRequest(
-            f"records of {collection!r} are kept by a route of their own: use {OWNED_COLLECTIONS[collection]}"
-        )
+        raise InvalidRequest(f"records of {collection!r} have their own route; use {OWNED_COLLECTIONS[collection]}")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from contexture.adapters.memory.payloads import RecallAnswerJson, recall_answer_to_json
 from contexture.errors import NotFound
+from contexture.memory_payloads import RecallAnswerJson, recall_answer_to_json
 from contexture.service.auth import check_same_identity
 from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.wire.memory import (
@@ -44,7 +44,7 @@ def router() -> APIRouter:
 
 
 async def remember(body: MemoryItem, engine: EngineDep, caller: CallerDep) -> Response:
-    """The id of the memory; a known idempotency key gives the id it has."""
+    """Store a memory and return its id; a known idempotency key returns the existing id."""
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.remember", {"memories": 1})
     (written,) = await engine.memory.remember(scope, [body.to_memory(engine.settings)])
@@ -52,7 +52,7 @@ async def remember(body: MemoryItem, engine: EngineDep, caller: CallerDep) -> Re
 
 
 async def remember_batch(body: RememberBatchBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """The ids of the memories, in order; all of them are stored, or none."""
+    """Store memories, all or none, and return their ids in order."""
     scope = _caller_scope(body, caller)
     for item in body.memories:
         _caller_scope(item, caller)
@@ -63,7 +63,7 @@ async def remember_batch(body: RememberBatchBody, engine: EngineDep, caller: Cal
 
 
 async def recall(body: RecallBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
-    """The memories that answer the query, best first, as `candidates` and as `results`."""
+    """Return the memories that match the query, best first, as `candidates` and as `results`."""
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.recall", {})
     query = body.to_recall(engine.settings, moment or engine.clock.now())
@@ -71,7 +71,7 @@ async def recall(body: RecallBody, engine: EngineDep, caller: CallerDep, moment:
 
 
 async def feedback(body: FeedbackBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """The memory ranks a little higher or lower from now on."""
+    """Make a memory rank a little higher or lower."""
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.feedback", {})
     await engine.memory.feedback(scope, body.to_feedback(engine.clock.now()))
@@ -79,7 +79,7 @@ async def feedback(body: FeedbackBody, engine: EngineDep, caller: CallerDep) -> 
 
 
 async def forget_batch(body: ForgetMemoriesBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """How many of these memories there were that the caller may read; they are gone."""
+    """Delete memories that the caller may read, and return how many."""
     scope = _caller_scope(body, caller)
     await require_permission(engine, scope, "memory.forget", {"memories": len(body.ids)})
     return json_response(DeletedResponse(deleted=await engine.memory.forget(scope, body.ids) if body.ids else 0))
@@ -92,7 +92,7 @@ async def forget(
     tenant_id: Annotated[str | None, Query()] = None,
     user_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """The memory is gone; one that does not exist and one that the caller may not read are answered alike."""
+    """Delete a memory; a missing one and one that the caller may not read give the same error."""
     scope = check_same_identity(caller, tenant_id=tenant_id, user_id=user_id)
     await require_permission(engine, scope, "memory.forget", {"memory": memory_id})
     if not await engine.memory.forget(scope, [memory_id]):

@@ -61,14 +61,14 @@ class Playground:
         return routes
 
     async def page(self, request: Request) -> Response:
-        """The page; asked again it is only confirmed while it has not changed."""
+        """Return the page, or 304 while it has not changed."""
         headers = {**_SECURITY_HEADERS, "Cache-Control": "no-cache", "ETag": self._etag}
         if self._etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(self._page, headers=headers, media_type=MEDIA_TYPES[".html"])
 
     async def file(self, mark: str, name: str) -> Response:
-        """A file of the page as it is now; under an older hash there is none."""
+        """Return a file of the current page; older hashes are not found."""
         content = self._files.get(name) if mark == self.mark else None
         if content is None:
             raise NotFound(f"the playground has no file {name!r} at this address; load the page again")
@@ -89,7 +89,7 @@ def playground_routes(members: Mapping[str, tuple[str, ...]]) -> APIRouter:
 
 
 class BreakMemoryBody(BaseModel):
-    """Whether the memory service shall fail."""
+    """Whether to simulate an outage of the memory service."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"broken": True}]})
 
@@ -105,11 +105,11 @@ def demo_routes() -> APIRouter:
 
 
 async def read_memory_state(engine: EngineDep) -> Response:
-    """Whether the memory service is broken, and what the health monitor makes of it."""
+    """Return whether an outage is simulated, and the state according to the health monitor."""
     return json_response(MemoryStateResponse(broken=engine.memory_broken, state=engine.health.state()))
 
 
 async def break_memory(body: BreakMemoryBody, engine: EngineDep) -> Response:
-    """The same after the change; the monitor and the breaker take the time they take."""
+    """Start or end a simulated outage, and return the new state; monitor and breaker react after their usual delays."""
     engine.break_memory(broken=body.broken)
     return await read_memory_state(engine)

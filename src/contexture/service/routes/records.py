@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contexture.builders.query.request import SearchRequest, parse_search
 from contexture.documents import Region
-from contexture.engine import SearchResultJson
 from contexture.errors import NotFound, UnknownPage
 from contexture.pages.values import DocumentSummary
+from contexture.retrieval.candidates import SearchResultJson
 from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
 from contexture.service.openapi import describe_body
 from contexture.service.wire.schemas import (
@@ -38,7 +38,7 @@ def search_routes() -> APIRouter:
 
 
 async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Response:
-    """The passages that match, best first, redacted, of the records the caller may read."""
+    """Search the records that the caller may read, and return redacted passages, best first."""
     asked = parse_search(body)
     collection = asked.collection or engine.settings.collection
     await require_permission(engine, caller, "search", {"collection": collection})
@@ -48,7 +48,7 @@ async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Respons
 
 
 class ListDocumentsBody(BaseModel):
-    """Which documents to list: by id, starting behind `after`."""
+    """A page of the list of documents, ordered by id, starting after `after`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"limit": 10}]})
 
@@ -66,20 +66,20 @@ def record_routes() -> APIRouter:
 
 
 async def read_record(collection: str, record_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """A record from beginning to end, redacted; one that is not there and a hidden one are answered alike."""
+    """Return a whole record, redacted; a missing one and one that the caller may not read give the same error."""
     await require_permission(engine, caller, "records.read", {"collection": collection, "record": record_id})
     return json_response(_record_object(await engine.read(record_id, collection=collection, scope=caller)))
 
 
 async def list_documents(body: ListDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
-    """The documents the caller may read, without their pages."""
+    """List the documents that the caller may read, without their pages."""
     await require_permission(engine, caller, "records.list", {"collection": "pages"})
     found = await engine.pages.documents(caller, after=body.after, limit=body.limit)
     return json_response(DocumentsResponse(documents=[_document_object(each, engine.shown) for each in found]))
 
 
 async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """What a document is; each of its pages is a record of the collection `pages`, called `DOC_ID:NUMBER`."""
+    """Return the metadata of a document; each of its pages is a record `DOC_ID:NUMBER` of the collection `pages`."""
     await require_permission(engine, caller, "records.read", {"collection": "pages", "record": doc_id})
     found = await engine.pages.document(caller, doc_id)
     if found is None:
@@ -124,12 +124,12 @@ def page_image_routes() -> APIRouter:
 
 
 async def page_image(doc_id: str, page: int, engine: EngineDep, caller: CallerDep) -> Response:
-    """The page as a JPEG; one that is not there and one the caller may not see are answered alike."""
+    """Return a page as a JPEG; a missing one and one that the caller may not read give the same error."""
     return await _image_response(doc_id, page, engine, caller, small=False)
 
 
 async def page_thumbnail(doc_id: str, page: int, engine: EngineDep, caller: CallerDep) -> Response:
-    """The page as a small JPEG; one that is not there and one the caller may not see are answered alike."""
+    """Return a page as a small JPEG; a missing one and one that the caller may not read give the same error."""
     return await _image_response(doc_id, page, engine, caller, small=True)
 
 
@@ -154,9 +154,9 @@ def page_region_routes() -> APIRouter:
 async def page_regions(
     doc_id: str, page: int, engine: EngineDep, caller: CallerDep, start: OffsetParam = None, end: OffsetParam = None
 ) -> Response:
-    """The boxes of a page, or of its characters from `start` to `end`, as shares of its width and height.
+    """Return the boxes of a page, or of its characters from `start` to `end`, as shares of its width and height.
 
-    What the regions say is not told: it has not been redacted.
+    The text of the regions is left out, because it is not redacted.
     """
     await require_permission(engine, caller, "pages.read", {"doc_id": doc_id, "page": page})
     (found,) = await engine.pages.pages(caller, [(doc_id, page)]) or (None,)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import PlainTextResponse
 
-from contexture.adapters.index.disk_space import MIN_FREE_BYTES, has_free_space
+from contexture import wiring
 from contexture.conversation import HealthState
 from contexture.engine import Contexture
 from contexture.errors import ContextError, SourceError
@@ -32,7 +32,7 @@ def router() -> APIRouter:
 
 
 async def health(request: Request, engine: EngineDep) -> Response:
-    """How each component is doing; 503 when the store is down, without which nothing works."""
+    """Return the state of each component; the status is 503 if the store is down."""
     readiness: Readiness = request.app.state.readiness
     components: dict[str, ComponentHealth] = {
         "store": await _store_state(engine),
@@ -48,29 +48,26 @@ async def health(request: Request, engine: EngineDep) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """200 once the warm-up is done, 503 before."""
+    """Return 200 once the warm-up is done, and 503 before."""
     readiness: Readiness = request.app.state.readiness
     told = ReadyResponse(ready=readiness.is_ready, steps=readiness.steps)
     return json_response(told, status=200 if readiness.is_ready else _UNAVAILABLE)
 
 
 async def metrics(request: Request) -> Response:
-    """Everything measured, in the format of Prometheus."""
+    """Return all metrics in the Prometheus format."""
     registries = cast("tuple[CollectorRegistry, ...]", request.app.state.registries)
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _store_state(engine: EngineDep) -> ComponentHealth:
     try:
-        await engine.index.names()  # names and counts are not returned: they would reveal other tenants
+        failed_search = await engine.index.check_health()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
-    if not has_free_space(engine.settings.home):  # everything can be read and nothing written
-        reason = f"its disk has less than {MIN_FREE_BYTES >> 20} MB left"
-        return {"state": HealthState.DEGRADED, "reason": reason}
-    if ailing := engine.index.last_error:  # stored records can still be read
-        return {"state": HealthState.DEGRADED, "reason": ailing}
-    return {"state": HealthState.NORMAL}
+    # On a full disk everything can be read and nothing written.
+    reason = wiring.disk_space_problem(engine.settings) or failed_search
+    return {"state": HealthState.DEGRADED, "reason": reason} if reason else {"state": HealthState.NORMAL}
 
 
 async def _bus_state(gateway: Gateway) -> dict[str, ComponentHealth]:
@@ -80,14 +77,17 @@ async def _bus_state(gateway: Gateway) -> dict[str, ComponentHealth]:
         return {}
     if state is HealthState.NORMAL:
         return {"bus": {"state": state}}
-    return {"bus": {"state": HealthState.DEGRADED, "reason": "it does not answer; messages wait"}}
+    return {"bus": {"state": HealthState.DEGRADED, "reason": "the bus does not answer; messages are queued"}}
 
 
 async def _policy_state(engine: EngineDep) -> ComponentHealth:
     """Return the policy state; a policy that cannot report one counts as normal, and fails when it decides."""
     ask = getattr(engine.policy, "state", None)
     state = HealthState.NORMAL if ask is None else await ask()
-    reasons = {HealthState.DOWN: "its files allow nothing", HealthState.DEGRADED: "it does not answer in time"}
+    reasons = {
+        HealthState.DOWN: "the policy denies everything",
+        HealthState.DEGRADED: "the policy does not answer in time",
+    }
     found: ComponentHealth = {"state": state, "kind": type(engine.policy).__name__}
     if state is HealthState.NORMAL:
         return found

@@ -1,71 +1,71 @@
-// The service's own routes, asked as the chosen user or with the key that was given.
-import { keep, kept } from "./kept.js";
+// Requests to the service, as the chosen user or with the given API key.
+import { loadItem, saveItem } from "./storage.js";
 
-/** A refusal in the service's words. */
-export class Refusal extends Error {
-  constructor(status, told) {
-    super(told?.error?.user_message ?? `HTTP ${status}`);
+/** An error response of the service, with its message. */
+export class ApiError extends Error {
+  constructor(status, body) {
+    super(body?.error?.user_message ?? `HTTP ${status}`);
     this.status = status;
-    this.code = told?.error?.code ?? "UNAVAILABLE";
-    this.correlation = told?.meta?.correlation_id ?? "";
+    this.code = body?.error?.code ?? "UNAVAILABLE";
+    this.correlation = body?.meta?.correlation_id ?? "";
   }
 }
 
-/** Users of a demonstration with their groups; none elsewhere. */
+/** Users of a demonstration with their groups; empty elsewhere. */
 export const USERS = JSON.parse(document.querySelector("meta[name=contexture-users]").content);
 export const DEMO = Object.keys(USERS).length > 0;
 
-export const asker = { user: DEMO ? Object.keys(USERS)[0] : "", key: kept("key", "sessionStorage") ?? "" };
+export const caller = { user: DEMO ? Object.keys(USERS)[0] : "", key: loadItem("key", "sessionStorage") ?? "" };
 
-export function useKey(key) {
-  asker.key = key;
-  keep("key", key || null, "sessionStorage");
+export function setKey(key) {
+  caller.key = key;
+  saveItem("key", key || null, "sessionStorage");
 }
 
 export function headers(sent) {
-  const found = sent ? { "Content-Type": "application/json" } : {};
-  if (asker.user) found["X-Contexture-User"] = encodeURIComponent(asker.user);
-  if (asker.key) found.Authorization = `Bearer ${asker.key}`;
-  return found;
+  const result = sent ? { "Content-Type": "application/json" } : {};
+  if (caller.user) result["X-Contexture-User"] = encodeURIComponent(caller.user);
+  if (caller.key) result.Authorization = `Bearer ${caller.key}`;
+  return result;
 }
 
-/** The answer, its JSON as text, and what the server says it spent. */
-export async function ask(method, path, body, signal) {
-  const said = await answered(method, path, body, signal);
-  const text = await said.text();
-  return { json: JSON.parse(text), text, timings: timings(said.headers.get("Server-Timing") ?? "") };
+/** Send a request; returns the JSON, its text, and the timings of the server. */
+export async function requestJson(method, path, body, signal) {
+  const response = await sendRequest(method, path, body, signal);
+  const text = await response.text();
+  return { json: JSON.parse(text), text, timings: parseTimings(response.headers.get("Server-Timing") ?? "") };
 }
 
-/** The answer's bytes. */
-export async function bytes(path) {
-  return (await answered("GET", path)).blob();
+/** Return the body of a response as a blob. */
+export async function requestBlob(path) {
+  return (await sendRequest("GET", path)).blob();
 }
 
-/** Send a body that may be long; `progress` hears the share that has left. */
+/** Send a large body; `progress` is called with the share that was sent. */
 export function upload(path, body, progress) {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();
     request.open("POST", path);
     for (const [name, value] of Object.entries(headers(true))) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", (event) => progress(event.loaded / event.total));
-    request.addEventListener("error", () => failed(new Refusal(0)));
+    request.addEventListener("error", () => failed(new ApiError(0)));
     request.addEventListener("load", () => {
-      const told = parsed(request.responseText);
-      if (request.status < 300) done(told);
-      else failed(new Refusal(request.status, told));
+      const answer = parseJson(request.responseText);
+      if (request.status < 300) done(answer);
+      else failed(new ApiError(request.status, answer));
     });
     request.send(JSON.stringify(body));
   });
 }
 
-async function answered(method, path, body, signal) {
+async function sendRequest(method, path, body, signal) {
   const sent = body === undefined ? undefined : JSON.stringify(body);
-  const said = await fetch(path, { method, body: sent, headers: headers(sent), signal, cache: "no-store" });
-  if (!said.ok) throw new Refusal(said.status, parsed(await said.text()));
-  return said;
+  const response = await fetch(path, { method, body: sent, headers: headers(sent), signal, cache: "no-store" });
+  if (!response.ok) throw new ApiError(response.status, parseJson(await response.text()));
+  return response;
 }
 
-function parsed(text) {
+function parseJson(text) {
   try {
     return JSON.parse(text);
   } catch {
@@ -73,10 +73,10 @@ function parsed(text) {
   }
 }
 
-function timings(header) {
+function parseTimings(header) {
   return header
     .split(",")
     .map((each) => /^\s*([\w-]+);dur=([\d.]+)/.exec(each))
     .filter(Boolean)
-    .map(([, name, spent]) => ({ name, ms: Number(spent) }));
+    .map(([, name, duration]) => ({ name, ms: Number(duration) }));
 }

@@ -1,11 +1,11 @@
-// Where a piece of the prompt comes from: its record, its characters, and the page it stands on.
-import { ask, bytes } from "./api.js";
-import { dialog } from "./dialog.js";
+// The origin of a piece of the prompt: record, characters and page.
+import { requestBlob, requestJson } from "./api.js";
+import { showDialog } from "./dialog.js";
 import { el, fill } from "./dom.js";
 import { t } from "./i18n.js";
 
-/** Show what `piece` cites; a page that was drawn is shown with the passage framed. */
-export function citation(piece, cites, source) {
+/** Show what `piece` cites; if there is a picture of the page, the passage is framed in it. */
+export function showCitation(piece, cites, source) {
   const picture = el("figure", { class: "page" });
   const content = el(
     "div",
@@ -14,10 +14,10 @@ export function citation(piece, cites, source) {
     source?.image_url ? picture : el("pre", { class: "quoted", text: piece.text }),
   );
   let address = "";
-  const shown = dialog("cite.title", content, { wide: Boolean(source?.image_url), closed: () => URL.revokeObjectURL(address) });
+  const shown = showDialog("cite.title", content, { wide: Boolean(source?.image_url), closed: () => URL.revokeObjectURL(address) });
   if (source?.image_url) {
-    draw(picture, source, cites).then(
-      (made) => (address = made),
+    drawPage(picture, source, cites).then(
+      (url) => (address = url),
       () => fill(picture, el("p", { class: "hint", text: t("page.gone") })),
     );
   }
@@ -35,21 +35,21 @@ function line(each) {
   );
 }
 
-async function draw(figure, source, cites) {
+async function drawPage(figure, source, cites) {
   const place = source.image_url.replace(/\/image$/, "");
   const [picture, ...found] = await Promise.all([
-    bytes(source.image_url),
-    ...cites.map((each) => ask("GET", `${place}/regions?start=${each.start}&end=${each.end}`)),
+    requestBlob(source.image_url),
+    ...cites.map((each) => requestJson("GET", `${place}/regions?start=${each.start}&end=${each.end}`)),
   ]);
   const address = URL.createObjectURL(picture);
-  const boxes = found.flatMap(({ json }) => json.regions).map(framed);
+  const boxes = found.flatMap(({ json }) => json.regions).map(frameRegion);
   const image = el("img", { src: address, alt: t("page.of", { n: source.page, name: source.filename }) });
   fill(figure, el("div", { class: "sheet" }, image, boxes), el("figcaption", { text: t("page.of", { n: source.page, name: source.filename }) }));
   image.addEventListener("load", () => boxes[0]?.scrollIntoView({ block: "center" }), { once: true });
   return address;
 }
 
-function framed({ box: [left, top, right, bottom] }) {
+function frameRegion({ box: [left, top, right, bottom] }) {
   const node = el("div", { class: "frame", "aria-hidden": "true" });
   const share = (value) => `${(value * 100).toFixed(2)}%`;
   Object.assign(node.style, { left: share(left), top: share(top), width: share(right - left), height: share(bottom - top) });

@@ -1,19 +1,19 @@
-// A build to take along: its JSON, the request as Python or curl, and the capsule that replays it.
-import { asker, bytes, DEMO, USERS } from "./api.js";
-import { dialog } from "./dialog.js";
-import { el, say } from "./dom.js";
+// Export of a build: its JSON, the request as Python or curl, and the capsule.
+import { caller, DEMO, requestBlob, USERS } from "./api.js";
+import { showDialog } from "./dialog.js";
+import { el, showToast } from "./dom.js";
 import { t } from "./i18n.js";
 
-/** The buttons. */
-export function copies(kind, body, answer, id) {
+/** The buttons that copy or download. */
+export function exportButtons(kind, body, answer, id) {
   const button = (word, work) => el("button", { type: "button", class: "quiet", text: t(word), on: { click: work } });
   return el(
     "div",
-    { class: "row takeaway", role: "group", "aria-label": t("take") },
+    { class: "row export", role: "group", "aria-label": t("export") },
     button("copy.json", () => copy(answer.text)),
     button("copy.python", () => copy(python(kind, body))),
     button("copy.curl", () => copy(curl(kind, body))),
-    button("capsule", () => save(id)),
+    button("capsule", () => downloadCapsule(id)),
     el("code", { class: "hint", text: id }),
   );
 }
@@ -21,20 +21,20 @@ export function copies(kind, body, answer, id) {
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    say(t("copied"));
+    showToast(t("copied"));
   } catch {
-    dialog("copy.title", el("pre", { class: "quoted", tabindex: "0", text }));
+    showDialog("copy.title", el("pre", { class: "quoted", tabindex: "0", text }));
   }
 }
 
-async function save(id) {
+async function downloadCapsule(id) {
   try {
-    const address = URL.createObjectURL(await bytes(`/v1/builds/${id}/capsule`));
+    const address = URL.createObjectURL(await requestBlob(`/v1/builds/${id}/capsule`));
     el("a", { href: address, download: `${id}.json` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
-    say(t("capsule.saved", { id }));
+    showToast(t("capsule.saved", { id }));
   } catch (failure) {
-    say(failure.message);
+    showToast(failure.message);
   }
 }
 
@@ -43,17 +43,17 @@ export function curl(kind, body) {
   return [
     `curl -s ${quoted(location.origin + kind.path)}`,
     "  -H 'Content-Type: application/json'",
-    ...(asker.key ? ['  -H "Authorization: Bearer $CONTEXTURE_API_KEY"'] : []),
-    ...(DEMO ? [`  -H ${quoted(`X-Contexture-User: ${asker.user}`)}`] : []),
+    ...(caller.key ? ['  -H "Authorization: Bearer $CONTEXTURE_API_KEY"'] : []),
+    ...(DEMO ? [`  -H ${quoted(`X-Contexture-User: ${caller.user}`)}`] : []),
     `  -d ${quoted(JSON.stringify(body))}`,
   ].join(" \\\n");
 }
 
 export function python(kind, body) {
-  const groups = (USERS[asker.user] ?? []).map((name) => `${literal(name)}, `).join("");
-  const scope = DEMO ? `Scope(tenant="demo", user=${literal(asker.user)}, groups=(${groups.trim()}))` : "Scope.local()";
+  const groups = (USERS[caller.user] ?? []).map((name) => `${literal(name)}, `).join("");
+  const scope = DEMO ? `Scope(tenant="demo", user=${literal(caller.user)}, groups=(${groups.trim()}))` : "Scope.local()";
   const { query, num_results: results, max_tokens: tokens, search_mode: mode } = body;
-  const given =
+  const args =
     kind.name === "research"
       ? [query, results, mode !== "visual", mode !== "text"].map((each) => literal(each)).join(", ") + `, max_tokens=${tokens}`
       : literal(body, 8);
@@ -63,7 +63,7 @@ export function python(kind, body) {
     "",
     "with contexture.open_sync() as ctx:",
     `    built = ctx.${kind.method}(`,
-    `        ${given},`,
+    `        ${args},`,
     `        scope=${scope},`,
     "    )",
     "",
@@ -72,7 +72,7 @@ export function python(kind, body) {
   ].join("\n");
 }
 
-/** A JSON value as Python writes it; objects are spread over lines, `indent` deep. */
+/** A JSON value as a Python literal; objects take several lines, indented by `indent`. */
 function literal(value, indent = 0) {
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";

@@ -1,8 +1,8 @@
-// A modal dialog with a heading and a way out; it is gone when it is closed.
+// A modal dialog with a heading and a close button; it is removed when it is closed.
 import { el } from "./dom.js";
 
 /** Show `content` under the heading `word`; returns the dialog. */
-export function dialog(word, content, { wide = false, closed = () => {} } = {}) {
+export function showDialog(word, content, { wide = false, closed = () => {} } = {}) {
   const id = `dialog-${word.replaceAll(".", "-")}`;
   const node = el(
     "dialog",

@@ -1,8 +1,8 @@
-// The request of one kind: samples to start from, its fields, and the token budget.
+// The request form of one kind: samples, fields and token budget.
 import { el, number } from "./dom.js";
 import { onLanguage, t } from "./i18n.js";
 
-/** The form; `changed` hears every change, `submitted` the wish to build at once. */
+/** The form; `changed` is called on every change, `submitted` to build at once. */
 export function form(kind, { changed, submitted }) {
   const inputs = Object.fromEntries(kind.fields.map((field) => [field.name, input(kind, field, changed)]));
   const budget = slider(kind, changed);
@@ -12,43 +12,43 @@ export function form(kind, { changed, submitted }) {
       class: "chip",
       text: sample.name,
       "aria-pressed": String(at === 0),
-      on: { click: () => take(at) },
+      on: { click: () => useSample(at) },
     }),
   );
   const node = el(
     "form",
-    { class: "card stack", on: { submit: sent, keydown: quick } },
+    { class: "card stack", on: { submit: onSubmit, keydown: onKeydown } },
     el("div", { class: "chips", role: "group", label: "samples" }, chips),
-    ...kind.fields.map((field) => labelled(kind, field, inputs[field.name])),
+    ...kind.fields.map((field) => labelledField(kind, field, inputs[field.name])),
     budget.node,
     el("button", { type: "submit", class: "primary", word: "build" }),
   );
-  put(kind.samples[0]);
+  setFields(kind.samples[0]);
 
-  function take(at) {
+  function useSample(at) {
     chips.forEach((chip, place) => chip.setAttribute("aria-pressed", String(place === at)));
-    put(kind.samples[at]);
+    setFields(kind.samples[at]);
     submitted();
   }
 
-  function put(sample) {
+  function setFields(sample) {
     for (const field of kind.fields) inputs[field.name].value = sample[field.name] ?? "";
   }
 
-  function sent(event) {
+  function onSubmit(event) {
     event.preventDefault();
     submitted();
   }
 
-  function quick(event) {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) sent(event);
+  function onKeydown(event) {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onSubmit(event);
   }
 
   return {
     node,
     values: () => Object.fromEntries(Object.entries(inputs).map(([name, found]) => [name, found.value.trim()])),
     budget: () => budget.value(),
-    spend: (tokens) => budget.set(tokens),
+    setBudget: (tokens) => budget.set(tokens),
   };
 }
 
@@ -64,7 +64,7 @@ function input(kind, field, changed) {
   return el("input", { id, type: field.type, spellcheck: "false", ...limits, ...described, on: { input: changed } });
 }
 
-function labelled(kind, field, found) {
+function labelledField(kind, field, found) {
   const id = `${kind.name}-${field.name}`;
   return el(
     "div",
@@ -78,35 +78,35 @@ function labelled(kind, field, found) {
 function slider(kind, changed) {
   const { min, max, step, start, hint } = kind.budget;
   const id = `${kind.name}-budget`;
-  const range = el("input", { id, type: "range", min, max, step, value: start, on: { input: moved } });
-  const told = el("output", { for: id, class: "tokens" });
+  const range = el("input", { id, type: "range", min, max, step, value: start, on: { input: onInput } });
+  const output = el("output", { for: id, class: "tokens" });
 
-  function moved() {
-    tell();
+  function onInput() {
+    updateLabel();
     changed();
   }
 
-  function tell() {
-    told.textContent = t("tokens", { n: number(Number(range.value)) });
-    range.setAttribute("aria-valuetext", told.textContent);
+  function updateLabel() {
+    output.textContent = t("tokens", { n: number(Number(range.value)) });
+    range.setAttribute("aria-valuetext", output.textContent);
   }
 
-  tell();
-  onLanguage(tell);
+  updateLabel();
+  onLanguage(updateLabel);
   return {
     node: el(
       "div",
       { class: "field" },
-      el("div", { class: "between" }, el("label", { for: id, word: "budget" }), told),
+      el("div", { class: "between" }, el("label", { for: id, word: "budget" }), output),
       range,
       hint && el("p", { class: "hint", word: "hint.budget" }),
     ),
     value: () => Number(range.value),
     set: (tokens) => {
-      range.step = 1; // what was asked for exactly is given exactly
+      range.step = 1; // allows the exact number
       range.max = Math.max(max, tokens);
       range.value = tokens;
-      tell();
+      updateLabel();
     },
   };
 }

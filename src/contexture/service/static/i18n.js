@@ -1,17 +1,17 @@
-// What the page says, in English and in Russian; a change of language changes what is already shown.
+// Texts of the page in English and Russian; changing the language updates the texts already shown.
 import { en } from "./words/en.js";
 import { ru } from "./words/ru.js";
-import { kept, keep } from "./kept.js";
+import { loadItem, saveItem } from "./storage.js";
 
 const WORDS = { en, ru };
-const heard = [];
+const listeners = [];
 
 export const LANGUAGES = { en: "English", ru: "Русский" };
 
-/** The word for `key`, its `{name}`s filled in; a key that nobody translated is shown as it is. */
+/** The text for `key`, with its `{name}`s filled in; a missing key is shown as its last part. */
 export function t(key, values = {}) {
-  const said = WORDS[language()][key] ?? en[key] ?? key.split(".").pop().replaceAll("_", " ");
-  return said.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+  const text = WORDS[language()][key] ?? en[key] ?? key.split(".").pop().replaceAll("_", " ");
+  return text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }
 
 export function language() {
@@ -20,21 +20,21 @@ export function language() {
 
 /** Call `work` after each change of language. */
 export function onLanguage(work) {
-  heard.push(work);
+  listeners.push(work);
 }
 
-export function speak(chosen) {
+export function setLanguage(chosen) {
   document.documentElement.lang = chosen in WORDS ? chosen : "en";
-  keep("language", document.documentElement.lang);
+  saveItem("language", document.documentElement.lang);
   document.title = t("title");
   for (const node of document.querySelectorAll("[data-word]")) node.textContent = t(node.dataset.word);
   for (const node of document.querySelectorAll("[data-word-label]")) {
     node.setAttribute("aria-label", t(node.dataset.wordLabel));
   }
-  for (const work of heard) work();
+  for (const work of listeners) work();
 }
 
-/** The language that was chosen before, or the browser's. */
-export function firstLanguage() {
-  return kept("language") ?? (navigator.language.startsWith("ru") ? "ru" : "en");
+/** The stored language, or the browser's. */
+export function initialLanguage() {
+  return loadItem("language") ?? (navigator.language.startsWith("ru") ? "ru" : "en");
 }

@@ -1,7 +1,7 @@
-// The ledger as a table: sorted by any column, filtered by state, and "why?" for every candidate.
+// The ledger as a table: sortable, filtered by state, with an explanation for every candidate.
 import { el, fill, number } from "./dom.js";
+import { showExplanation } from "./explanation.js";
 import { t } from "./i18n.js";
-import { why } from "./why.js";
 
 const COLUMNS = [
   { name: "id", value: (entry) => entry.id },
@@ -12,16 +12,16 @@ const COLUMNS = [
   { name: "score", value: (entry) => -entry.score },
 ];
 const STATES = ["all", "kept", "shortened", "dropped"];
-const FIRST = 12; // rows that are shown before somebody asks for all
-const chosen = { column: "state", down: false, state: "all" };
+const INITIAL_ROWS = 12; // rows shown until "show more" is used
+const view = { column: "state", down: false, state: "all" };
 
 /** The table over `entries`. */
 export function ledgerTable(entries, found, options) {
   const scale = scales(entries);
   const body = el("tbody");
-  const rest = el("button", { type: "button", class: "quiet", on: { click: () => draw(true) } });
+  const showMore = el("button", { type: "button", class: "quiet", on: { click: () => draw(true) } });
   const heads = COLUMNS.map((column) => head(column, sort));
-  const filters = STATES.map((state) => filter(state, entries, narrow));
+  const filters = STATES.map((state) => filter(state, entries, filterBy));
   const table = el(
     "table",
     { class: "ledger" },
@@ -32,26 +32,26 @@ export function ledgerTable(entries, found, options) {
   draw(false);
 
   function draw(all) {
-    const column = COLUMNS.find((each) => each.name === chosen.column);
+    const column = COLUMNS.find((each) => each.name === view.column);
     const rows = entries
-      .filter((entry) => chosen.state === "all" || entry.state === chosen.state)
-      .sort((one, other) => order(column.value(one), column.value(other)) * (chosen.down ? -1 : 1) || other.score - one.score);
-    const shown = all ? rows : rows.slice(0, FIRST);
-    fill(body, shown.length ? shown.map((entry) => row(entry, scale, found, options)) : nothing(entries));
-    rest.hidden = shown.length === rows.length;
-    rest.textContent = t("ledger.rest", { n: rows.length - shown.length });
-    heads.forEach((node, at) => mark(node, COLUMNS[at].name));
-    filters.forEach((node, at) => node.setAttribute("aria-pressed", String(STATES[at] === chosen.state)));
+      .filter((entry) => view.state === "all" || entry.state === view.state)
+      .sort((one, other) => order(column.value(one), column.value(other)) * (view.down ? -1 : 1) || other.score - one.score);
+    const shown = all ? rows : rows.slice(0, INITIAL_ROWS);
+    fill(body, shown.length ? shown.map((entry) => row(entry, scale, found, options)) : emptyRow(entries));
+    showMore.hidden = shown.length === rows.length;
+    showMore.textContent = t("ledger.more", { n: rows.length - shown.length });
+    heads.forEach((node, at) => markSorted(node, COLUMNS[at].name));
+    filters.forEach((node, at) => node.setAttribute("aria-pressed", String(STATES[at] === view.state)));
   }
 
   function sort(name) {
-    chosen.down = chosen.column === name ? !chosen.down : false;
-    chosen.column = name;
-    draw(rest.hidden);
+    view.down = view.column === name ? !view.down : false;
+    view.column = name;
+    draw(showMore.hidden);
   }
 
-  function narrow(state) {
-    chosen.state = state;
+  function filterBy(state) {
+    view.state = state;
     draw(false);
   }
 
@@ -60,7 +60,7 @@ export function ledgerTable(entries, found, options) {
     { class: "card", "aria-label": t("ledger") },
     el("div", { class: "between" }, el("h3", { text: t("ledger") }), el("div", { class: "chips", role: "group", "aria-label": t("ledger.filter") }, filters)),
     el("div", { class: "scroll wide", tabindex: "0", role: "group", "aria-label": t("ledger") }, table),
-    rest,
+    showMore,
   );
 }
 
@@ -72,15 +72,15 @@ function head(column, sort) {
   );
 }
 
-function mark(node, name) {
-  const on = chosen.column === name;
-  node.setAttribute("aria-sort", on ? (chosen.down ? "descending" : "ascending") : "none");
+function markSorted(node, name) {
+  const on = view.column === name;
+  node.setAttribute("aria-sort", on ? (view.down ? "descending" : "ascending") : "none");
 }
 
-function filter(state, entries, narrow) {
+function filter(state, entries, filterBy) {
   const count = state === "all" ? entries.length : entries.filter((entry) => entry.state === state).length;
   const text = `${t(state === "all" ? "ledger.all" : `state.${state}`)} ${number(count)}`;
-  return el("button", { type: "button", class: "chip", data: { state }, text, on: { click: () => narrow(state) } });
+  return el("button", { type: "button", class: "chip", data: { state }, text, on: { click: () => filterBy(state) } });
 }
 
 function row(entry, scale, found, options) {
@@ -88,32 +88,32 @@ function row(entry, scale, found, options) {
   return el(
     "tr",
     { data: { state: entry.state } },
-    el("th", { scope: "row", class: "column-id" }, called(found.titles?.get(entry.id)), el("code", { text: entry.id })),
+    el("th", { scope: "row", class: "column-id" }, titleSpan(found.titles?.get(entry.id)), el("code", { text: entry.id })),
     el("td", {}, el("span", { class: "tag", data: { section: section(entry) }, text: t(`section.${entry.section}`) })),
     el("td", {}, el("span", { class: "state", data: { state: entry.state }, text: t(`state.${entry.state}`) })),
     el("td", {}, t(`reason.${entry.reason}`), note && el("span", { class: "hint", text: note })),
     el("td", { class: "number", text: number(entry.tokens) }),
     el("td", { class: "number", text: number(entry.score, 3) }),
     el("td", {}, signals(entry.signals, scale)),
-    el("td", {}, el("button", { type: "button", class: "why", text: t("why"), "aria-label": t("why.of", { id: entry.id }), on: { click: () => why(entry, found, options) } })),
+    el("td", {}, el("button", { type: "button", class: "why", text: t("why"), "aria-label": t("why.of", { id: entry.id }), on: { click: () => showExplanation(entry, found, options) } })),
   );
 }
 
-function called(title) {
-  return title ? el("span", { class: "called", text: title }) : null;
+function titleSpan(title) {
+  return title ? el("span", { class: "candidate-title", text: title }) : null;
 }
 
 function section(entry) {
   return entry.section === "snippets" ? "memory" : entry.section;
 }
 
-/** Small bars; a signal that can be larger than 1 is drawn against the largest in the table, one that all lack is not. */
+/** Small bars; signals above 1 are scaled to the largest in the table, and signals that are never positive are left out. */
 function signals(given, scale) {
   return el("div", { class: "signals" }, Object.entries(given).filter(([name]) => scale[name]).map(([name, value]) => {
     const bar = el("span", { class: "fillup" });
     bar.style.width = `${Math.max(0, Math.min(100, (100 * value) / scale[name]))}%`;
-    const told = `${t(`signal.${name}`)} ${number(value, 3)}`;
-    return el("span", { class: "signal", title: told, role: "img", "aria-label": told }, el("span", { class: "track" }, bar));
+    const label = `${t(`signal.${name}`)} ${number(value, 3)}`;
+    return el("span", { class: "signal", title: label, role: "img", "aria-label": label }, el("span", { class: "track" }, bar));
   }));
 }
 
@@ -127,7 +127,7 @@ function scales(entries) {
   return found;
 }
 
-function nothing(entries) {
+function emptyRow(entries) {
   const text = t(entries.length ? "ledger.none" : "ledger.empty");
   return el("tr", {}, el("td", { colspan: COLUMNS.length + 2, class: "empty", text }));
 }

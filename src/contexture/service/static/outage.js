@@ -1,34 +1,34 @@
-// The switch that breaks the memory service of a demonstration.
-import { ask } from "./api.js";
-import { el, say } from "./dom.js";
+// The switch that simulates an outage of the memory service in a demonstration.
+import { requestJson } from "./api.js";
+import { el, showToast } from "./dom.js";
 import { onLanguage, t } from "./i18n.js";
 
-/** The switch and what the health monitor says; `changed` is called when the service is broken or mended. */
+/** The switch and the state of the health monitor; `changed` is called when an outage starts or ends. */
 export function outage(changed) {
   let state = "normal";
   const button = el(
     "button",
-    { type: "button", role: "switch", id: "outage", class: "switch", "aria-checked": "false", on: { click: flip } },
+    { type: "button", role: "switch", id: "outage", class: "switch", "aria-checked": "false", on: { click: toggle } },
     el("span", { class: "knob", "aria-hidden": "true" }),
     el("span", { word: "outage" }),
   );
-  const told = el("p", { class: "hint" });
+  const hint = el("p", { class: "hint" });
 
-  async function flip() {
+  async function toggle() {
     const broken = button.getAttribute("aria-checked") !== "true";
-    if (await heard("POST", { broken })) changed();
+    if (await request("POST", { broken })) changed();
   }
 
-  function look() {
-    return heard("GET");
+  function refresh() {
+    return request("GET");
   }
 
-  async function heard(method, body) {
+  async function request(method, body) {
     try {
-      show((await ask(method, "/v1/demo/memory", body)).json);
+      show((await requestJson(method, "/v1/demo/memory", body)).json);
       return true;
     } catch (failure) {
-      say(failure.message);
+      showToast(failure.message);
       return false;
     }
   }
@@ -36,14 +36,14 @@ export function outage(changed) {
   function show(found) {
     button.setAttribute("aria-checked", String(found.broken));
     state = found.state;
-    tell();
+    updateText();
   }
 
-  function tell() {
-    told.textContent = t(`outage.${state}`);
+  function updateText() {
+    hint.textContent = t(`outage.${state}`);
   }
 
-  tell();
-  onLanguage(tell);
-  return { node: el("div", { class: "card stack" }, button, told), look };
+  updateText();
+  onLanguage(updateText);
+  return { node: el("div", { class: "card stack" }, button, hint), refresh };
 }

@@ -1,25 +1,25 @@
-// One kind of context: the request on one side, what came of it on the other, built again as soon as either changes.
-import { ask, DEMO, Refusal } from "./api.js";
+// One kind of context: the request on one side and the result on the other; every change builds again.
+import { ApiError, DEMO, requestJson } from "./api.js";
 import { el, fill, number } from "./dom.js";
 import { form } from "./form.js";
 import { t } from "./i18n.js";
-import { changeKey } from "./key.js";
+import { askForKey } from "./key.js";
 import { outage } from "./outage.js";
 import { results } from "./results.js";
 
-const WAIT = 140; // milliseconds in which a slider may still move
+const DELAY = 140; // milliseconds between the last change and the build
 
 /** The panel of a kind; `built` is called after every answer. */
 export function panel(kind, { built }) {
-  let asked = 0;
+  let requestCount = 0;
   let timer = 0;
   let running = null;
   let last = null;
-  let pinned = null; // what stays as it was while a candidate is given what it lacked
+  let pinned = null; // section shares that stay fixed while only the budget grows
 
   const output = el("div", { class: "output", "aria-live": "off" });
-  const asking = form(kind, { changed: soon, submitted: afresh });
-  const breaker = DEMO && kind.name === "turn" ? outage(build) : null;
+  const requestForm = form(kind, { changed: buildSoon, submitted: buildNow });
+  const outageSwitch = DEMO && kind.name === "turn" ? outage(build) : null;
   const node = el(
     "section",
     {
@@ -29,24 +29,24 @@ export function panel(kind, { built }) {
       "aria-labelledby": `tab-${kind.name}`,
       hidden: true,
     },
-    el("div", { class: "request" }, asking.node, breaker?.node),
+    el("div", { class: "request" }, requestForm.node, outageSwitch?.node),
     output,
   );
 
-  function soon() {
+  function buildSoon() {
     pinned = null;
     clearTimeout(timer);
-    timer = setTimeout(build, WAIT);
+    timer = setTimeout(build, DELAY);
   }
 
-  function afresh() {
+  function buildNow() {
     pinned = null;
     return build();
   }
 
-  function more(tokens) {
-    pinned = (last.kept && kind.pinned?.(last.kept)) ?? null;
-    asking.spend(tokens);
+  function buildWithBudget(tokens) {
+    pinned = (last.stored && kind.pinned?.(last.stored)) ?? null;
+    requestForm.setBudget(tokens);
     build();
   }
 
@@ -54,27 +54,27 @@ export function panel(kind, { built }) {
     clearTimeout(timer);
     running?.abort();
     running = new AbortController();
-    const turn = ++asked;
+    const requestNumber = ++requestCount;
     node.setAttribute("aria-busy", "true");
-    if (!last) fill(output, waiting());
+    if (!last) fill(output, skeleton());
     const outcome = await attempt(running.signal);
-    if (turn !== asked) return; // a later request has been made, so nobody wants this answer
+    if (requestNumber !== requestCount) return; // a later request has been sent; discard this answer
     node.setAttribute("aria-busy", "false");
     last = outcome;
     redraw();
-    if (!outcome.failure) breaker?.look();
+    if (!outcome.failure) outageSwitch?.refresh();
     built();
   }
 
   async function attempt(signal) {
-    const values = asking.values();
-    const body = kind.request(values, asking.budget(), pinned);
+    const values = requestForm.values();
+    const body = kind.request(values, requestForm.budget(), pinned);
     try {
-      const answer = await ask("POST", kind.path, body, signal);
-      const extra = kind.also?.(values);
-      const executed = extra ? (await ask("POST", extra.path, extra.body, signal)).json : null;
-      const kept = await keptOf(kind.read(answer.json).id, signal);
-      return { kind, body, answer, executed, kept };
+      const answer = await requestJson("POST", kind.path, body, signal);
+      const extra = kind.extraRequest?.(values);
+      const executed = extra ? (await requestJson("POST", extra.path, extra.body, signal)).json : null;
+      const stored = await loadBuild(kind.read(answer.json).id, signal);
+      return { kind, body, answer, executed, stored };
     } catch (failure) {
       return { failure };
     }
@@ -82,21 +82,21 @@ export function panel(kind, { built }) {
 
   function redraw() {
     if (!last) return;
-    if (last.failure) fill(output, failed(last.failure));
-    else fill(output, results(last, { budget: asking.budget, more }));
+    if (last.failure) fill(output, errorCard(last.failure));
+    else fill(output, results(last, { budget: requestForm.budget, buildWithBudget }));
   }
 
-  function failed(failure) {
-    if (failure instanceof Refusal && failure.status === 401) changeKey(build);
-    const known = failure instanceof Refusal;
+  function errorCard(failure) {
+    if (failure instanceof ApiError && failure.status === 401) askForKey(build);
+    const known = failure instanceof ApiError;
     return el(
       "div",
       { class: "card failure", role: "alert" },
-      el("h3", { text: known ? t(`error.${failure.code}`) : t("error.gone") }),
-      el("p", { text: known ? failure.message : t("error.gone.why") }),
+      el("h3", { text: known ? t(`error.${failure.code}`) : t("error.unreachable") }),
+      el("p", { text: known ? failure.message : t("error.unreachable.hint") }),
       failure.code === "NO_DATA" && el("p", { class: "hint", text: t("error.NO_DATA.hint") }),
       known && failure.correlation && el("p", { class: "hint", text: failure.correlation }),
-      el("button", { type: "button", class: "quiet", word: "again", on: { click: build } }),
+      el("button", { type: "button", class: "quiet", word: "retry", on: { click: build } }),
     );
   }
 
@@ -105,24 +105,24 @@ export function panel(kind, { built }) {
     build,
     redraw,
     open: () => last || build(),
-    forget: (now) => {
+    reset: (now) => {
       last = null;
       if (now) build();
     },
   };
 }
 
-/** What the service has kept of a build; a build that it could not keep is shown without. */
-async function keptOf(id, signal) {
+/** The stored build; null if the service did not store it. */
+async function loadBuild(id, signal) {
   try {
-    return (await ask("GET", `/v1/builds/${id}`, undefined, signal)).json;
+    return (await requestJson("GET", `/v1/builds/${id}`, undefined, signal)).json;
   } catch (failure) {
-    if (failure instanceof Refusal) return null;
+    if (failure instanceof ApiError) return null;
     throw failure;
   }
 }
 
-function waiting() {
+function skeleton() {
   return el(
     "div",
     { class: "card skeleton", role: "status" },

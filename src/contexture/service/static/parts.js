@@ -1,13 +1,13 @@
-// Prompts as parts, each of one section: what the four kinds have in common.
+// Prompts as parts, one per section; shared by the four kinds.
 
-/** What can be read of a message's content. */
-export function words(content) {
+/** The text of a message's content. */
+export function contentText(content) {
   if (typeof content === "string") return content;
   return (content ?? []).map((part) => part.text ?? `[${part.type}]`).join("\n");
 }
 
-/** A text cut before every line that `mark` matches; its first group is the number of the block. */
-export function blocks(text, mark) {
+/** Split a text before every line that `mark` matches; the first group of `mark` is the number of the block. */
+export function splitBlocks(text, mark) {
   const found = [];
   for (const line of text.split("\n")) {
     const opened = mark.exec(line);
@@ -17,14 +17,14 @@ export function blocks(text, mark) {
   return found.map(({ number, lines }) => ({ number, text: lines.join("\n") }));
 }
 
-/** One part: `pieces` are its text, cut where it can be cited. */
-export function part(section, role, pieces) {
+/** One part; `pieces` are its text, split into citable pieces. */
+export function makePart(section, role, pieces) {
   const whole = typeof pieces === "string" ? [{ number: null, text: pieces }] : pieces;
   return { section, role, pieces: whole };
 }
 
-/** Tokens of what a section shows, by its ledger. */
-export function spent(ledger, section) {
+/** Tokens that a section uses according to the ledger. */
+export function sectionTokens(ledger, section) {
   const shown = ledger.filter((entry) => entry.section === section && entry.state !== "dropped");
   return shown.reduce((sum, entry) => sum + entry.tokens, 0);
 }

@@ -1,21 +1,21 @@
-// The prompt as the model would get it, each part in the colour of its section.
+// The prompt as the model receives it, each part in the colour of its section.
 import { el } from "./dom.js";
 import { t } from "./i18n.js";
-import { citation } from "./citation.js";
+import { showCitation } from "./citation.js";
 
-const HIDDEN = /(<[A-Z][A-Z_]*_\d+>|§§secret\([^)]*\))/;
+const REDACTED = /(<[A-Z][A-Z_]*_\d+>|§§secret\([^)]*\))/;
 
-/** The parts in order; numbered pieces open what they cite. */
+/** The parts in order; numbered pieces open their citations. */
 export function prompt(found) {
   return el(
     "section",
     { class: "card prompt", "aria-label": t("prompt") },
     el("h3", { text: t("prompt") }),
-    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("prompt") }, found.parts.map((each) => shown(each, found))),
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("prompt") }, found.parts.map((each) => renderPart(each, found))),
   );
 }
 
-function shown(part, found) {
+function renderPart(part, found) {
   return el(
     "div",
     { class: "part", data: { section: part.section } },
@@ -26,11 +26,11 @@ function shown(part, found) {
       el("span", { text: t(`section.${part.section}`) }),
       el("span", { class: "role", text: part.role }),
     ),
-    part.pieces.map((piece) => written(piece, found)),
+    part.pieces.map((piece) => renderPiece(piece, found)),
   );
 }
 
-function written(piece, found) {
+function renderPiece(piece, found) {
   const cites = piece.number === null ? [] : (found.cite(piece.number) ?? []);
   const open = cites.length
     ? el("button", {
@@ -38,15 +38,15 @@ function written(piece, found) {
         class: "cite",
         text: `[${piece.number}]`,
         "aria-label": t("cite.open", { n: piece.number }),
-        on: { click: () => citation(piece, cites, found.source?.(piece.number)) },
+        on: { click: () => showCitation(piece, cites, found.source?.(piece.number)) },
       })
     : null;
-  return el("div", { class: "piece" }, open, el("pre", {}, marked(piece.text)));
+  return el("div", { class: "piece" }, open, el("pre", {}, markRedactions(piece.text)));
 }
 
-/** The text with what was redacted marked. */
-function marked(text) {
+/** The text with its placeholders marked. */
+function markRedactions(text) {
   return text
-    .split(HIDDEN)
-    .map((each) => (HIDDEN.test(each) ? el("mark", { class: "redacted", title: t("redacted"), text: each }) : each));
+    .split(REDACTED)
+    .map((each) => (REDACTED.test(each) ? el("mark", { class: "redacted", title: t("redacted"), text: each }) : each));
 }

@@ -1,6 +1,6 @@
-// What came of a request, from the shortest answer to the longest.
+// The result of a request, from the summary to the details.
 import { budgetBar } from "./budget.js";
-import { copies } from "./copy.js";
+import { exportButtons } from "./copy.js";
 import { el, number } from "./dom.js";
 import { graph } from "./graph.js";
 import { t } from "./i18n.js";
@@ -9,25 +9,25 @@ import { prompt } from "./prompt.js";
 import { sources } from "./sources.js";
 import { timings } from "./timings.js";
 
-const LONG = 72; // characters of a name in the ledger
+const MAX_TITLE = 72; // characters of a name in the ledger
 
-/** Everything that is shown of a build; `more` builds again with another budget. */
-export function results({ kind, body, answer, executed, kept }, { budget, more }) {
-  const candidates = new Map((kept?.capsule.candidates ?? []).map((each) => [each.id, each]));
-  const titles = new Map([...candidates].map(([id, each]) => [id, called(each)]));
-  const found = { ...kind.read(answer.json, kept), candidates, titles };
+/** All cards of a build; `buildWithBudget` builds again with another budget. */
+export function results({ kind, body, answer, executed, stored }, { budget, buildWithBudget }) {
+  const candidates = new Map((stored?.capsule.candidates ?? []).map((each) => [each.id, each]));
+  const titles = new Map([...candidates].map(([id, each]) => [id, candidateTitle(each)]));
+  const found = { ...kind.read(answer.json, stored), candidates, titles };
   const limit = found.limit ?? budget();
   return [
     summary(answer, found, limit),
-    listed(answer.json.degradations, "degraded", "notice warning"),
-    listed(found.notes ?? [], "noted", "notice"),
+    notice(answer.json.degradations, "degraded", "notice warning"),
+    notice(found.notes ?? [], "notes", "notice"),
     budgetBar(found, limit),
     executed && graph(executed),
     prompt(found),
     found.sources?.length ? sources(found.sources) : null,
-    ledgerTable(answer.json.ledger, found, { budget, more }),
+    ledgerTable(answer.json.ledger, found, { budget, buildWithBudget }),
     timings(answer.timings),
-    copies(kind, body, answer, found.id),
+    exportButtons(kind, body, answer, found.id),
   ].filter(Boolean);
 }
 
@@ -49,10 +49,10 @@ function summary({ json }, found, limit) {
   );
 }
 
-/** What a candidate is called: its title, and how its text begins. */
-function called(candidate) {
+/** A candidate in the ledger: its title and the beginning of its text. */
+function candidateTitle(candidate) {
   const text = [candidate.title, candidate.text].filter(Boolean).join(": ").replace(/\s+/g, " ").trim();
-  return text.length > LONG ? `${text.slice(0, LONG).trimEnd()}…` : text;
+  return text.length > MAX_TITLE ? `${text.slice(0, MAX_TITLE).trimEnd()}…` : text;
 }
 
 function redactions(found) {
@@ -60,7 +60,7 @@ function redactions(found) {
   return new Set(texts.flatMap((text) => text.match(/<[A-Z][A-Z_]*_\d+>/g) ?? [])).size;
 }
 
-function listed(lines, word, kind) {
+function notice(lines, word, kind) {
   if (lines.length === 0) return null;
   const line = (each) => el("li", {}, el("strong", { text: each.source }), ` ${each.reason}`);
   return el("div", { class: kind, role: "status" }, el("h3", { text: t(word) }), el("ul", {}, lines.map(line)));

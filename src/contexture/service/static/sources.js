@@ -1,10 +1,10 @@
-// The sources of a research context as small pictures of their pages.
-import { bytes } from "./api.js";
-import { citation } from "./citation.js";
+// The sources of a research context as thumbnails of their pages.
+import { requestBlob } from "./api.js";
+import { showCitation } from "./citation.js";
 import { el } from "./dom.js";
 import { t } from "./i18n.js";
 
-/** One card a source; it opens the page at what is cited. */
+/** One card per source; it opens the page at the cited passage. */
 export function sources(found) {
   return el(
     "section",
@@ -18,7 +18,7 @@ function card(source, at) {
   const name = t("page.of", { n: source.page, name: source.filename });
   const picture = el("div", { class: "thumb" }, el("span", { text: source.extension }));
   if (source.thumbnail_url) {
-    bytes(source.thumbnail_url).then((found) => {
+    requestBlob(source.thumbnail_url).then((found) => {
       const image = el("img", { src: URL.createObjectURL(found), alt: "" });
       image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
       picture.replaceChildren(image);
@@ -29,7 +29,7 @@ function card(source, at) {
     {
       type: "button",
       class: "source",
-      on: { click: () => citation({ text: source.markdown_content }, source.citations, source) },
+      on: { click: () => showCitation({ text: source.markdown_content }, source.citations, source) },
     },
     picture,
     el("span", { class: "source-name", text: `[${at + 1}] ${name}` }),

@@ -1,7 +1,7 @@
-// Tabs as the keyboard knows them: arrows move, Home and End jump, one tab stop for all.
+// Tabs with keyboard support: arrow keys, Home and End; all tabs are one tab stop.
 import { el } from "./dom.js";
 
-/** Buttons for `names` in `place`; `chosen` hears which one is shown. */
+/** Add buttons for `names` to `place`; `chosen` is called with the selected one. */
 export function tabs(place, names, chosen) {
   const buttons = names.map((name) =>
     el("button", {
@@ -11,7 +11,7 @@ export function tabs(place, names, chosen) {
       class: "tab",
       word: `tab.${name}`,
       "aria-controls": `panel-${name}`,
-      on: { click: () => show(name), keydown: (event) => moved(event, name) },
+      on: { click: () => show(name), keydown: (event) => onKeydown(event, name) },
     }),
   );
   place.append(...buttons);
@@ -26,7 +26,7 @@ export function tabs(place, names, chosen) {
     chosen(name);
   }
 
-  function moved(event, name) {
+  function onKeydown(event, name) {
     const at = names.indexOf(name);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: names.length - 1 }[event.key];
     if (to === undefined) return;

@@ -1,13 +1,13 @@
-// Light, dark, or what the system says.
-import { keep, kept } from "./kept.js";
+// Light or dark theme, or the theme of the system.
+import { saveItem, loadItem } from "./storage.js";
 
 export const THEMES = ["auto", "light", "dark"];
 
-export function paint(theme) {
+export function setTheme(theme) {
   document.documentElement.dataset.theme = THEMES.includes(theme) ? theme : "auto";
-  keep("theme", document.documentElement.dataset.theme);
+  saveItem("theme", document.documentElement.dataset.theme);
 }
 
-export function firstTheme() {
-  return kept("theme") ?? "auto";
+export function initialTheme() {
+  return loadItem("theme") ?? "auto";
 }

@@ -1,8 +1,8 @@
-// Where the time went, as the service measured it.
+// Time per phase, as measured by the service.
 import { el, number } from "./dom.js";
 import { t } from "./i18n.js";
 
-/** One bar of phases; the service sends them in a header, so that equal builds stay equal bytes. */
+/** One bar of phases; the service sends them in a header, so that equal builds have equal bodies. */
 export function timings(found) {
   const phases = found.filter((phase) => phase.name !== "total");
   const total = found.find((phase) => phase.name === "total")?.ms ?? phases.reduce((sum, phase) => sum + phase.ms, 0);

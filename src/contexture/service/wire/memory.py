@@ -7,10 +7,10 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from contexture.adapters.memory.payloads import memory_from_json, read_time, recall_from_json
 from contexture.config import Settings
 from contexture.conversation import Feedback, Memory, Recall
 from contexture.errors import InvalidRequest
+from contexture.memory_payloads import memory_from_json, read_time, recall_from_json
 from contexture.service.openapi import JsonField, any_json
 
 _EXAMPLE: dict[str, JsonValue] = {"text": "Anna drinks tea in the morning.", "tags": ["drinks"]}

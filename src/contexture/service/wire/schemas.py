@@ -11,7 +11,6 @@ from typing import Annotated, Any, NotRequired
 from msgspec import Meta
 from typing_extensions import TypedDict
 
-from contexture.adapters.memory.payloads import RecallAnswerJson
 from contexture.answer.chat_types import ChatResultJson, Delta, SessionEventJson, Started
 from contexture.answer.citation_check import CitationReportJson
 from contexture.answer.commands.answer import CommandAnswerJson, CommandDetails, NoDetails
@@ -22,16 +21,17 @@ from contexture.answer.commands.memory import MemoryDetails
 from contexture.answer.commands.synthesize import SynthesisDetails
 from contexture.answer.research import ResearchAnswerJson
 from contexture.builders.command.result import CommandContextJson
-from contexture.builders.explain import ExplanationJson
 from contexture.builders.query.result import QueryContextJson
+from contexture.builders.replay import ExplanationJson
 from contexture.builders.research.result import ResearchContextJson
 from contexture.builders.turn.result import TurnContextJson
 from contexture.builders.workspace.result import ContextPayloadJson
 from contexture.capsule import Capsule
 from contexture.conversation import HealthState
 from contexture.documents import BoundingBox, RegionKind
-from contexture.engine import SearchResultJson
+from contexture.memory_payloads import RecallAnswerJson
 from contexture.results import JsonSchema, Timestamp, describe_types, refer_to
+from contexture.retrieval.candidates import SearchResultJson
 from contexture.service.wire.builds import BuildJson, LoadReportJson
 from contexture.service.wire.chat import CompletionChunkJson, CompletionJson, EnqueuedJson, ModelsJson, ReplyJson
 from contexture.service.wire.ingest import BlockJson

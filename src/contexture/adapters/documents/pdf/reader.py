@@ -44,7 +44,7 @@ class PdfReader:
             if not count:
                 raise InvalidRequest("the PDF has no pages")
             if count > limits.pages:
-                raise InvalidRequest(f"the PDF has {count} pages: more than {limits.pages}")
+                raise InvalidRequest(f"the PDF has {count} pages; the limit is {limits.pages}")
             seen: list[_PageInProgress] = []
             bad: list[BadPage] = []
             for number in range(1, count + 1):

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from contexture.adapters.index.checks import check_query, check_records, is_valid_id
-from contexture.adapters.index.chroma.client import ChromaClient, check_address
+from contexture.adapters.index.chroma.client import ChromaClient, check_address, ping
 from contexture.adapters.index.chroma.items import DATA, ChromaRecord, decode_base64
 from contexture.adapters.index.chroma.search import search
 from contexture.adapters.index.chroma.store import ChromaStore
@@ -122,7 +122,7 @@ class ChromaIndex:
         return await self._run_in_thread(walk)
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
-        """Union of the best passages of every channel, each with its score on all channels."""
+        """The passages that `query.fuse` chooses from the best of every channel, each with all its scores."""
 
         def find(store: ChromaStore) -> list[Hit]:
             check_query(query, field_types(store.known(scope, query.collection)), store.vectors)
@@ -150,6 +150,18 @@ class ChromaIndex:
             return store.version(scope, collection)
 
         return await self._run_in_thread(find)
+
+    async def optimize(self) -> None:
+        """Do nothing: Chroma maintains its graphs itself."""
+
+    async def warm(self) -> None:
+        """Connect."""
+        await self._run_in_thread(lambda _: None)
+
+    async def check_health(self) -> str:
+        """Raise `SourceError` when Chroma cannot be reached; it answers searches whenever it is reached."""
+        await self._run_in_thread(lambda _: ping(self._place, timeout=self._options.timeout))
+        return ""
 
     async def close(self) -> None:
         """Wait for running calls, then close Chroma; acknowledged writes are already stored."""

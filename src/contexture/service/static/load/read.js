@@ -1,23 +1,23 @@
-// What is in a file: rows of JSON, or plain text made into rows.
+// Rows of a file: from JSON, or from plain text.
 import { t } from "../i18n.js";
 
-const BLOCK = ["id", "type", "text", "parent", "order", "properties", "readers", "author", "created", "modified"];
+const BLOCK_FIELDS = ["id", "type", "text", "parent", "order", "properties", "readers", "author", "created", "modified"];
 
 export function memories(text, name) {
-  if (structured(name)) return rows(text, "memories");
-  return paragraphs(text).map((said) => ({ text: said, type: name }));
+  if (isJson(name)) return rows(text, "memories");
+  return paragraphs(text).map((text) => ({ text, type: name }));
 }
 
 export function articles(text, name) {
-  if (structured(name)) return rows(text, "articles");
+  if (isJson(name)) return rows(text, "articles");
   const [title = name, ...rest] = paragraphs(text);
   return [{ id: name, title: title.replace(/^#+\s*/, ""), text: rest.join("\n\n") || title, source: name }];
 }
 
 export function blocks(text, name) {
-  if (structured(name)) return rows(text, "blocks").flatMap((each, at) => flat(each, undefined, at));
+  if (isJson(name)) return rows(text, "blocks").flatMap((each, at) => flattenBlock(each, undefined, at));
   const page = { id: name, type: "page", text: name.replace(/\.\w+$/, "") };
-  const below = paragraphs(text).map((said, at) => ({ ...block(said), id: `${name}-${at + 1}`, parent: name, order: at }));
+  const below = paragraphs(text).map((text, at) => ({ ...parseBlock(text), id: `${name}-${at + 1}`, parent: name, order: at }));
   return [page, ...below];
 }
 
@@ -31,21 +31,21 @@ export function base64(file) {
   });
 }
 
-function structured(name) {
+function isJson(name) {
   return /\.jsonl?$/i.test(name);
 }
 
-/** One object a line, or one document that is a list or holds one under `key`. */
+/** Parse one object per line, or one document that is a list or has a list under `key`. */
 function rows(text, key) {
   try {
     const whole = JSON.parse(text);
     return Array.isArray(whole) ? whole : (whole[key] ?? [whole]);
   } catch {
-    return text.split("\n").filter((line) => line.trim()).map(parsed);
+    return text.split("\n").filter((line) => line.trim()).map(parseLine);
   }
 }
 
-function parsed(line, at) {
+function parseLine(line, at) {
   try {
     return JSON.parse(line);
   } catch {
@@ -53,19 +53,19 @@ function parsed(line, at) {
   }
 }
 
-function flat(given, parent, order) {
-  const known = Object.fromEntries(Object.entries(given).filter(([name]) => BLOCK.includes(name)));
+function flattenBlock(given, parent, order) {
+  const known = Object.fromEntries(Object.entries(given).filter(([name]) => BLOCK_FIELDS.includes(name)));
   const own = { order, ...(parent ? { parent } : {}), ...known };
-  return [own, ...(given.children ?? []).flatMap((child, at) => flat(child, own.id, at))];
+  return [own, ...(given.children ?? []).flatMap((child, at) => flattenBlock(child, own.id, at))];
 }
 
 function paragraphs(text) {
   return text.split(/\n\s*\n/).map((each) => each.trim()).filter(Boolean);
 }
 
-function block(said) {
-  const heading = /^(#{1,6})\s+(.*)$/.exec(said);
+function parseBlock(text) {
+  const heading = /^(#{1,6})\s+(.*)$/.exec(text);
   return heading
     ? { type: "heading", text: heading[2], properties: { level: heading[1].length } }
-    : { type: "paragraph", text: said };
+    : { type: "paragraph", text };
 }

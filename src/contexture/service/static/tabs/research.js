@@ -1,5 +1,5 @@
-// A research question over the pages of documents: every source can be looked at.
-import { blocks, part, spent, words } from "../parts.js";
+// A research question over the pages of documents, with its sources.
+import { splitBlocks, makePart, sectionTokens, contentText } from "../parts.js";
 
 const SOURCE = /^\[Document (\d+): /;
 
@@ -35,12 +35,12 @@ export const research = {
   },
 
   read(answer) {
-    const pages = spent(answer.ledger, "pages");
+    const pages = sectionTokens(answer.ledger, "pages");
     return {
       id: answer.build_id,
       tokens: answer.total_tokens,
       limit: answer.max_tokens,
-      parts: answer.messages.flatMap((message) => shown(message, answer.formatted_text)),
+      parts: answer.messages.flatMap((message) => messageParts(message, answer.formatted_text)),
       sections: [
         { name: "pages", tokens: pages },
         { name: "fixed", tokens: Math.max(0, answer.total_tokens - pages) },
@@ -52,15 +52,15 @@ export const research = {
   },
 };
 
-/** The message around the pages, and the pages in it. */
-function shown(message, pages) {
-  const text = words(message.content);
+/** Split a message into the pages and the text around them. */
+function messageParts(message, pages) {
+  const text = contentText(message.content);
   const at = pages ? text.indexOf(pages) : -1;
-  if (at < 0) return [part(message.role === "system" ? "system" : "user", message.role, text)];
-  const around = (rest) => (rest.trim() ? [part("user", message.role, rest.trim())] : []);
+  if (at < 0) return [makePart(message.role === "system" ? "system" : "user", message.role, text)];
+  const around = (rest) => (rest.trim() ? [makePart("user", message.role, rest.trim())] : []);
   return [
     ...around(text.slice(0, at)),
-    part("pages", message.role, blocks(pages, SOURCE)),
+    makePart("pages", message.role, splitBlocks(pages, SOURCE)),
     ...around(text.slice(at + pages.length)),
   ];
 }

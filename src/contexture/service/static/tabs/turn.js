@@ -1,5 +1,5 @@
-// A chat turn: instructions, history, memories, and what the user says.
-import { blocks, part, words } from "../parts.js";
+// A chat turn: instructions, history, memories and the user's message.
+import { splitBlocks, makePart, contentText } from "../parts.js";
 
 const MEMORY = /^\[(\d+)\] \(/;
 const SYSTEM = "You help the crew of a harbour with their tide gauges. Answer in a few sentences.";
@@ -44,7 +44,7 @@ export const turn = {
     return {
       user_message: values.user_message,
       ...(values.system_prompt ? { system_prompt: values.system_prompt } : {}),
-      history: spoken(values.history),
+      history: parseHistory(values.history),
       max_prompt_tokens: budget,
     };
   },
@@ -55,36 +55,36 @@ export const turn = {
       id: answer.build_id,
       tokens: answer.tokens,
       limit: answer.max_prompt_tokens,
-      parts: answer.messages.map((message, at) => shown(message, at, last)),
+      parts: answer.messages.map((message, at) => messagePart(message, at, last)),
       sections: [
         { name: "system", tokens: answer.token_counts.system },
         { name: "history", tokens: answer.token_counts.history },
         { name: "memory", tokens: answer.token_counts.snippets },
         { name: "user", tokens: answer.token_counts.user },
       ],
-      cite: (number) => cited(answer, number),
+      cite: (number) => findCitations(answer, number),
     };
   },
 };
 
-function shown(message, at, last) {
-  const text = words(message.content);
-  if (message.name === "memory") return part("memory", message.role, blocks(text, MEMORY));
-  if (at === last) return part("user", message.role, text);
-  return part(at === 0 && message.role === "system" ? "system" : "history", message.role, text);
+function messagePart(message, at, last) {
+  const text = contentText(message.content);
+  if (message.name === "memory") return makePart("memory", message.role, splitBlocks(text, MEMORY));
+  if (at === last) return makePart("user", message.role, text);
+  return makePart(at === 0 && message.role === "system" ? "system" : "history", message.role, text);
 }
 
-function cited(answer, number) {
+function findCitations(answer, number) {
   const snippet = answer.snippets[number - 1];
   return snippet && answer.citations.filter((citation) => citation.record_id === snippet.id);
 }
 
-/** Lines of `role: text` as messages; a line without a role goes on with the one before. */
-function spoken(text) {
+/** Parse lines of `role: text`; a line without a role continues the message before it. */
+function parseHistory(text) {
   const messages = [];
   for (const line of (text ?? "").split("\n")) {
-    const said = /^(user|assistant|system):\s*(.*)$/.exec(line);
-    if (said) messages.push({ role: said[1], content: said[2] });
+    const match = /^(user|assistant|system):\s*(.*)$/.exec(line);
+    if (match) messages.push({ role: match[1], content: match[2] });
     else if (line.trim() && messages.length) messages.at(-1).content += `\n${line}`;
     else if (line.trim()) messages.push({ role: "user", content: line });
   }

@@ -1,5 +1,5 @@
-// A workspace context: what stands around a focus, what is like the query, what is linked, and what was just done.
-import { part } from "../parts.js";
+// A workspace context: the focus and its surroundings, related and linked blocks, and recent activity.
+import { makePart } from "../parts.js";
 
 const QUERY = "User Query: ";
 
@@ -20,8 +20,8 @@ export const workspace = {
     { name: "Дежурство", query: "Что проверить дежурному перед штормом?", pageId: "", type: "chat" },
   ],
 
-  /** The shares of a build: with a larger budget they would grow, and the advice of `explain` holds for these. */
-  pinned: (kept) => kept.request.floors,
+  /** The section shares of a build: they would grow with the budget, but the advice of `explain` holds for these. */
+  pinned: (stored) => stored.request.floors,
 
   request(values, budget, shares) {
     return {
@@ -32,20 +32,20 @@ export const workspace = {
     };
   },
 
-  read(answer, kept) {
+  read(answer, stored) {
     const counted = answer.sections.reduce((sum, section) => sum + section.tokenCount, 0);
-    const floors = kept?.request.floors ?? {};
+    const floors = stored?.request.floors ?? {};
     return {
       id: answer.buildId,
       tokens: answer.metadata.totalTokens,
-      limit: kept?.request.total ?? null,
-      parts: cut(answer),
+      limit: stored?.request.total ?? null,
+      parts: splitSections(answer),
       sections: [
         ...answer.sections.map(({ type, tokenCount }) => ({
           name: type,
           tokens: tokenCount,
           floor: floors[type],
-          cap: kept?.request.caps[type],
+          cap: stored?.request.caps[type],
         })),
         { name: "fixed", tokens: Math.max(0, answer.metadata.totalTokens - counted) },
       ],
@@ -58,8 +58,8 @@ export const workspace = {
   },
 };
 
-/** The text cut at the headings of its sections; those in the data are escaped, so they do not look like these. */
-function cut(answer) {
+/** Split the text at the headings of its sections; headings in the data are escaped and do not match. */
+function splitSections(answer) {
   const named = new Map(answer.sections.map((section) => [`### ${section.title}`, section.type]));
   const parts = [];
   for (const line of answer.serialized.split("\n")) {
@@ -69,9 +69,9 @@ function cut(answer) {
     }
     parts.at(-1).lines.push(line);
   }
-  return parts.map(({ section, lines }) => part(section, "user", lines.join("\n").trim())).filter(filled);
+  return parts.map(({ section, lines }) => makePart(section, "user", lines.join("\n").trim())).filter(isNotEmpty);
 }
 
-function filled(each) {
+function isNotEmpty(each) {
   return each.pieces.some((piece) => piece.text);
 }

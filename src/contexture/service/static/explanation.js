@@ -1,23 +1,23 @@
-// Why a candidate ended as it did, and the least that would have let it in.
-import { ask } from "./api.js";
-import { dialog } from "./dialog.js";
+// Why a candidate is in the prompt or not, and the smallest change that would have admitted it.
+import { requestJson } from "./api.js";
+import { showDialog } from "./dialog.js";
 import { el, fill, number } from "./dom.js";
 import { t } from "./i18n.js";
 
-/** Ask the service about one entry of the ledger and show what it says. */
-export async function why(entry, found, { budget, more }) {
+/** Show the service's explanation of one entry of the ledger. */
+export async function showExplanation(entry, found, { budget, buildWithBudget }) {
   const content = el("div", { class: "stack", "aria-busy": "true" }, el("p", { class: "hint", text: t("why.asking") }));
-  const shown = dialog("why.title", content);
+  const opened = showDialog("why.title", content);
   try {
-    const told = await ask("GET", `/v1/builds/${found.id}/explain/${path(entry.id)}`);
-    fill(content, story(told.json, found.candidates.get(entry.id)), advice(told.json, () => shown.close(), { budget, more }));
+    const result = await requestJson("GET", `/v1/builds/${found.id}/explain/${encodePath(entry.id)}`);
+    fill(content, outcome(result.json, found.candidates.get(entry.id)), advice(result.json, () => opened.close(), { budget, buildWithBudget }));
   } catch (failure) {
     fill(content, el("p", { role: "alert", text: failure.message }));
   }
   content.setAttribute("aria-busy", "false");
 }
 
-function story({ candidate: entry }, candidate) {
+function outcome({ candidate: entry }, candidate) {
   const signals = Object.entries(entry.signals);
   return [
     el(
@@ -35,27 +35,27 @@ function story({ candidate: entry }, candidate) {
   ].filter(Boolean);
 }
 
-function advice(told, done, { budget, more }) {
-  if (told.candidate.state !== "dropped") return el("p", { class: "advice", text: t("why.in") });
+function advice(result, close, { budget, buildWithBudget }) {
+  if (result.candidate.state !== "dropped") return el("p", { class: "advice", text: t("why.in") });
   const ways = [];
-  if (told.more_tokens !== null) ways.push(t("why.tokens", { n: number(told.more_tokens) }));
-  if (told.score_needed !== null) {
-    ways.push(t("why.score", { n: number(told.score_needed, 3), now: number(told.candidate.score, 3) }));
+  if (result.more_tokens !== null) ways.push(t("why.tokens", { n: number(result.more_tokens) }));
+  if (result.score_needed !== null) {
+    ways.push(t("why.score", { n: number(result.score_needed, 3), now: number(result.candidate.score, 3) }));
   }
-  const needed = budget() + (told.more_tokens ?? 0);
+  const needed = budget() + (result.more_tokens ?? 0);
   return el(
     "div",
     { class: "advice" },
     el("p", { text: ways.length ? t("why.ways", { ways: ways.join(t("why.or")) }) : t("why.never") }),
-    told.more_tokens
+    result.more_tokens
       ? el("button", {
           type: "button",
           class: "primary",
-          text: t("why.give", { n: number(told.more_tokens) }),
+          text: t("why.give", { n: number(result.more_tokens) }),
           on: {
             click: () => {
-              done();
-              more(needed);
+              close();
+              buildWithBudget(needed);
             },
           },
         })
@@ -63,7 +63,7 @@ function advice(told, done, { budget, more }) {
   );
 }
 
-/** An id as the path of an address: its slashes stay. */
-function path(id) {
+/** An id encoded for the path of a URL; slashes are kept. */
+function encodePath(id) {
   return id.split("/").map(encodeURIComponent).join("/");
 }

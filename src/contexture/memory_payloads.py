@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, Recall, Recalled
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.results import FreeJson
+from contexture.text.unicode import repair_text
 from contexture.types import Scope
 
 TIME_FIELDS = ("timestamp", "created_at")
@@ -216,7 +217,7 @@ def ids_from_json(answer: object, memories: Sequence[Memory]) -> tuple[str, ...]
 
 def invalid_answer_error(what: str) -> SourceUnavailable:
     """Error for an unusable answer of a service, with a message of limited length."""
-    return SourceUnavailable(f"the memory service gave an answer that cannot be used: {what[:_MAX_ERROR_CHARS]}")
+    return SourceUnavailable(f"the memory service returned an invalid answer: {what[:_MAX_ERROR_CHARS]}")
 
 
 def _list_member(answer: object, name: str) -> list[object] | None:
@@ -256,7 +257,7 @@ def _parse_id(value: object) -> str:
 
 def _parse_text(value: object) -> str:
     if not isinstance(value, str):
-        raise invalid_answer_error(f"`text` is a {type(value).__name__}, not a text")
+        raise invalid_answer_error(f"`text` is a {type(value).__name__}, not a string")
     return value
 
 
@@ -300,18 +301,10 @@ def _parse_pieces(value: object, length: int) -> tuple[MemoryPiece, ...]:
 def repair_texts(value: object) -> object:
     """Join surrogate pairs and replace lone surrogates by U+FFFD in every string and key of a JSON value."""
     if isinstance(value, str):
-        return _repair_text(value)
+        return repair_text(value)
     if isinstance(value, Mapping):
         held = cast("Mapping[object, object]", value)
         return {repair_texts(name): repair_texts(inner) for name, inner in held.items()}
     if isinstance(value, list):
         return [repair_texts(inner) for inner in cast("list[object]", value)]
     return value
-
-
-def _repair_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -1,0 +1,63 @@
+"""The engine without an event loop offers the calls of the one with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import contexture
+from contexture import Contexture, Record, SyncContexture
+from contexture.answer.chat import ProcessMessage
+from contexture.answer.commands.execute import ExecuteCommand
+from contexture.answer.research import AskResearch
+from contexture.capsule import pack_capsule
+from contexture.types import PUBLIC
+
+OPENING = {"close"}
+"""`open_sync` closes the engine itself."""
+
+ANSWERING = {"chat": ProcessMessage.stream, "execute": ExecuteCommand.run, "ask_research": AskResearch.run}
+"""Objects of the engine that answer; without an event loop they are calls, and their scope has a default."""
+
+
+def calls(owner: type) -> dict[str, Callable[..., Any]]:
+    """The public methods of a class."""
+    return {name: value for name, value in inspect.getmembers(owner, inspect.isfunction) if not name.startswith("_")}
+
+
+def test_both_engines_offer_the_same_calls() -> None:
+    """Each awaitable call of the engine exists without `await`, with the same parameters and the same result."""
+    awaited = {name: call for name, call in calls(Contexture).items() if inspect.iscoroutinefunction(call)}
+    blocking = calls(SyncContexture)
+
+    assert set(blocking) == (set(awaited) - OPENING) | set(ANSWERING)
+    for name in set(awaited) - OPENING:
+        assert inspect.signature(awaited[name]) == inspect.signature(blocking[name]), name
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERING))
+def test_calls_that_answer_take_what_the_engines_objects_take(name: str) -> None:
+    """`chat`, `execute` and `ask_research` take the parameters of the objects they stand for."""
+    ours = list(inspect.signature(getattr(SyncContexture, name)).parameters.values())[1:]
+    theirs = list(inspect.signature(ANSWERING[name]).parameters.values())[1:]
+
+    assert [each.kind for each in ours] == [each.kind for each in theirs]
+    assert [each.name for each in ours[1:]] == [each.name for each in theirs[1:]]
+
+
+@pytest.mark.integration
+def test_a_capsule_a_model_and_a_check_work_without_an_event_loop(new_folder: Callable[[], Path]) -> None:
+    """What only the asynchronous engine once offered: `model=`, `capsule` and `verify`."""
+    with contexture.open_sync(new_folder()) as ctx:
+        ctx.add([Record(id="pump", text="The pump leaks near the valve.", acl=(PUBLIC,))])
+        built = ctx.build("where does the pump leak?", model="gpt-4o")
+        capsule = ctx.capsule(built.context.build_id)
+        report = ctx.verify(pack_capsule(capsule))
+
+        assert "gpt-4o" == capsule.settings["model"]
+        assert report.citations
+        assert not report.problems
