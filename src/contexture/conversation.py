@@ -141,7 +141,7 @@ class SessionEvent:
 
 
 class ReplyState(StrEnum):
-    """What became of a message so far."""
+    """The state of a message and its reply."""
 
     ACCEPTED = "accepted"
     COMPLETE = "complete"

@@ -140,8 +140,8 @@ async def test_a_resource_of_a_service_that_is_gone_cannot_be_read():
     [
         (httpx.ConnectError("refused"), (SourceUnavailable, "cannot be reached: refused")),
         (httpx.ReadTimeout("late"), (SourceTimeout, "did not answer in time")),
-        (httpx.Response(200, text="<html>"), (SourceUnavailable, "not one of a Contexture service")),
-        (httpx.Response(200, json=[1]), (SourceUnavailable, "not one of a Contexture service")),
+        (httpx.Response(200, text="<html>"), (SourceUnavailable, "not from a Contexture service")),
+        (httpx.Response(200, json=[1]), (SourceUnavailable, "not from a Contexture service")),
     ],
     ids=["refused", "late", "html", "list"],
 )

@@ -190,7 +190,7 @@ async def test_a_source_must_name_the_file_that_it_cites():
     named = [Quote(name="it", text="One fish.", citations=(cited(),), file=name) for name in FILES]
 
     assert [] == await problems(*named[:2])
-    assert ["it is not of the file 'other.pdf'"] == await problems(named[2])
+    assert ["it is not from the file 'other.pdf'"] == await problems(named[2])
 
 
 def _packed(citation: Citation) -> bytes:

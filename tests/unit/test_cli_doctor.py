@@ -61,7 +61,7 @@ def test_this_machine_is_fit(tmp_path):
 @pytest.mark.parametrize(
     ("place", "status", "said"),
     [
-        ("", "ok", "in the store, seen by minilm"),
+        ("", "ok", "in the store, encoded by minilm"),
         ("chroma:pages", "ok", "in chroma:pages"),
         ("chroma+http://127.0.0.1:9", "broken", "Chroma at"),
         ("nowhere", "broken", "write `chroma:FOLDER`"),

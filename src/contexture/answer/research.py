@@ -61,11 +61,11 @@ class ResearchQuestion:
         bool, Meta(description="Search the words of pages, true if left out; not together with `search_mode`.")
     ] = True
     include_visual: Annotated[
-        bool, Meta(description="Search what pages look like, true if left out; not together with `search_mode`.")
+        bool, Meta(description="Visual search, true if left out; not together with `search_mode`.")
     ] = True
     search_mode: Annotated[
         SearchMode | None,
-        Meta(description="Search words, what pages look like, or both.", examples=["hybrid"]),
+        Meta(description="Search text, page images, or both.", examples=["hybrid"]),
     ] = field(default=None, compare=False)
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=TOKENS_LIMIT)] | None,

@@ -47,7 +47,8 @@ def register(app: typer.Typer) -> None:
 def build_query(
     common: Common,
     question: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="The question; without it a request is read as JSON.")
+        str | None,
+        typer.Argument(metavar="QUERY", help="The question; without it, a JSON request is read from standard input."),
     ] = None,
     collection: CollectionOption = None,
     where: WhereOption = None,
@@ -55,9 +56,9 @@ def build_query(
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Model or encoding whose tokens are counted.")
     ] = None,
-    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
-        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
     ] = None,
 ) -> None:
     """Build a context for QUERY, or for the request on standard input.
@@ -121,11 +122,11 @@ def _print_query(built: dict[str, Any]) -> None:
 def build_turn(
     common: Common,
     max_prompt_tokens: Annotated[
-        int | None, typer.Option("--max-prompt-tokens", metavar="N", help="Token limit instead of the turn's own.")
+        int | None, typer.Option("--max-prompt-tokens", metavar="N", help="Token limit; overrides the turn's.")
     ] = None,
-    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
-        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
     ] = None,
 ) -> None:
     """Build the prompt of the chat turn on standard input.
@@ -209,14 +210,17 @@ def build_command(
     common: Common,
     line: Annotated[
         str | None,
-        typer.Argument(metavar="COMMAND", help="The command with its arguments; without it a request is read as JSON."),
+        typer.Argument(
+            metavar="COMMAND",
+            help="The command with its arguments; without it, a JSON request is read from standard input.",
+        ),
     ] = None,
     lang: Annotated[
         str | None, typer.Option("--lang", metavar="LANG", help="The user's language: ru, en or auto.")
     ] = None,
-    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
-        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
     ] = None,
 ) -> None:
     """Build the context of a slash COMMAND, such as "/ask window=24h topic=AI".
@@ -275,15 +279,16 @@ MaxTokensOption = Annotated[int | None, typer.Option("--max-tokens", metavar="N"
 def build_research(
     common: Common,
     question: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="The question; without it a request is read as JSON.")
+        str | None,
+        typer.Argument(metavar="QUERY", help="The question; without it, a JSON request is read from standard input."),
     ] = None,
     results: ResultsOption = None,
     mode: ModeOption = None,
     max_tokens: MaxTokensOption = None,
     where: WhereOption = None,
-    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
-        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
     ] = None,
 ) -> None:
     """Build the context of a research QUERY over the pages of documents.
@@ -362,15 +367,16 @@ def _print_research(built: dict[str, Any]) -> None:
 def build_workspace(
     common: Common,
     query: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="The query; without it a request is read as JSON.")
+        str | None,
+        typer.Argument(metavar="QUERY", help="The query; without it, a JSON request is read from standard input."),
     ] = None,
     block: Annotated[str | None, typer.Option("--block", metavar="ID", help="The block in focus.")] = None,
     page: Annotated[str | None, typer.Option("--page", metavar="ID", help="The page in focus.")] = None,
     database: Annotated[str | None, typer.Option("--database", metavar="ID", help="The database in focus.")] = None,
     total: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Token budget.")] = None,
-    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
-        Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
     ] = None,
 ) -> None:
     """Build the context of a QUERY over the workspace, or of the request on standard input.

@@ -58,7 +58,7 @@ class McpHandlers:
         """Call a tool; errors are returned as its result, so that a model can correct its call."""
         tool = TOOLS.get(params.name)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}; there are {', '.join(TOOLS)}")
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}; the tools are {', '.join(TOOLS)}")
         try:
             answer = await self._request(ctx, tool.build_call(params.arguments or {}))
         except ContextError as failure:

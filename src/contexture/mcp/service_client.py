@@ -83,5 +83,5 @@ def _decode_object(body: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
-        raise SourceUnavailable("the answer is not one of a Contexture service; check CONTEXTURE_URL")
+        raise SourceUnavailable("the answer is not from a Contexture service; check CONTEXTURE_URL")
     return cast("dict[str, Any]", found)

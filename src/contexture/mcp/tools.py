@@ -34,9 +34,9 @@ class RememberArguments:
     ]
     kind: Annotated[str | None, Meta(description="What it is, such as `fact` or `preference`.")] = None
     tags: Annotated[list[str] | None, Meta(description="Labels to recall it by.")] = None
-    importance: Annotated[float | None, Meta(description="From 0 to 1; more is recalled sooner.")] = None
+    importance: Annotated[float | None, Meta(description="From 0 to 1; higher values rank higher.")] = None
     session_id: Annotated[str | None, Meta(description="The conversation that it comes from.")] = None
-    ttl_seconds: Annotated[float | None, Meta(description="Forget it after this time.")] = None
+    ttl_seconds: Annotated[float | None, Meta(description="Time to live in seconds.")] = None
     idempotency_key: Annotated[
         str | None, Meta(description="A second call with the same key remembers nothing new.")
     ] = None
@@ -191,7 +191,7 @@ TOOLS: Mapping[str, ToolSpec] = {
             name="build_command_context",
             title="Context of a slash command",
             description="Build the context of a slash command over news, such as `/trends window=24h` or "
-            f"`/ask who mends the pump?`: parsed arguments, documents with scores, and how to answer. {_ACCESS_NOTE}",
+            f"`/ask who repairs the pump?`: parsed arguments, documents with scores, and how to answer. {_ACCESS_NOTE}",
             arguments=CommandRequest,
             withheld=("env", "ab_test"),
             call=_post_to("/v1/context/command"),
@@ -243,7 +243,7 @@ TOOLS: Mapping[str, ToolSpec] = {
         ToolSpec(
             name="explain",
             title="Explain a build",
-            description="Say why each candidate of a recent build is in the prompt or not; with `candidate`, what "
+            description="Explain why each candidate of a recent build is in the prompt or not; with `candidate`, what "
             "the least change is that would have admitted it.",
             arguments=ExplainArguments,
             call=_explain_call,

@@ -141,11 +141,11 @@ class QuoteChecker:
         except RedactionFailed as failure:
             return [CitationProblem(citation=read[0][0], reason=f"{quote.name} cannot be compared: {failure}")]
         if strange:
-            return [CitationProblem(citation=strange[0], reason=f"{quote.name} is not of the file {quote.file!r}")]
+            return [CitationProblem(citation=strange[0], reason=f"{quote.name} is not from the file {quote.file!r}")]
         missing = _first_missing_piece(quote.text, there)
         if missing is None:
             return []
-        reason = f"{quote.name} shows {missing[:80]!r}, which does not stand at the place it cites"
+        reason = f"{quote.name} shows {missing[:80]!r}, which is not in the cited text"
         return [CitationProblem(citation=read[0][0], reason=reason)]
 
     def _is_file(self, named: str | None, record: Record) -> bool:

@@ -105,7 +105,7 @@ def turn_builder(settings: Settings, parts: TurnParts) -> TurnContextBuilder:
 def _session_summaries(parts: TurnParts, recipe: TurnRecipe, metrics: TurnMetrics) -> HistorySummarizer | None:
     def lost(failure: ContextError) -> None:
         metrics.inc_degradation(type(failure).__name__)
-        structlog.get_logger().warning("a session summary was not made as asked", reason=type(failure).__name__)
+        structlog.get_logger().warning("a session summary was not created by the model", reason=type(failure).__name__)
 
     if parts.sink is None:
         return None
@@ -132,7 +132,7 @@ def turn_recipe(settings: Settings) -> TurnRecipe:
 def _warn_degraded(seconds: float) -> None:
     """Log a warning for people; the client has already reported the failure to the health monitor."""
     structlog.get_logger().warning(
-        "memory could not be asked; fewer memories are recalled for a while", seconds=seconds
+        "the memory service could not be reached; fewer memories are recalled for a while", seconds=seconds
     )
 
 

@@ -142,7 +142,7 @@ def _check_store(home: Path) -> str:
     parent = next(path for path in (home, *home.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=parent):
-            return f"{home} can be written" if parent == home else f"{home} will be made by the first ingest"
+            return f"{home} can be written" if parent == home else f"{home} is created by the first ingest"
     except OSError as failure:
         raise SourceUnavailable(
             f"{parent} cannot be written ({failure.strerror}); choose another folder with --home"
@@ -213,7 +213,7 @@ def _check_redactor(settings: Settings) -> str:
         return "switched off: everything is shown as it is stored"
     wanted = settings.redaction_entities
     if (wanted is None or "EMAIL" in wanted) and found != ["EMAIL"]:
-        raise SourceUnavailable(f"an address was found as {found}; reinstall contexture")
+        raise SourceUnavailable(f"an e-mail address was detected as {found}; reinstall contexture")
     return f"rules {scanner.rules}"
 
 
@@ -225,11 +225,11 @@ def _check_pages(settings: Settings) -> str:
     """Check where pages are stored and which encoders are used; a folder is not opened, as that would create it."""
     seen = ", ".join(wiring.page_encoder(settings, wiring.encoders(settings)).vectors)
     if not settings.pages_index:
-        return f"in the store, seen by {seen}"
+        return f"in the store, encoded by {seen}"
     from contexture.adapters.index.chroma.client import ping
 
     ping(settings.pages_index, timeout=_TIMEOUT_SECONDS)
-    return f"in {settings.pages_index}, seen by {seen}"
+    return f"in {settings.pages_index}, encoded by {seen}"
 
 
 def _check_bus(settings: Settings) -> str:

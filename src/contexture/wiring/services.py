@@ -73,7 +73,7 @@ def secrets(settings: Settings) -> Secrets:
 
 def _age_secrets(settings: Settings) -> Secrets:
     if settings.secrets_age_file is None or settings.secrets_age_identity is None:
-        raise InvalidRequest("CONTEXTURE_SECRETS_AGE_FILE needs CONTEXTURE_SECRETS_AGE_IDENTITY to open it")
+        raise InvalidRequest("CONTEXTURE_SECRETS_AGE_FILE needs CONTEXTURE_SECRETS_AGE_IDENTITY to decrypt it")
     from contexture.adapters.secrets.age import AgeSecrets
 
     return AgeSecrets(settings.secrets_age_file, identity=settings.secrets_age_identity)

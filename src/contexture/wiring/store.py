@@ -34,7 +34,7 @@ async def open_index(settings: Settings, options: EmbeddedOptions) -> Index:
     if settings.database and not settings.database.startswith(_POSTGRES_SCHEMES):
         kind = settings.database.partition(":")[0]
         raise UnknownAdapter(
-            f"a store cannot be in a {kind!r}; it is in a folder, at `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
+            f"unknown kind of store {kind!r}; use a folder, `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
         )
     store = await _open_backend(settings, options)
     pool = connection_pool(store)

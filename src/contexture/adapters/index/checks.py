@@ -63,7 +63,7 @@ def check_unchanged(expected: Iterable[Record], stored: Iterable[Record]) -> Non
     now = {record.id: record for record in stored}
     for record in expected:
         if now.get(record.id) != record:
-            raise Outdated(f"record {record.id!r} was changed by somebody else meanwhile")
+            raise Outdated(f"record {record.id!r} was changed by another process")
 
 
 def check_query(query: Query, fields: Mapping[str, FieldType], vectors: Mapping[str, int]) -> None:

@@ -26,5 +26,5 @@ def check_free_space(folder: Path) -> None:
     if not has_free_space(folder):
         raise StoreUnwritable(
             f"the disk of {str(folder)!r} has less than {MIN_FREE_BYTES >> 20} MB left: nothing was stored; "
-            "make room first"
+            "free some space first"
         )

@@ -137,7 +137,7 @@ class IndexedStore:
         def walk() -> list[Record]:
             fields = field_types(self._require_collection(scope, collection))
             if limit < 1 or not is_valid_id(after):
-                raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
+                raise InvalidRequest(f"cannot scroll {limit} records after {after!r}")
             if where is not None:
                 check_filter(where, fields)
 

@@ -413,7 +413,7 @@ class SqliteRecordStore:
                 (row, ordinal, seq, text, facts),
             ).lastrowid
             if pid is None:
-                raise SourceUnavailable("SQLite gave a new passage no id")
+                raise SourceUnavailable("SQLite returned no id for a new passage")
             vectors = codec.pack_vectors(passage)
             db.execute("INSERT INTO vectors VALUES (?, ?)", (pid, vectors))
             yield _to_passage_row((pid, access, record.id, header, digest, item.rules, ordinal, text, facts, vectors))

@@ -51,7 +51,7 @@ def check_message(value: object, at: str) -> Message:
         if given.get(name) is not None:
             message[name] = check_text(given[name], f"{at}.{name}")
     if role == "tool" and not message.get("tool_call_id"):
-        raise InvalidRequest(f"{at}.tool_call_id must name the call that this is the result of")
+        raise InvalidRequest(f"{at}.tool_call_id must be the id of the tool call that it answers")
     return {**message, "tool_calls": calls} if calls else message
 
 
@@ -186,14 +186,14 @@ class Turn:
         ),
         JsonForm(type=list[ChatMessage], parse=_check_history),
     ] = ()
-    tenant_id: Annotated[str, Meta(description="Must be the caller's own."), _TEXT] = ""
+    tenant_id: Annotated[str, Meta(description="Must match the caller."), _TEXT] = ""
     session_id: Annotated[
         str,
         Meta(description="The conversation; its memories are preferred.", examples=["s-1"]),
         _TEXT,
     ] = ""
     persona_id: Annotated[str, Meta(description="The persona that the assistant plays."), _TEXT] = ""
-    user_id: Annotated[str, Meta(description="Must be the caller's own."), _TEXT] = ""
+    user_id: Annotated[str, Meta(description="Must match the caller."), _TEXT] = ""
     max_prompt_tokens: Annotated[
         int | None,
         Meta(description="Token limit of the prompt; the configured one if left out.", examples=[2_000]),

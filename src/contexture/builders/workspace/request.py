@@ -118,7 +118,7 @@ class Preferences(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class User(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The user as the application knows them; only the scope decides what they may read."""
 
-    id: Annotated[Annotated[str, Meta(max_length=1_000)] | None, Meta(description="Must be the caller's own.")] = None
+    id: Annotated[Annotated[str, Meta(max_length=1_000)] | None, Meta(description="Must match the caller.")] = None
     name: Annotated[Annotated[str, Meta(max_length=1_000)] | None, Meta(description="Name of the user.")] = None
     preferences: Annotated[Preferences, Meta(description="Preferences for all requests.")] = Preferences()
 

@@ -31,7 +31,7 @@ class BuildJson(BuildLedgerJson):
 
 
 def build_object(build_id: str, capsule: Capsule, ledger: Ledger) -> BuildJson:
-    """Return a recent build: its request, its ledger, and what `replay` needs."""
+    """Return a recent build: its request, its ledger and its capsule."""
     return {**ledger_object(build_id, capsule, ledger), "capsule": capsule}
 
 
@@ -54,7 +54,7 @@ class LoadProblemJson(TypedDict):
 
 
 class LoadReportJson(TypedDict):
-    """What became of everything that was sent."""
+    """The outcome of a load, by number of items."""
 
     read: int
     added: int
@@ -64,7 +64,7 @@ class LoadReportJson(TypedDict):
     warnings: list[LoadProblemJson]
     pages: NotRequired[int]
     files: NotRequired[list[LoadedFile]]
-    collapsed: NotRequired[Annotated[int, Meta(description="Articles that are copies of a better one.")]]
+    collapsed: NotRequired[Annotated[int, Meta(description="Articles that are duplicates.")]]
 
 
 def load_report_object(report: LoadReport) -> LoadReportJson:

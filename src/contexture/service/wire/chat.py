@@ -36,10 +36,12 @@ from contexture.types import ChatMessage, Scope
 class ChatBody(ChatRequest):
     """A message to a session, for whom it is, and how to answer it."""
 
-    tenant_id: Annotated[str | None, Meta(description="Must be the caller's own.")] = None
-    user_id: Annotated[str | None, Meta(description="Must be the caller's own.")] = None
+    tenant_id: Annotated[str | None, Meta(description="Must match the caller.")] = None
+    user_id: Annotated[str | None, Meta(description="Must match the caller.")] = None
     stream: Annotated[bool, Meta(description="Answer with server-sent events.")] = False
-    background: Annotated[bool, Meta(description="Hand over to the bus, and answer at once where to read it.")] = False
+    background: Annotated[
+        bool, Meta(description="Queue the message on the bus and return the address of the reply.")
+    ] = False
 
     def to_request(self) -> ChatRequest:
         """Convert to the engine's request."""
@@ -60,7 +62,7 @@ def chat_step_event(step: ChatStep) -> tuple[str, Started | Delta | ChatResultJs
 DEFAULT_MODEL = "contexture"
 """The model name that clients use to select the configured default model."""
 
-IgnoredField = Annotated[float | None, Field(description="Accepted, and left to the configuration of the model.")]
+IgnoredField = Annotated[float | None, Field(description="Accepted and ignored.")]
 
 
 def _check_object(value: object) -> dict[str, Any]:
@@ -100,16 +102,16 @@ class CompletionBody(BaseModel):
         int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="Length of the answer in tokens.")
     ] = None
     max_completion_tokens: Annotated[
-        int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="The same by its newer name.")
+        int | None, Field(ge=1, le=MAX_ANSWER_TOKENS, description="Newer name of `max_tokens`.")
     ] = None
     max_prompt_tokens: Annotated[int | None, Field(ge=1, description="Token limit of the prompt.")] = None
-    n: Annotated[Literal[1] | None, Field(description="One answer is given.")] = None
-    user: Annotated[str | None, Field(description="Must be the caller's own.")] = None
+    n: Annotated[Literal[1] | None, Field(description="Only 1 is supported.")] = None
+    user: Annotated[str | None, Field(description="Must match the caller.")] = None
     temperature: IgnoredField = None
     top_p: IgnoredField = None
     presence_penalty: IgnoredField = None
     frequency_penalty: IgnoredField = None
-    seed: Annotated[int | None, Field(description="Accepted, and left to the configuration of the model.")] = None
+    seed: Annotated[int | None, Field(description="Accepted and ignored.")] = None
 
     def to_request(self) -> CompletionRequest:
         """Convert to the engine's request."""
@@ -196,7 +198,7 @@ class ModelJson(TypedDict):
 
 
 class ModelsJson(TypedDict):
-    """The models that may be named."""
+    """The models that a request may name."""
 
     object: Literal["list"]
     data: list[ModelJson]
@@ -301,7 +303,7 @@ def parse_inbound(body: bytes) -> InboundMessage:
     except ValidationError as failure:
         found = failure.errors(include_input=False)[:5]
         wrong = [f"{_truncate('.'.join(map(str, each['loc'])), 60) or 'the message'}: {each['msg']}" for each in found]
-        raise InvalidRequest(f"not a message to answer: {'; '.join(wrong)}") from failure
+        raise InvalidRequest(f"invalid message: {'; '.join(wrong)}") from failure
 
 
 def inbound_object(request: ChatRequest, scope: Scope) -> dict[str, Any]:
@@ -352,7 +354,7 @@ class EnqueuedJson(TypedDict):
 
 
 class ReplyJson(TypedDict):
-    """What became of a message that was handed over."""
+    """The state of a queued message and its reply."""
 
     id: str
     session_id: str

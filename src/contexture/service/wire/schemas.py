@@ -123,10 +123,10 @@ class PageRegionsResponse(TypedDict):
 
 
 class RememberResponse(TypedDict):
-    """The ids of what was stored; `id` where it was one."""
+    """The ids of the stored memories."""
 
     ok: bool
-    id: NotRequired[Annotated[str, Meta(description="Of the only one.")]]
+    id: NotRequired[Annotated[str, Meta(description="The id, if one memory was stored.")]]
     ids: list[str]
 
 
@@ -278,7 +278,7 @@ JPEG_IMAGE: Responses = {200: {"content": {"image/jpeg": {"schema": {"type": "st
 
 ERROR_RESPONSES: Responses = {
     **json_answer(ErrorResponse, "4XX", "The caller can fix it."),
-    **json_answer(ErrorResponse, "5XX", "It is ours to fix; `retryable` says whether another try may help."),
+    **json_answer(ErrorResponse, "5XX", "A server-side error; `retryable` says whether a retry may help."),
 }
 """Error responses of every route."""
 

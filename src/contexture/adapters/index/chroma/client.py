@@ -160,7 +160,7 @@ def chroma_errors(place: str) -> Generator[None]:
 def check_address(place: str) -> None:
     """Raise `UnknownAdapter` unless the text names a Chroma folder or server."""
     if not _FOLDER_PATTERN.fullmatch(place) and not _HTTP_PATTERN.fullmatch(place):
-        raise UnknownAdapter(f"{place!r} names no Chroma; write `chroma:FOLDER` or `chroma+http://HOST:PORT`")
+        raise UnknownAdapter(f"{place!r} is not a Chroma address; write `chroma:FOLDER` or `chroma+http://HOST:PORT`")
 
 
 def ping(place: str, *, timeout: float) -> None:

@@ -111,7 +111,7 @@ class ChromaIndex:
         def walk(store: ChromaStore) -> list[Record]:
             fields = field_types(store.known(scope, collection))
             if limit < 1 or not is_valid_id(after):
-                raise InvalidRequest(f"cannot scroll {limit} records behind {after!r}")
+                raise InvalidRequest(f"cannot scroll {limit} records after {after!r}")
             if where is not None:
                 check_filter(where, fields)
             board = store.load_mirror(scope, collection).snapshot

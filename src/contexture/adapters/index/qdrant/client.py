@@ -205,7 +205,7 @@ def is_passage_id(point: models.ExtendedPointId) -> TypeGuard[int]:
 
 def _to_passage_id(point: models.ExtendedPointId) -> int:
     if not is_passage_id(point):
-        raise ValueError(f"it answered with {point!r}, which is no passage")
+        raise ValueError(f"it answered with {point!r}, which is not a passage")
     return point
 
 

@@ -44,7 +44,7 @@ class QdrantOptions:
         found = _ADDRESS_PATTERN.fullmatch(self.place)
         if found is None or int(found[3] or _DEFAULT_PORT) > _MAX_PORT:
             raise UnknownAdapter(
-                "the address of the store names no Qdrant; write `qdrant://HOST:PORT` or `qdrant+https://HOST:PORT`, "
+                "the store is not a Qdrant address; write `qdrant://HOST:PORT` or `qdrant+https://HOST:PORT`, "
                 "and the key as CONTEXTURE_QDRANT_API_KEY"
             )
         return f"{found[1] or 'http'}://{found[2]}:{found[3] or _DEFAULT_PORT}"
