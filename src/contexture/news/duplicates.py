@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as changed
 
@@ -23,9 +24,11 @@ from contexture.news.articles import (
 from contexture.news.fingerprint import MAX_REPRINT_DELAY, Fingerprint, is_copy, read_fingerprint
 from contexture.pipeline.fusion import RRF_K, fuse_channels
 from contexture.ports import Index
-from contexture.retrieval.search import FoundPassage
 from contexture.text.terms import extract_terms
 from contexture.types import And, Candidate, Equals, Filter, Query, Range, Record, Scope
+
+if TYPE_CHECKING:
+    from contexture.retrieval.search import FoundPassage
 
 RANKS = "ranks"
 """The signal that orders passages when there is no reranking."""

@@ -9,11 +9,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.ports import Index, Journal, VectorSpaces
-from contexture.retrieval.encoders import Encoders
 from contexture.types import And, AnyOf, CollectionChanges, Hit, Query, Record, Scope
+
+if TYPE_CHECKING:
+    from contexture.retrieval.encoders import Encoders
 
 BM25 = "bm25"
 
