@@ -55,7 +55,13 @@ OUTSIDE = tuple(f"{folder}{os.sep}" for folder in ("/usr/share", "/opt", str(Pat
 
 OWN = tuple(
     f"{os.path.realpath(folder)}{os.sep}"
-    for folder in (TESTS.parent, sys.prefix, Path(sysconfig.get_path("stdlib")).parent, tempfile.gettempdir())
+    for folder in (
+        TESTS.parent,
+        sys.prefix,
+        sys.base_prefix,
+        Path(sysconfig.get_path("stdlib")).parent,
+        tempfile.gettempdir(),
+    )
 )
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 ROOM = 2 << 30

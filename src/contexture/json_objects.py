@@ -28,7 +28,7 @@ _FAILURE = re.compile(r"(?P<said>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?", r
 _WRONG_CHOICE = "Invalid enum value "
 _EXPECTED = re.compile(r"Expected `([^`]*)`(?:, got `.*)?", re.DOTALL)
 _TYPE_NAMES = {
-    "str": "a text",
+    "str": "a string",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
@@ -218,7 +218,7 @@ def _list_choices(kind: Any) -> list[str]:
 
 
 def _name_expected(found: re.Match[str]) -> str:
-    """What msgspec expects in words of ours: "must be a text" for "Expected `str | null`, got `int`"."""
+    """What msgspec expects in words of ours: "must be a string" for "Expected `str | null`, got `int`"."""
     names = [_TYPE_NAMES.get(name, name) for name in found[1].split(" | ") if name != "null"]
     return f"must be {' or '.join(names)}"
 

@@ -13,7 +13,7 @@ import pytest
 
 from contexture import Record, Settings
 from contexture.adapters.index.record_store import SqliteRecordStore
-from contexture.adapters.store_backup import back_up, restore
+from contexture.adapters.store_backup import back_up
 from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
 from contexture.testing.index_records import EAST, NAME, make_query, make_record, prepare_record, record_ids

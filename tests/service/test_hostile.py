@@ -99,7 +99,7 @@ async def test_every_wrong_field_is_named_and_no_value_is_repeated(client):
     answer = await client.post("/v1/search", json={"query": 12345, "limit": 0})
     said = answer.json()["error"]["user_message"]
 
-    assert "field 'query' must be a text" in said
+    assert "field 'query' must be a string" in said
     assert "field 'limit'" in said
     assert "12345" not in answer.text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,7 +118,8 @@ def test_whoever_stops_listening_stops_the_answer(home: Path) -> None:
         steps = ctx.chat(contexture.ChatRequest(message="Hello there", session_id="left"))
         next(steps)
         steps.close()
-        found = ctx._wait(ctx._engine.sessions.list_events(ctx._engine.scope, "left"))
+        stored = ctx.engine.sessions.list_events(ctx.scope, "left")
+        found = asyncio.run_coroutine_threadsafe(stored, ctx.loop).result()
 
     assert ["user", "assistant"] == [event.message["role"] for event in found]
     assert found[1].metadata["status"] in {"aborted", "complete"}  # it may have been faster than we

@@ -173,12 +173,18 @@ async def test_the_whole_ladder_ends_with_the_commands_time():
 @pytest.mark.parametrize(
     ("raw", "sentence"),
     [
-        ({"raw_command": "/ask", "color": 1}, "unknown field `color`"),
-        ({"raw_command": "/ask", "env": {"defaults": {"k": 1}}}, "unknown field `k`"),
-        ({"raw_command": "/ask", "env": {"feature_flags": {"strict_k": "yes"}}}, "Expected `bool`"),
-        ({"raw_command": "/ask", "env": {"defaults": {"window": "5h"}}}, "Invalid enum value '5h'"),
-        ({"raw_command": 1}, "Expected `str`, got `int` - at `raw_command`"),
-        ({}, "missing required field `raw_command`"),
+        ({"raw_command": "/ask", "color": 1}, "unknown field 'color'"),
+        ({"raw_command": "/ask", "env": {"defaults": {"k": 1}}}, "unknown field 'env.defaults.k'"),
+        (
+            {"raw_command": "/ask", "env": {"feature_flags": {"strict_k": "yes"}}},
+            "'env.feature_flags.strict_k' must be true or false",
+        ),
+        (
+            {"raw_command": "/ask", "env": {"defaults": {"window": "5h"}}},
+            "field 'env.defaults.window': invalid enum value '5h'",
+        ),
+        ({"raw_command": 1}, "field 'raw_command' must be a string"),
+        ({}, "field 'raw_command' is missing"),
         ([], "a command must be an object, not list"),
     ],
 )

@@ -60,7 +60,7 @@ def check_content(value: object, at: str) -> Content:
     if isinstance(value, str):
         return repair_text(value)
     if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
-        raise InvalidRequest(f"{at} must be a text or a list of parts, not {_type_name(value)}")
+        raise InvalidRequest(f"{at} must be a string or a list of parts, not {_type_name(value)}")
     parts = cast("Sequence[object]", value)
     return [_check_part(part, f"{at}[{number}]") for number, part in enumerate(parts)]
 
@@ -68,7 +68,7 @@ def check_content(value: object, at: str) -> Content:
 def check_text(value: object, at: str) -> str:
     """Validate a text; lone surrogates are repaired."""
     if not isinstance(value, str):
-        raise InvalidRequest(f"{at} must be a text, not {_type_name(value)}")
+        raise InvalidRequest(f"{at} must be a string, not {_type_name(value)}")
     return repair_text(value)
 
 
