@@ -67,6 +67,8 @@ def _require_folder_store(settings: Settings) -> Settings:
         raise InvalidRequest(f"this reads and writes files: run it where {settings.url} keeps its store")
     if settings.database:
         raise InvalidRequest("the store is in PostgreSQL: back it up and restore it with pg_dump and pg_restore")
+    if settings.in_plugin:
+        raise InvalidRequest("the records are in an index of another package: back them up with the tools for it")
     return settings
 
 
