@@ -31,7 +31,6 @@ def test_a_known_name_gives_its_embedder(name: str, expected: str) -> None:
         ("word2vec", "no embedder is called 'word2vec'; the known ones are fastembed, litellm, minilm, use"),
         ("minilm:x", "takes no model: write 'minilm' alone"),
         ("fastembed:", "needs a model: write `fastembed:MODEL`"),
-        ("litellm", "needs a model: write `litellm:MODEL`"),
     ],
 )
 def test_a_wrong_name_says_what_to_write(name: str, said: str) -> None:
