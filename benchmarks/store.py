@@ -11,7 +11,6 @@ from benchmarks.corpus import FIELDS, Owned, records
 from benchmarks.timing import Numbers, Progress, clocked
 from benchmarks.vectors import Synthetic
 
-from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.indexed_store import IndexedStore
@@ -24,6 +23,7 @@ from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache
 from contexture.types import Collection, PreparedRecord, Scope, Span
+from contexture.wiring import plugins
 from contexture.wiring.core import COUNTED_ENCODINGS, SystemClock
 
 NAME = "documents"
@@ -57,7 +57,7 @@ class Models:
 
     def __init__(self, folder: Path) -> None:
         self._cached = {
-            name: CachedEmbedder(registry.load_embedder(name, threads=THREADS), folder / "embeddings.sqlite")
+            name: CachedEmbedder(plugins.load_embedder(name, threads=THREADS), folder / "embeddings.sqlite")
             for name in sorted(Pay.SHIPPED.value)
         }
 

@@ -30,9 +30,9 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.ports import Embedder
+from contexture.wiring import plugins
 
 pytest.register_assert_rewrite("support")
 
@@ -192,7 +192,7 @@ def known_vectors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """
     base = tmp_path_factory.getbasetemp()
     path = (base.parent if hasattr(request.config, "workerinput") else base) / "embeddings.sqlite"
-    load = registry.load_embedder
+    load = plugins.load_embedder
 
     @cache
     def kept(name: str, threads: int) -> Embedder:
@@ -200,7 +200,7 @@ def known_vectors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            registry,
+            plugins,
             "load_embedder",
             lambda name, *, threads: kept(name, threads) if name in SHIPPED else load(name, threads=threads),
         )

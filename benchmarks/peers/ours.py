@@ -16,13 +16,13 @@ from benchmarks.peers.prepare import Folder, chosen, embedded
 from benchmarks.vectors import Synthetic
 
 from contexture import wiring
-from contexture.adapters.embedders import registry
 from contexture.builders.query.request import QueryRequest
 from contexture.config import Settings
 from contexture.ports import Embedder, Index
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import EnsuredCollection
 from contexture.types import Collection, Matrix, Record, Scope, Vector
+from contexture.wiring import plugins
 
 EMBEDDERS = ("minilm", "use")
 
@@ -61,7 +61,7 @@ class Origin:
 
     def embedder(self, name: str) -> Embedder:
         """What embeds records and questions under the name of a shipped embedder."""
-        return self.folder.embedder(name) if self.folder else Synthetic(registry.load_embedder(name, threads=1))
+        return self.folder.embedder(name) if self.folder else Synthetic(plugins.load_embedder(name, threads=1))
 
 
 class Given:

@@ -12,12 +12,12 @@ from benchmarks.corpus import questions, records, warm_up
 from benchmarks.peers.material import Asked, Document, Material
 from benchmarks.vectors import Synthetic
 
-from contexture.adapters.embedders import registry
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.evaluation import datasets
 from contexture.ports import Embedder
 from contexture.text.language import detect_language
 from contexture.types import Matrix, Record
+from contexture.wiring import plugins
 
 SEED = 51
 
@@ -37,7 +37,7 @@ class Folder:
     def embedder(self, name: str) -> CachedEmbedder:
         """A shipped embedder that computes each text once."""
         self.kept.mkdir(parents=True, exist_ok=True)
-        return CachedEmbedder(registry.load_embedder(name, threads=1), self.kept / "embeddings.sqlite")
+        return CachedEmbedder(plugins.load_embedder(name, threads=1), self.kept / "embeddings.sqlite")
 
 
 def made_up(size: int, asked: int) -> Material:
@@ -47,7 +47,7 @@ def made_up(size: int, asked: int) -> Material:
         for texts in (questions(asked, seed=SEED), warm_up(asked))
     )
     documents = [document(owned.record) for block in records(size) for owned in block]
-    embedder = Synthetic(registry.load_embedder("minilm", threads=1))
+    embedder = Synthetic(plugins.load_embedder("minilm", threads=1))
     return asyncio.run(_with_vectors(documents, measured, before, embedder))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +12,7 @@ from pydantic import AliasChoices, Field, NonNegativeFloat
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _QDRANT_SCHEMES = ("qdrant://", "qdrant+")
+_POSTGRES_SCHEMES = ("postgres://", "postgresql://")
 
 
 def _aliased_field(
@@ -28,7 +31,8 @@ class Settings(BaseSettings):
 
     home: Path = Field(default=Path(".contexture"), description="Folder of the embedded store.")
     store: str = Field(
-        default="", description="Store to use instead of the folder: `postgres://HOST/NAME` or `qdrant://HOST:PORT`."
+        default="",
+        description="Store instead of the folder: `postgres://HOST/NAME`, `qdrant://HOST:PORT`, or `NAME:…` of a plug-in.",
     )
     truth: str = Field(
         default="",
@@ -71,7 +75,7 @@ class Settings(BaseSettings):
         default="", description="Index of pages: `chroma:FOLDER` or `chroma+http://HOST:PORT`; empty for the store."
     )
     reranker: str = Field(default="", description="Reranker, such as `fastembed:MODEL`; empty for none.")
-    redaction: Literal["default", "none"] = Field(default="default", description="`none` turns redaction off.")
+    redaction: str = Field(default="default", description="Redactor to use; `none` turns redaction off.")
     redaction_entities: tuple[str, ...] | None = Field(
         default=None, description="Entity types to redact, as a JSON list."
     )
@@ -260,12 +264,29 @@ class Settings(BaseSettings):
     @property
     def database(self) -> str:
         """Address of the database that holds whatever is stored; empty when the folder does."""
-        return self.truth if self.in_qdrant else self.store
+        address = self.truth if self.in_qdrant else self.store
+        return address if address.startswith(_POSTGRES_SCHEMES) else ""
+
+    @property
+    def in_plugin(self) -> bool:
+        """Whether the records are in an index of another package; everything else is in the folder."""
+        return bool(self.store) and not self.store.startswith((*_POSTGRES_SCHEMES, *_QDRANT_SCHEMES))
 
     @classmethod
     def env_names(cls) -> list[str]:
         """The environment variable of every setting."""
         return [f"CONTEXTURE_{name.upper()}" for name in cls.model_fields]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexOptions:
+    """What an index is opened with: the length of each vector by its name, and the settings.
+
+    Its own files belong in a folder of its name below `settings.home`.
+    """
+
+    vectors: Mapping[str, int]
+    settings: Settings
 
 
 def secret_variables(settings: Settings) -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
 
 from contexture import wiring
 from contexture.answer.chat import ProcessMessage
@@ -23,6 +24,7 @@ from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext
+from contexture.builders.plugin import BuilderPlugin, BuilderServices, PluginContext
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.query.result import QueryContext
@@ -55,7 +57,7 @@ class Contexture:
     def __init__(self, settings: Settings, store: Index, embedders: Encoders, clock: Clock | None = None) -> None:
         self.settings = settings
         self.index = store
-        pool = wiring.connection_pool(store)
+        pool = wiring.connection_pool(settings, store)
         self._routed_index = wiring.routed_index(settings, store, embedders)
         self.scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
         self.registry = CollectorRegistry()
@@ -110,6 +112,7 @@ class Contexture:
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = wiring.builds(settings, pool)
         self._replayer = wiring.capsule_replayer()
+        self._other_builders: dict[str, BuilderPlugin[Any]] = {}
 
     @cached_property
     def news(self) -> NewsStore:
@@ -391,6 +394,35 @@ class Contexture:
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
+    async def build_kind(
+        self,
+        kind: str,
+        request: Mapping[str, Any] | BaseModel,
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> PluginContext:
+        """Build a context with the builder that another package registers as `kind`, stored like any other.
+
+        Raises `UnknownAdapter` for a kind that is not installed; see `contexture.builders.plugin`.
+        """
+        if kind not in self._other_builders:
+            self._other_builders[kind] = wiring.load_builder(kind)
+        return await build_span(kind)(Contexture._build_other)(
+            self, self._other_builders[kind], request, scope or self.scope, now or self._clock.now()
+        )
+
+    async def _build_other(
+        self, builder: BuilderPlugin[Any], request: Mapping[str, Any] | BaseModel, scope: Scope, now: datetime
+    ) -> PluginContext:
+        built = await builder.run(self._builder_services, request, scope=scope, now=now)
+        lost = await self._save_build(built.capsule)
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
+
+    @cached_property
+    def _builder_services(self) -> BuilderServices:
+        return wiring.builder_services(self.settings, self.searcher, self._cleaners)
+
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
         """Return the capsule of a recent build.
 
@@ -471,17 +503,18 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
     """
     settings = _resolve_settings(where)
     speakers = wiring.encoders(settings)
-    store = await wiring.index(settings, speakers)
-    try:
-        engine = Contexture(settings, store, speakers)
-        await engine.workspace.catch_up()
-        engine.outbox.start()
+    with wiring.lock_folder(settings):
+        store = await wiring.index(settings, speakers)
         try:
-            yield engine
+            engine = Contexture(settings, store, speakers)
+            await engine.workspace.catch_up()
+            engine.outbox.start()
+            try:
+                yield engine
+            finally:
+                await engine.close()
         finally:
-            await engine.close()
-    finally:
-        await store.close()
+            await store.close()
 
 
 def _resolve_settings(where: Path | str | Settings | None) -> Settings:

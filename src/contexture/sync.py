@@ -77,6 +77,7 @@ class SyncContexture:
     build_command = _blocking(Contexture.build_command)
     build_research = _blocking(Contexture.build_research)
     build_workspace = _blocking(Contexture.build_workspace)
+    build_kind = _blocking(Contexture.build_kind)
     execute = _blocking(_execute)
     ask_research = _blocking(_ask_research)
     capsule = _blocking(Contexture.capsule)

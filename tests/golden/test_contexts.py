@@ -13,9 +13,9 @@ import pytest_asyncio
 from msgspec.structs import asdict
 
 from contexture import Settings
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.builders.query.request import QueryRequest
 from contexture.builders.query.result import QueryContext
+from contexture.config import IndexOptions
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Collection, Equals, Not, Record, Scope
 from contexture.wiring.store import open_index
@@ -101,8 +101,8 @@ def as_json(built: QueryContext) -> dict[str, Any]:
 async def bench(store: str, lasting_folder: Callable[[], Path]) -> AsyncIterator[Workbench]:
     """The corpus in a store, and a builder over it."""
     parts = Parts(passage=160)
-    options = EmbeddedOptions(vectors=parts.encoders.vectors, threads=1)
-    index = await open_index(Settings(home=lasting_folder(), store=store), options)
+    chosen = Settings(home=lasting_folder(), store=store, search_threads=1)
+    index = await open_index(IndexOptions(vectors=parts.encoders.vectors, settings=chosen))
     await index.create(ANNA, Collection(name=NAME, fields=FIELDS))
     made = Workbench(index, parts)
     await made.add(Scope(tenant="harbour", user="captain", groups=("crew",)), CORPUS)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from contexture.adapters.llm import smollm2
-from contexture.adapters.llm.registry import load_chat_model
 from contexture.errors import SourceUnavailable, TamperedWeights
 from contexture.testing.models import PROMPT, ChatModelConformance
+from contexture.wiring.plugins import load_chat_model
 
 pytest.importorskip("contexture.adapters.llm.local", exc_type=ImportError)
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.cli.demo import demo_settings
 from contexture.cli.main import app
-from contexture.config import Settings
+from contexture.config import IndexOptions, Settings
 from contexture.types import Collection, Scope
-from contexture.wiring.store import open_qdrant_index
+from contexture.wiring.store import open_index
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 
@@ -105,7 +104,7 @@ def test_the_truth_is_what_moves(told: str, tmp_path: Path) -> None:
 async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -> None:
     """A process compares a million vectors in the time in which Qdrant compares far fewer."""
     settings = Settings(store=told, home=tmp_path / "home", exact_limit=7, qdrant_exact_limit=3)
-    index = await open_qdrant_index(settings, EmbeddedOptions(vectors={"v": 4}, exact_limit=7))
+    index = await open_index(IndexOptions(vectors={"v": 4}, settings=settings))
     await index.create(Scope.local(), Collection(name="notes"))
     part, spaces = index._search_backend.collection_index("notes"), await index.spaces(Scope.local(), "notes")
     await index.close()

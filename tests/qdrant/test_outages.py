@@ -13,7 +13,7 @@ import pytest
 
 from contexture import Record, Settings
 from contexture.adapters.index.record_store import SqliteRecordStore
-from contexture.adapters.store_backup import back_up
+from contexture.adapters.store_backup import back_up, restore_backup
 from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
 from contexture.testing.index_records import EAST, NAME, make_query, make_record, prepare_record, record_ids
@@ -277,7 +277,7 @@ async def test_a_restored_store_is_another_one(
     index = await reopen()
     await index.upsert(ANNA, NAME, [prepare_record(make_record("b")), prepare_record(make_record("c"))])
     await index.close()
-    restore(file, index._folder, force=True)
+    restore_backup(file, index._folder, force=True)
     index = await reopen()
     await index.upsert(ANNA, NAME, [prepare_record(make_record("d")), prepare_record(make_record("e", "walrus"))])
 

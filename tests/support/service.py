@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.keys import ApiKeys
-from contexture.config import Settings
+from contexture.config import IndexOptions, Settings
 from contexture.engine import Contexture
 from contexture.ports import Bus
 from contexture.service.app import create_app
@@ -22,7 +21,8 @@ from support.workbench import Parts
 async def small_engine(settings: Settings) -> AsyncGenerator[Contexture]:
     """An engine over small embedders and a clock that stands still, in the place that the settings name."""
     speakers = Parts().encoders
-    store = await open_index(settings, EmbeddedOptions(vectors=speakers.vectors, threads=1))
+    alone = settings.model_copy(update={"search_threads": 1})
+    store = await open_index(IndexOptions(vectors=speakers.vectors, settings=alone))
     engine = Contexture(settings, store, speakers, FixedClock())
     try:
         yield engine

@@ -179,7 +179,6 @@ def test_the_clock_knows_its_zone() -> None:
     [
         {"max_tokens": 0},
         {"packer": "random"},
-        {"redaction": "off"},
         {"search_floor": 2},
         {"timeout_seconds": 0},
         {"keep_builds": -1},
@@ -190,6 +189,12 @@ def test_a_setting_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     """Values that make no sense, and settings that do not exist, fail at the start."""
     with pytest.raises(ValidationError):
         Settings(**wrong)
+
+
+def test_an_unknown_redactor_is_refused() -> None:
+    """When it is asked for: another package may have it."""
+    with pytest.raises(UnknownAdapter, match="no redactor is called 'off'; the known ones are default, none"):
+        wiring.redactor(Settings(redaction="off"))
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

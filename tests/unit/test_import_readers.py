@@ -11,7 +11,7 @@ import pytest
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
-from contexture.ingestion.blocks.import_source import ImportSource, Origin, detect_origin
+from contexture.ingestion.blocks.import_source import NOTION, OBSIDIAN, ImportSource, find_importer
 from contexture.ingestion.blocks.logseq import journal_title, parse_page, title_from_stem
 from contexture.ingestion.blocks.markdown import parse_markdown
 from contexture.ingestion.blocks.obsidian import split_frontmatter
@@ -241,7 +241,7 @@ def test_a_vault(tmp_path: Path) -> None:
     found = read(vault)
     plan = documents(found)["work/Plan.md"].root
 
-    assert detect_origin(vault) is Origin.OBSIDIAN
+    assert find_importer(vault) is OBSIDIAN
     assert plan.properties == {
         "rank": 3,
         "created": "2026-01-02",
@@ -301,7 +301,7 @@ def test_a_notion_export(tmp_path: Path, *, packed: bool) -> None:
     found = {document.root.text: document for document in documents(read(path)).values()}
     home, sub, tasks, row, _, ann = (str(UUID(f"{digit}{HEX[1:]}")) for digit in "123456")
 
-    assert detect_origin(path) is Origin.NOTION
+    assert find_importer(path) is NOTION
     assert set(found) == {"Home", "Sub", "Tasks", "People"}
     assert (found["Sub"].under, found["Tasks"].under, found["Home"].under) == (home, home, None)
     assert found["Home"].root.children[0].text == f"see [Sub](block:{sub}) and [Tasks](block:{tasks})"
@@ -339,7 +339,7 @@ def test_a_broken_archive(tmp_path: Path) -> None:
     path.write_bytes(b"PK but no archive")
 
     with pytest.raises(InvalidRequest, match="not a Notion export"):
-        detect_origin(path)
+        find_importer(path)
     with pytest.raises(InvalidRequest, match="not a readable zip archive"):
         open_archive(path, frozenset({".md"}))
 

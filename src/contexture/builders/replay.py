@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 from typing_extensions import TypedDict
 
 from contexture.capsule import Capsule, digest_messages
-from contexture.errors import InvalidRequest, NotFound, ReplayMismatch
+from contexture.errors import NotFound, ReplayMismatch
 from contexture.ledger import Ledger, LedgerEntry, Reason, State, Trace
 from contexture.ports import TokenCounter
 from contexture.results import JsonResult
@@ -93,9 +93,12 @@ class Explanation(JsonResult):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapsuleReplayer:
-    """Rebuilds capsules of every kind in `recompose`; `counter_for` gives the token counter of a model."""
+    """Rebuilds capsules.
 
-    recompose: Mapping[str, RecomposeFunction]
+    `recompose` gives the function of a kind, or raises `InvalidRequest`; `counter_for` the token counter of a model.
+    """
+
+    recompose: Callable[[str], RecomposeFunction]
     counter_for: Callable[[str], TokenCounter]
 
     def rebuild(self, capsule: Capsule, change: BuildChange = NO_CHANGE) -> RebuiltPrompt:
@@ -104,10 +107,7 @@ class CapsuleReplayer:
         Its ledger includes the entries and degradations that the capsule recorded before redaction. Raises
         `InvalidRequest` for a capsule of an unknown kind.
         """
-        recompose = self.recompose.get(capsule.kind)
-        if recompose is None:
-            known = ", ".join(self.recompose)
-            raise InvalidRequest(f"this capsule holds a build of kind {capsule.kind!r}; known are {known}")
+        recompose = self.recompose(capsule.kind)
         scored = tuple(changed(each, score=change.scores.get(each.id, each.score)) for each in capsule.candidates)
         trace = Trace()
         composed = recompose(

@@ -68,6 +68,8 @@ def _require_folder_store(settings: Settings) -> Settings:
         raise InvalidRequest(f"backups read and write files: run this on the machine of {settings.url}")
     if settings.database:
         raise InvalidRequest("the store is in PostgreSQL: back it up and restore it with pg_dump and pg_restore")
+    if settings.in_plugin:
+        raise InvalidRequest("the records are in an index of another package: back them up with the tools for it")
     return settings
 
 

@@ -71,12 +71,13 @@ def _import_paths(
 
     now = wiring.SystemClock().now()
     memory = ImportHistory(settings.home / IMPORTS_FOLDER)
+    importers = wiring.load_importers()
 
     async def run(writer: BlockWriter) -> list[ImportReport]:
         return [
             await run_import(
                 writer,
-                ImportSource(path=path, now=now, readers=readers),
+                ImportSource(path=path, now=now, readers=readers, importers=importers),
                 tenant=settings.tenant,
                 memory=memory,
                 name=source,

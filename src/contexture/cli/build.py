@@ -27,6 +27,7 @@ from contexture.cli.common import (
     write_bytes,
 )
 from contexture.cli.output import console, print_json, print_note
+from contexture.cli.plugin_builds import BuilderGroup
 
 if TYPE_CHECKING:
     from contexture.cli.client import RemoteService
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the group and its kinds of build to the app."""
-    kinds = typer.Typer(help="Build a context.", no_args_is_help=True, rich_markup_mode=None)
+    kinds = typer.Typer(cls=BuilderGroup, help="Build a context.", no_args_is_help=True, rich_markup_mode=None)
     register_command(kinds, "query", with_identity=True)(build_query)
     register_command(kinds, "turn", with_identity=True)(build_turn)
     register_command(kinds, "command", with_identity=True)(build_command)
@@ -79,7 +80,7 @@ def build_query(
     built, packed = _run_query(settings, request, clock, capsule=capsule is not None)
     if capsule is not None:
         write_bytes(capsule, packed)
-    _show_query(common, built)
+    show_query(common, built)
 
 
 def _run_query(
@@ -98,7 +99,8 @@ def _run_query(
     return built.to_dict(), pack_capsule(built.capsule)
 
 
-def _show_query(common: Common, built: dict[str, Any]) -> None:
+def show_query(common: Common, built: dict[str, Any]) -> None:
+    """Print a built context with its counts, or as JSON."""
     if common.as_json:
         print_json(built)
     else:

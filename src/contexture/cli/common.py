@@ -97,7 +97,8 @@ def read_settings(given: dict[str, Any]) -> Settings:
 
 def require_store(settings: Settings) -> Settings:
     """Return the same settings; raises `NotFound` if there is no store to read."""
-    if not settings.database and not (settings.home / "truth.sqlite").is_file():
+    elsewhere = settings.database or settings.in_plugin
+    if not elsewhere and not (settings.home / "truth.sqlite").is_file():
         raise NotFound(f"there is no store in {str(settings.home)!r}; load something first: contexture ingest PATH")
     return settings
 

@@ -18,7 +18,8 @@ def register_doctor(app: typer.Typer) -> None:
 def doctor(common: Common) -> None:
     """Check every part and show what to install.
 
-    Fails if a required part fails; missing optional parts are only listed.
+    Lists the plug-ins of every group, with the package and version of each. Fails if a required part fails; missing
+    optional parts and broken plug-ins are only listed.
     """
     from contexture.cli.output import log_to_stderr
     from contexture.wiring.checks import CheckStatus, run_checks
@@ -26,8 +27,9 @@ def doctor(common: Common) -> None:
     log_to_stderr()
     found = run_checks(common.settings())
     broken = any(check.status is CheckStatus.BROKEN for check in found)
+    plugins = _list_plugins()
     if common.as_json:
-        print_json({"ok": not broken, "checks": found})
+        print_json({"ok": not broken, "checks": found, "plugins": plugins})
     else:
         from rich.text import Text
 
@@ -46,8 +48,45 @@ def doctor(common: Common) -> None:
                 check.name, Text(check.status.value, styles[check.status]), Text(replace_control_chars(check.detail))
             )
         console().print(shown)
+        _print_plugins(plugins)
     if broken:
         raise typer.Exit(1)
+
+
+def _list_plugins() -> list[dict[str, str]]:
+    """Return every installed plug-in and why it cannot be used; none when our own metadata is broken."""
+    from contexture.errors import UnknownAdapter
+    from contexture.wiring.plugins import check_plugins
+
+    try:
+        found = check_plugins()
+    except UnknownAdapter:  # which the checks report
+        return []
+    return [
+        {
+            "group": plugin.group.value,
+            "name": plugin.name,
+            "distribution": plugin.distribution,
+            "version": plugin.version,
+            "problem": plugin.problem,
+        }
+        for plugin in found
+    ]
+
+
+def _print_plugins(plugins: list[dict[str, str]]) -> None:
+    from rich.text import Text
+
+    from contexture.cli.output import replace_control_chars
+    from contexture.cli.tables import table
+
+    shown = table("group", "plug-in", "from", "status")
+    for each in plugins:
+        fine = Text("built in") if each["distribution"] == "contexture" else Text("ok", "green")
+        status = Text(replace_control_chars(each["problem"]), "yellow") if each["problem"] else fine
+        origin = Text(replace_control_chars(f"{each['distribution']} {each['version']}"))
+        shown.add_row(each["group"], Text(replace_control_chars(each["name"])), origin, status)
+    console().print(shown)
 
 
 _HIDDEN = "(hidden)"

@@ -308,12 +308,13 @@ async def _open_link(settings: Settings, keys: KeyStore | None) -> AsyncGenerato
         async with connect_over_http(lambda: _service_place(settings)) as link:
             yield link
         return
+    from contexture import wiring
     from contexture.engine import open_store
     from contexture.service.app import create_app
 
     token = secrets.token_urlsafe(32)
     async with open_store(settings) as engine:
-        app = create_app(engine, keys=keys, settings=settings, token=token)
+        app = create_app(engine, keys=keys, settings=settings, token=token, builders=wiring.load_other_builders())
         async with connect_in_process(app, {"Authorization": f"Bearer {token}", **identity_headers(settings)}) as link:
             yield link
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 
 from contexture import wiring
 from contexture.announcement import ServiceAnnouncement, announce_service
+from contexture.builders.plugin import BuilderPlugin
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.ports import Bus, Clock, KeyStore
@@ -29,7 +30,7 @@ from contexture.service.error_responses import CorrelationMiddleware
 from contexture.service.gateway import Gateway
 from contexture.service.middleware import BodyLimitMiddleware, MetricsMiddleware, add_cors
 from contexture.service.openapi import collect_components
-from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, records, status
+from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, plugins, records, status
 from contexture.service.routes.status import Readiness
 from contexture.service.server import run_app, socket_url
 from contexture.service.wire.schemas import ERROR_RESPONSES, describe_answers
@@ -67,19 +68,20 @@ def create_app(
     members: Mapping[str, tuple[str, ...]] | None = None,
     clock: Clock | None = None,
     bus: Bus | None = None,
+    builders: Sequence[BuilderPlugin[Any]] = (),
 ) -> FastAPI:
     """Create the application over an open engine, which it does not close.
 
     `keys` authenticate callers; with None anyone on this machine may call, as long as `settings.host` is a loopback
     address. `token` is what the local command line presents. `members` are the groups of users who name none; if given,
     this is a demonstration: the playground offers these users and can break the memory service, and anyone on this
-    machine is answered until the first key is added. Messages for workers are published to `bus`. The warm-up starts
-    with the application and continues while it accepts requests.
+    machine is answered until the first key is added. Messages for workers are published to `bus`. `builders` are
+    those of other packages. The warm-up starts with the application and continues while it accepts requests.
     """
     app = _ServiceApp(
         title="Contexture",
         version=version("contexture"),
-        routes=list(_protected_routes(demonstration=members is not None)),
+        routes=[*_protected_routes(demonstration=members is not None), *_plugin_routes(builders)],
         lifespan=_lifespan,
         redoc_url=None,
     )
@@ -120,10 +122,20 @@ class _ServiceApp(FastAPI):
 @cache
 def _protected_routes(*, demonstration: bool) -> tuple[BaseRoute, ...]:
     """Return the routes that check rights; they hold no engine and are created once, because that takes long."""
-    router = APIRouter(dependencies=[Depends(check_rights), Depends(BEARER_SCHEME)], responses=ERROR_RESPONSES)
+    router = _protected_router()
     for make in (*ROUTES, playground.demo_routes) if demonstration else ROUTES:
         router.include_router(make())
     return tuple(router.routes)
+
+
+def _plugin_routes(builders: Sequence[BuilderPlugin[Any]]) -> list[BaseRoute]:
+    router = _protected_router()
+    router.include_router(plugins.plugin_routes(builders))
+    return router.routes
+
+
+def _protected_router() -> APIRouter:
+    return APIRouter(dependencies=[Depends(check_rights), Depends(BEARER_SCHEME)], responses=ERROR_RESPONSES)
 
 
 @asynccontextmanager
@@ -160,7 +172,16 @@ async def serve(
     reached. Messages for workers are published to `bus`.
     """
     _ = engine.chat  # a model that cannot be loaded fails now, not at the first request
+    wiring.log_broken_plugins()
     token = secrets.token_urlsafe(32)
-    app = create_app(engine, keys=keys, settings=settings, token=token, members=members, bus=bus)
+    app = create_app(
+        engine,
+        keys=keys,
+        settings=settings,
+        token=token,
+        members=members,
+        bus=bus,
+        builders=wiring.load_other_builders(),
+    )
     with announce_service(settings.home, ServiceAnnouncement(pid=os.getpid(), url=socket_url(bound), token=token)):
         await run_app(app, bound, started, grace=settings.shutdown_seconds)

@@ -245,13 +245,14 @@ READ_ROUTES = frozenset(
 """Routes with a request body that change nothing; storing what a turn would remember needs the write right."""
 
 _DEMO_PREFIX = "/v1/demo/"
+_CONTEXT_PREFIX = "/v1/context/"  # builders of other packages are here too
 
 
 def required_right(method: str, path: str) -> Right:
     """Return the right that a route requires, by its path template."""
     if path.startswith(_DEMO_PREFIX):
         return Right.ADMIN
-    if method in {"GET", "HEAD"} or path in READ_ROUTES:
+    if method in {"GET", "HEAD"} or path in READ_ROUTES or path.startswith(_CONTEXT_PREFIX):
         return Right.READ
     return Right.ASK if path in MODEL_ROUTES else Right.WRITE
 

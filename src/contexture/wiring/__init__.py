@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from contexture.wiring.builders import (
         TurnParts,
         ask_recipe,
+        builder_services,
         cache_metrics,
         capsule_replayer,
         command_builder,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         search,
         visual_pages,
     )
+    from contexture.wiring.plugins import load_builder, load_importers, load_other_builders, log_broken_plugins
     from contexture.wiring.services import (
         bus,
         close_policy,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
         builds,
         connection_pool,
         disk_space_problem,
+        lock_folder,
         qdrant_server,
         sibling_store_address,
     )
@@ -98,6 +101,7 @@ __all__ = [
     "back_up",
     "block_store",
     "block_writer",
+    "builder_services",
     "builds",
     "bus",
     "cache_metrics",
@@ -119,7 +123,12 @@ __all__ = [
     "graph_store",
     "index",
     "is_policy_configured",
+    "load_builder",
+    "load_importers",
+    "load_other_builders",
     "local_memory",
+    "lock_folder",
+    "log_broken_plugins",
     "memory_health",
     "memory_place",
     "memory_service",
@@ -163,15 +172,17 @@ _NAMES = {
     "contexture.adapters.token_counters": "counter_for",
     "contexture.wiring.answering": "article_removal_hook chat_model chat_recipe chat_route command_writer graph_cache "
     "graph_store memory_place outbox replies sessions summarizer",
-    "contexture.wiring.builders": "TurnParts ask_recipe cache_metrics capsule_replayer command_builder "
-    "research_builder text_similarity turn_builder workspace_builder",
+    "contexture.wiring.builders": "TurnParts ask_recipe builder_services cache_metrics capsule_replayer "
+    "command_builder research_builder text_similarity turn_builder workspace_builder",
     "contexture.wiring.content": "DEFAULT_PAGE_FILES PAGE_FILES block_store block_writer feed_parser feed_source "
     "missing_ocr_library news_store page_store reading_workers",
     "contexture.wiring.core": "SystemClock encoders index operator page_encoder preparer query_builder redactor "
     "routed_index search visual_pages",
+    "contexture.wiring.plugins": "load_builder load_importers load_other_builders log_broken_plugins",
     "contexture.wiring.services": "bus close_policy is_policy_configured local_memory memory_health memory_service "
     "policy secrets spans traced_model worker_retries",
-    "contexture.wiring.store": "api_keys builds connection_pool disk_space_problem qdrant_server sibling_store_address",
+    "contexture.wiring.store": "api_keys builds connection_pool disk_space_problem lock_folder qdrant_server "
+    "sibling_store_address",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

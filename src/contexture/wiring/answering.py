@@ -12,7 +12,6 @@ from contexture.adapters.conversation.outbox_table import OutboxItem
 from contexture.adapters.conversation.sqlite import SqliteReplies, SqliteSessions, StoredReplies, StoredSessions
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.adapters.graph.sqlite import SqliteGraphCache, StoredGraphCache
-from contexture.adapters.llm import registry as models
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.token_counters import counter_for
 from contexture.answer.chat import ChatRecipe
@@ -25,6 +24,7 @@ from contexture.graph.store import GraphStore
 from contexture.news.store import RemovalListener
 from contexture.ports import ChatModel, Clock, EntityRecognizer, GraphCache, Index, MemoryService, Redactor
 from contexture.types import Scope
+from contexture.wiring import plugins
 from contexture.wiring.services import traced_model
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def outbox(settings: Settings, memory: MemoryService, clock: Clock, pool: Postgr
 def chat_model(name: str) -> ChatModel:
     """Load the model of this name."""
     keep_vendors_offline()
-    return models.load_chat_model(name)
+    return plugins.load_chat_model(name)
 
 
 def chat_route(settings: Settings) -> ModelRoute:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import structlog
@@ -16,10 +18,12 @@ from contexture.adapters.metrics.prometheus import CacheMetrics, TurnMetrics, Wo
 from contexture.adapters.token_counters import counter_for
 from contexture.answer.grounding import SimilarityFunction
 from contexture.answer.research import AskRecipe
+from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.collect import ArticleFinder
 from contexture.builders.command.compose import recompose_command
 from contexture.builders.command.request import ExperimentArm, Experiments, override_routing
+from contexture.builders.plugin import BuilderPlugin, BuilderServices
 from contexture.builders.query.compose import recompose_query
 from contexture.builders.replay import CapsuleReplayer, RecomposeFunction
 from contexture.builders.research.build import ResearchContextBuilder
@@ -33,7 +37,7 @@ from contexture.builders.workspace.build import WorkspaceContextBuilder
 from contexture.builders.workspace.compose import recompose_workspace
 from contexture.builders.workspace.config import ContextConfig, parse_config
 from contexture.config import Settings
-from contexture.errors import ContextError, InvalidRequest
+from contexture.errors import ContextError, InvalidRequest, UnknownAdapter
 from contexture.pipeline.knapsack import Packer
 from contexture.ports import ChatModel, Clock, Health, MemoryService, Redactor, Secrets
 from contexture.retrieval.encoders import Encoders
@@ -41,28 +45,48 @@ from contexture.retrieval.search import HybridSearch
 from contexture.text.language import detect_language
 from contexture.types import Scope
 from contexture.wiring.core import operator
+from contexture.wiring.plugins import PluginGroup, built_in_plugins, load_builder
 from contexture.workspace import BlockStore
 
-RECOMPOSE: Mapping[str, RecomposeFunction] = MappingProxyType(
-    {
-        "query": recompose_query,
-        "turn": recompose_turn,
-        "command": recompose_command,
-        "research": recompose_research,
-        "workspace": recompose_workspace,
-    }
-)
-"""By kind of capsule, how the five builders compose a prompt again."""
+QUERY: BuilderPlugin[Any] = BuilderPlugin(kind="query", recompose=recompose_query)
+TURN: BuilderPlugin[Any] = BuilderPlugin(kind="turn", recompose=recompose_turn)
+COMMAND: BuilderPlugin[Any] = BuilderPlugin(kind="command", recompose=recompose_command)
+RESEARCH: BuilderPlugin[Any] = BuilderPlugin(kind="research", recompose=recompose_research)
+WORKSPACE: BuilderPlugin[Any] = BuilderPlugin(kind="workspace", recompose=recompose_workspace)
 
 
 def capsule_replayer(others: Mapping[str, RecomposeFunction] = MappingProxyType({})) -> CapsuleReplayer:
-    """Create the replayer for capsules of the five builders and of `others`, by kind.
+    """Create the replayer for capsules of every installed builder and of `others`, by kind.
 
     Raises `InvalidRequest` when one of them takes the kind of another.
     """
-    if taken := sorted(RECOMPOSE.keys() & others.keys()):
+    if taken := sorted(built_in_plugins(PluginGroup.BUILDERS).keys() & others.keys()):
         raise InvalidRequest(f"the kind of capsule {taken[0]!r} belongs to Contexture; choose another name")
-    return CapsuleReplayer(recompose={**RECOMPOSE, **others}, counter_for=counter_for)
+
+    @cache
+    def find(kind: str) -> RecomposeFunction:
+        if kind in others:
+            return others[kind]
+        try:
+            return load_builder(kind).recompose
+        except UnknownAdapter as failure:
+            raise InvalidRequest(f"this capsule holds a build of kind {kind!r}: {failure}") from failure
+
+    return CapsuleReplayer(recompose=find, counter_for=counter_for)
+
+
+def builder_services(settings: Settings, finder: HybridSearch, cleaners: CleanerFactory) -> BuilderServices:
+    """Return what builders of other packages work with."""
+    return BuilderServices(
+        search=finder,
+        cleaners=cleaners,
+        counter=counter_for(settings.model),
+        model=settings.model,
+        collection=settings.collection,
+        max_tokens=settings.max_tokens,
+        packer=Packer(settings.packer),
+        deadline=settings.timeout_seconds,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,6 +35,7 @@ from contexture.config import Settings, misspelt_variables
 from contexture.conversation import HealthState
 from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
 from contexture.ports import Policy
+from contexture.wiring.plugins import PluginGroup, built_in_plugins, find_plugin, index_name, require_usable
 
 MIN_PYTHON = (3, 11)
 MIN_QDRANT = (1, 20)
@@ -109,6 +110,7 @@ def run_checks(settings: Settings) -> list[Check]:
         "pages": partial(_check_pages, settings),
         "bus": partial(_check_bus, settings),
         "policy": partial(_check_policy, settings),
+        "plug-ins": _check_plugins,
     }
     return [*(_run_check(name, check) for name, check in needed.items()), *map(_check_extra, EXTRA_PACKAGES)]
 
@@ -164,7 +166,7 @@ def _check_lock(home: Path) -> str:
 
 def _check_database(settings: Settings) -> str:
     if not settings.database:
-        return "none; the store is in its folder"
+        return "none; the store is in its folder" if not settings.in_plugin else "none; the records are elsewhere"
     from contexture.adapters.postgres.pool import PostgresPool
 
     pool = PostgresPool(settings.database)
@@ -175,7 +177,9 @@ def _check_database(settings: Settings) -> str:
 
 
 def _check_index(settings: Settings) -> str:
-    """Check the search index: the engine in this process, or a Qdrant server."""
+    """Check the search index: the engine in this process, a Qdrant server, or that of another package."""
+    if settings.in_plugin:
+        return str(require_usable(find_plugin(PluginGroup.INDEX, index_name(settings.store))))
     if not settings.in_qdrant:
         return _package_version("qdrant-edge-py")
     with closing(wiring.qdrant_server(settings)) as server:
@@ -212,7 +216,7 @@ def _check_redactor(settings: Settings) -> str:
     if settings.redaction == "none":
         return "switched off: everything is shown as it is stored"
     wanted = settings.redaction_entities
-    if (wanted is None or "EMAIL" in wanted) and found != ["EMAIL"]:
+    if settings.redaction == "default" and (wanted is None or "EMAIL" in wanted) and found != ["EMAIL"]:
         raise SourceUnavailable(f"an e-mail address was detected as {found}; reinstall contexture")
     return f"rules {scanner.rules}"
 
@@ -257,6 +261,12 @@ def _check_policy(settings: Settings) -> str:
     if state is not HealthState.NORMAL:
         raise SourceUnavailable(f"{type(chosen).__name__} is {state}: until it answers, everything is denied")
     return "none: everything inside a scope is allowed" if isinstance(chosen, OpenPolicy) else type(chosen).__name__
+
+
+def _check_plugins() -> str:
+    """Check that the parts of Contexture are registered; those of other packages are listed apart."""
+    counts = {group: len(built_in_plugins(group)) for group in PluginGroup}
+    return f"{sum(counts.values())} parts of contexture in {len(counts)} groups"
 
 
 async def _policy_state(chosen: Policy) -> HealthState:

@@ -7,16 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contexture.adapters.embedders import registry as embedder_registry
-from contexture.adapters.embedders import registry as reranker_registry
 from contexture.adapters.embedders.cache import CachedEmbedder
-from contexture.adapters.index.collection_indexes import EmbeddedOptions
 from contexture.adapters.pages import registry as page_encoder_registry
-from contexture.adapters.redaction.default import NoopRedactor, default_redactor
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRecipe
-from contexture.config import Settings, keep_vendors_offline
+from contexture.config import IndexOptions, Settings, keep_vendors_offline
 from contexture.documents import PageEncoder
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPages
@@ -27,7 +23,7 @@ from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
 from contexture.text.language import detect_language
-from contexture.wiring import store
+from contexture.wiring import plugins, store
 
 COUNTED_ENCODINGS = ("o200k_base", "cl100k_base")
 """Encodings whose tokens are counted at ingestion, so that a build does not have to."""
@@ -50,19 +46,14 @@ def encoders(settings: Settings) -> Encoders:
 
 
 async def index(settings: Settings, embedders: Encoders) -> Index:
-    """Open the index of the store, in its folder or in a database."""
+    """Open the index of the store, in its folder, in a database or in an index of another package."""
     seen = page_encoder(settings, embedders).vectors
-    options = EmbeddedOptions(
-        vectors={**embedders.vectors, **seen}, threads=settings.search_threads, exact_limit=settings.exact_limit
-    )
-    return await store.open_index(settings, options)
+    return await store.open_index(IndexOptions(vectors={**embedders.vectors, **seen}, settings=settings))
 
 
 def redactor(settings: Settings) -> Redactor:
     """Create the redactor, which finds personal data and secrets."""
-    if settings.redaction == "none":
-        return NoopRedactor()
-    return default_redactor(entities=settings.redaction_entities, ner=settings.redaction_ner)
+    return plugins.load_redactor(settings)
 
 
 def operator(settings: Settings) -> Callable[[], RedactionOperator]:
@@ -89,7 +80,7 @@ def search(settings: Settings, store: Index, embedders: Encoders) -> HybridSearc
         cache=ResultCache(settings.cache_size),
         journal=store if isinstance(store, Journal) else None,
         spaces=store if isinstance(store, VectorSpaces) else None,
-        reranker=reranker_registry.load_reranker(settings.reranker) if settings.reranker else None,
+        reranker=plugins.load_reranker(settings.reranker) if settings.reranker else None,
     )
 
 
@@ -112,7 +103,7 @@ def query_builder(
 
 def _cached_embedder(name: str, settings: Settings) -> Embedder:
     keep_vendors_offline()
-    inner = embedder_registry.load_embedder(name, threads=settings.embedder_threads)
+    inner = plugins.load_embedder(name, threads=settings.embedder_threads)
     return CachedEmbedder(inner, settings.home / "embeddings.sqlite")
 
 

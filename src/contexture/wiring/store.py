@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contexture.adapters.builds import BuildFolder
 from contexture.adapters.index.disk_space import MIN_FREE_BYTES, has_free_space
+from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.keys import ApiKeys
-from contexture.config import Settings
+from contexture.config import IndexOptions, Settings
 from contexture.errors import UnknownAdapter
 from contexture.ports import Index, KeyStore
+from contexture.wiring import plugins
 
 if TYPE_CHECKING:
     from contexture.adapters.index.collection_indexes import EmbeddedOptions
@@ -25,22 +29,81 @@ SALT_FILE = "redaction.salt"
 _POSTGRES_SCHEMES = ("postgres://", "postgresql://")
 
 
-async def open_index(settings: Settings, options: EmbeddedOptions) -> Index:
-    """Open the index of the store: in its folder, in the configured database, or in Qdrant over either."""
+async def open_index(options: IndexOptions) -> Index:
+    """Open the index of the store: in its folder, in a database, in Qdrant over either, or that of another package."""
+    settings = options.settings
     if settings.truth and not settings.in_qdrant:
         raise UnknownAdapter(
             "CONTEXTURE_TRUTH is the database behind a store in Qdrant, which CONTEXTURE_STORE must name"
         )
-    if settings.database and not settings.database.startswith(_POSTGRES_SCHEMES):
-        kind = settings.database.partition(":")[0]
-        raise UnknownAdapter(
-            f"unknown kind of store {kind!r}; use a folder, `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
-        )
-    store = await _open_backend(settings, options)
-    pool = connection_pool(store)
+    if settings.truth and not settings.database:
+        raise UnknownAdapter(_unknown_place(settings.truth))
+    store = await plugins.open_index(settings.store, options)
+    pool = connection_pool(settings, store)
     if pool is not None:
         _share_salt(pool, settings.home / SALT_FILE)
     return store
+
+
+async def open_folder(address: str, options: IndexOptions) -> Index:
+    """Open the index in the store's folder."""
+    if address:
+        raise UnknownAdapter("the folder of a store is CONTEXTURE_HOME, and CONTEXTURE_STORE is empty")
+    from contexture.adapters.index.embedded import EmbeddedIndex
+
+    return await EmbeddedIndex.open(options.settings.home, _embedded_options(options))
+
+
+async def open_postgres(address: str, options: IndexOptions) -> Index:
+    """Open the index over a database."""
+    if not address.startswith(_POSTGRES_SCHEMES):
+        raise UnknownAdapter(_unknown_place(address))
+    from contexture.adapters.index.postgres.index import PostgresIndex
+
+    return await PostgresIndex.open(address, options.settings.home / "replicas", _embedded_options(options))
+
+
+async def open_qdrant(address: str, options: IndexOptions) -> Index:
+    """Open the index in Qdrant, over the configured record store."""
+    settings = options.settings
+    server = qdrant_server(settings.model_copy(update={"store": address}))
+    chosen = replace(_embedded_options(options), exact_limit=settings.qdrant_exact_limit)
+    if not settings.database:
+        from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
+
+        return await QdrantOverSqlite.open_with_server(settings.home, chosen, server)
+    from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
+
+    return await QdrantOverPostgres.open_with_server(settings.database, settings.home / "replicas", chosen, server)
+
+
+def _unknown_place(address: str) -> str:
+    kind = address.partition(":")[0]
+    return f"a store cannot be in a {kind!r}; it is in a folder, at `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
+
+
+def _embedded_options(options: IndexOptions) -> EmbeddedOptions:
+    from contexture.adapters.index.collection_indexes import EmbeddedOptions
+
+    settings = options.settings
+    return EmbeddedOptions(vectors=options.vectors, threads=settings.search_threads, exact_limit=settings.exact_limit)
+
+
+@contextmanager
+def lock_folder(settings: Settings) -> Generator[None]:
+    """Keep other processes out of the folder of a store whose index is of another package.
+
+    The indexes of Contexture lock it themselves where they must. Raises `StoreLocked`.
+    """
+    if not settings.in_plugin:
+        yield
+        return
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = StoreLock(settings.home)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def disk_space_problem(settings: Settings) -> str:
@@ -58,9 +121,9 @@ def sibling_store_address(store: str, name: str) -> str:
     return f"{rest}{'&' if '?' in rest else '?'}schema={schema}_{name}"
 
 
-def connection_pool(store: object) -> PostgresPool | None:
-    """Return the PostgreSQL connection pool of a store in a database; None for a store in a folder."""
-    found: PostgresPool | None = getattr(store, "pool", None)
+def connection_pool(settings: Settings, store: object) -> PostgresPool | None:
+    """Return the PostgreSQL connection pool of a store in a database; None for a store anywhere else."""
+    found: PostgresPool | None = getattr(store, "pool", None) if settings.database else None
     return found
 
 
@@ -81,18 +144,6 @@ def api_keys(settings: Settings) -> KeyStore:
     from contexture.adapters.postgres.pool import PostgresPool
 
     return PostgresKeys(PostgresPool(settings.database))
-
-
-async def _open_backend(settings: Settings, options: EmbeddedOptions) -> Index:
-    if settings.in_qdrant:
-        return await open_qdrant_index(settings, options)
-    if not settings.database:
-        from contexture.adapters.index.embedded import EmbeddedIndex
-
-        return await EmbeddedIndex.open(settings.home, options)
-    from contexture.adapters.index.postgres.index import PostgresIndex
-
-    return await PostgresIndex.open(settings.database, settings.home / "replicas", options)
 
 
 def _share_salt(pool: PostgresPool, path: Path) -> None:
@@ -123,16 +174,3 @@ def qdrant_server(settings: Settings) -> QdrantServer:
             confirmations=settings.qdrant_write_consistency_factor,
         )
     )
-
-
-async def open_qdrant_index(settings: Settings, options: EmbeddedOptions) -> Index:
-    """Open the index of the store in Qdrant, over the configured record store."""
-    server = qdrant_server(settings)
-    options = replace(options, exact_limit=settings.qdrant_exact_limit)
-    if not settings.database:
-        from contexture.adapters.index.qdrant.over_sqlite import QdrantOverSqlite
-
-        return await QdrantOverSqlite.open_with_server(settings.home, options, server)
-    from contexture.adapters.index.qdrant.over_postgres import QdrantOverPostgres
-
-    return await QdrantOverPostgres.open_with_server(settings.database, settings.home / "replicas", options, server)

@@ -58,18 +58,18 @@ class LiteLLMEmbedder:
         self._calibration = calibration
 
     @classmethod
-    def from_name(cls, name: str) -> LiteLLMEmbedder:
+    def from_name(cls, model: str) -> LiteLLMEmbedder:
         """Embedder from `MODEL` or `MODEL@DIMENSIONS`; the dimensions are optional if LiteLLM knows them.
 
         Raises `InvalidRequest` otherwise.
         """
-        model, _, size = name.partition("@")
+        name, _, size = model.partition("@")
         if size and not size.isdecimal():
-            raise InvalidRequest(f"{size!r} in {name!r} is not a number of dimensions")
-        dimensions = int(size) if size else _litellm.model_cost.get(model, {}).get("output_vector_size")
+            raise InvalidRequest(f"{size!r} in {model!r} is not a number of dimensions")
+        dimensions = int(size) if size else _litellm.model_cost.get(name, {}).get("output_vector_size")
         if not dimensions:
-            raise InvalidRequest(f"LiteLLM does not know the size of {model!r}; write it as '{model}@1024'")
-        return cls(model, dimensions=dimensions)
+            raise InvalidRequest(f"LiteLLM does not know the size of {name!r}; write it as '{name}@1024'")
+        return cls(name, dimensions=dimensions)
 
     @property
     def name(self) -> str:

@@ -1,11 +1,12 @@
-"""Detects which program a folder or file comes from (Logseq, Obsidian, Notion or plain files) and reads it."""
+"""Importers: each recognizes the notes of one program, such as Logseq, Obsidian or Notion, and reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from contexture.errors import InvalidRequest
 from contexture.ingestion.blocks.draft import ImportItems
@@ -21,13 +22,65 @@ from contexture.ingestion.files import LoadProblem
 _FILE_SUFFIXES = frozenset({*NOTES, ".json", ".csv"})
 
 
-class Origin(StrEnum):
-    """The program or format that blocks come from."""
+class Importer(Protocol):
+    """Recognizes the notes of one program and reads them as drafts of blocks.
 
-    LOGSEQ = "logseq"
-    OBSIDIAN = "obsidian"
-    NOTION = "notion"
-    FILES = "files"
+    Importers are asked one after another: those of Contexture for Logseq, Obsidian and Notion, those of other packages
+    by name, and last the one for plain files.
+    """
+
+    def recognizes(self, path: Path, /) -> bool:
+        """Whether a folder or file is of this program; only looks at names and a few bytes."""
+        ...
+
+    def read(self, source: ImportSource, /) -> ImportItems:
+        """Yield the documents of a source, and what cannot be read as problems; raises `InvalidRequest`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionImporter:
+    """An importer made of two functions."""
+
+    recognizes: Callable[[Path], bool]
+    read: Callable[[ImportSource], ImportItems]
+
+
+def _read_files(source: ImportSource) -> ImportItems:
+    """Read Markdown files as pages, CSV files as databases, JSON files as block trees."""
+    opened = open_folder(source.path, _FILE_SUFFIXES)
+    yield from opened.problems
+    yield from read_markdown_files([file for file in opened.files if file.suffix in NOTES], readers=source.readers)
+    for file in opened.files:
+        if file.suffix == ".json":
+            yield from read_json_tree(file, now=source.now, readers=source.readers)
+        elif file.suffix == ".csv":
+            yield from _read_table(source, file)
+
+
+def _read_table(source: ImportSource, file: SourceFile) -> ImportItems:
+    try:
+        yield read_table(file, columns=source.columns, readers=source.readers)
+    except InvalidRequest as failure:
+        yield LoadProblem(path=file.path, message=str(failure))
+
+
+def _is_readable(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() != ".zip"
+
+
+LOGSEQ = FunctionImporter(
+    lambda path: path.is_dir() and is_logseq(path), lambda source: read_logseq(source.path, readers=source.readers)
+)
+OBSIDIAN = FunctionImporter(lambda path: path.is_dir() and is_obsidian(path), _read_files)
+NOTION = FunctionImporter(
+    lambda path: (path.is_dir() or path.suffix.lower() == ".zip") and is_notion(path),
+    lambda source: read_notion(source.path, readers=source.readers),
+)
+FILES = FunctionImporter(_is_readable, _read_files)
+"""Reads any folder or file but archives, so it is asked last."""
+
+BUILT_IN_IMPORTERS: tuple[Importer, ...] = (LOGSEQ, OBSIDIAN, NOTION, FILES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,44 +90,17 @@ class ImportSource:
     path: Path
     now: datetime
     readers: tuple[str, ...] | None = None
-    origin: Origin | None = None
     columns: TableColumns | None = None
+    importers: Sequence[Importer] = BUILT_IN_IMPORTERS
 
     def read(self) -> ImportItems:
-        """Yield everything in it; the origin is detected if it is not given."""
-        match self.origin or detect_origin(self.path):
-            case Origin.LOGSEQ:
-                return read_logseq(self.path, readers=self.readers)
-            case Origin.NOTION:
-                return read_notion(self.path, readers=self.readers)
-            case Origin.OBSIDIAN | Origin.FILES:
-                return self._read_files()
-
-    def _read_files(self) -> ImportItems:
-        """Read Markdown files as pages, CSV files as databases, JSON files as block trees."""
-        opened = open_folder(self.path, _FILE_SUFFIXES)
-        yield from opened.problems
-        yield from read_markdown_files([file for file in opened.files if file.suffix in NOTES], readers=self.readers)
-        for file in opened.files:
-            if file.suffix == ".json":
-                yield from read_json_tree(file, now=self.now, readers=self.readers)
-            elif file.suffix == ".csv":
-                yield from self._read_table(file)
-
-    def _read_table(self, file: SourceFile) -> ImportItems:
-        try:
-            yield read_table(file, columns=self.columns, readers=self.readers)
-        except InvalidRequest as failure:
-            yield LoadProblem(path=file.path, message=str(failure))
+        """Yield everything in it, as the first importer reads it that recognizes it."""
+        return find_importer(self.path, self.importers).read(self)
 
 
-def detect_origin(path: Path) -> Origin:
-    """Detect Logseq by its `logseq` folder, Obsidian by `.obsidian`, Notion by page names; otherwise plain files."""
-    if path.is_dir():
-        found = ((is_logseq, Origin.LOGSEQ), (is_obsidian, Origin.OBSIDIAN), (is_notion, Origin.NOTION))
-        return next((origin for test, origin in found if test(path)), Origin.FILES)
-    if path.suffix.lower() == ".zip":
-        if is_notion(path):
-            return Origin.NOTION
+def find_importer(path: Path, importers: Sequence[Importer] = BUILT_IN_IMPORTERS) -> Importer:
+    """The first importer that recognizes a folder or file; raises `InvalidRequest` if none does."""
+    found = next((each for each in importers if each.recognizes(path)), None)
+    if found is None:
         raise InvalidRequest(f"{str(path)!r} is not a Notion export; unpack it and import the folder")
-    return Origin.FILES
+    return found

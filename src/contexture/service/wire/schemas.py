@@ -21,6 +21,7 @@ from contexture.answer.commands.memory import MemoryDetails
 from contexture.answer.commands.synthesize import SynthesisDetails
 from contexture.answer.research import ResearchAnswerJson
 from contexture.builders.command.result import CommandContextJson
+from contexture.builders.plugin import PluginContextJson
 from contexture.builders.query.result import QueryContextJson
 from contexture.builders.replay import ExplanationJson
 from contexture.builders.research.result import ResearchContextJson
@@ -215,7 +216,14 @@ class MemoryStateResponse(TypedDict):
 
 
 ANSWERS = (
-    *(QueryContextJson, TurnContextJson, CommandContextJson, ResearchContextJson, ContextPayloadJson),
+    *(
+        PluginContextJson,
+        QueryContextJson,
+        TurnContextJson,
+        CommandContextJson,
+        ResearchContextJson,
+        ContextPayloadJson,
+    ),
     *(BuildJson, Capsule, ExplanationJson, CitationReportJson, CommandAnswerJson, ResearchAnswerJson),
     *(SearchResultJson, RecordResponse, DocumentResponse, DocumentsResponse, PageRegionsResponse),
     *(ChatResultJson, Started, Delta, EnqueuedJson, ReplyJson, SessionsResponse, SessionEventsResponse),

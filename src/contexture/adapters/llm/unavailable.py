@@ -1,4 +1,4 @@
-"""Loads chat models by name."""
+"""The local model, or a placeholder while a system library that it needs is missing."""
 
 from __future__ import annotations
 
@@ -6,33 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import structlog
 
-from contexture.adapters.llm.extractive import ExtractiveModel
-from contexture.errors import MissingLibrary, UnknownAdapter
+from contexture.errors import MissingLibrary
 from contexture.ports import ChatModel
 from contexture.types import Message
-
-CHAT_MODEL_NAMES = ("local", "litellm:MODEL")
-
-
-def load_chat_model(name: str) -> ChatModel:
-    """Chat model of this name, or the extractive one if it is empty; weights are loaded on first use.
-
-    Raises `UnknownAdapter` for an unknown name.
-    """
-    kind, _, model = name.partition(":")
-    match kind, model:
-        case "" | "extractive", "":
-            return ExtractiveModel()
-        case "local", "":
-            return _load_local()
-        case "litellm", str() if model:
-            from contexture.adapters.llm.litellm import LiteLLMChat
-
-            return LiteLLMChat(model)
-        case _:
-            raise UnknownAdapter(
-                f"no chat model is called {name!r}; the known ones are {', '.join(CHAT_MODEL_NAMES)} and extractive"
-            )
 
 
 class UnavailableModel:
@@ -57,7 +33,8 @@ class UnavailableModel:
         yield await self.complete(messages, max_tokens=max_tokens)
 
 
-def _load_local() -> ChatModel:
+def load_local() -> ChatModel:
+    """The local model; without its system library, an `UnavailableModel`, and the log says so."""
     try:
         from contexture.adapters.llm.local import LocalModel
     except MissingLibrary as missing:
