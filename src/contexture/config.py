@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     home: Path = Field(default=Path(".contexture"), description="Folder of the embedded store.")
     store: str = Field(
         default="",
-        description="Store instead of the folder: `postgres://HOST/NAME`, `qdrant://HOST:PORT`, or `NAME:…` of a plug-in.",
+        description="Store instead of the folder: `postgres://HOST/NAME`, `qdrant://HOST:PORT` or a plug-in `NAME:…`.",
     )
     truth: str = Field(
         default="",
