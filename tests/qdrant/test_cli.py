@@ -98,7 +98,7 @@ def test_the_truth_is_what_moves(told: str, tmp_path: Path) -> None:
     """A move from Qdrant is refused, and the error says what is moved instead."""
     code, answer = run("migrate", "--from", told, "--to", str(tmp_path / "new"))
 
-    assert (2, True) == (code, "the truth is moved" in str(answer))
+    assert (2, True) == (code, "migrate its record store" in str(answer))
 
 
 async def test_the_exact_limit_in_qdrant_is_its_own(told: str, tmp_path: Path) -> None:

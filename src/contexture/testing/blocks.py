@@ -282,7 +282,7 @@ class BlockRemovalTests:
         assert ["s"] == block_ids(await store.get(anna, ["s"]))
 
     async def test_nothing_is_written_below_a_deleted_block(self, store: WritableBlocks, anna: Scope) -> None:
-        """A deleted block is unknown; a block below it that was deleted earlier cannot be restored before it."""
+        """A deleted block is unknown; a block below it that was deleted earlier cannot be restored it."""
         await store.put(anna, [make_page("p"), make_block("a", "p"), make_block("b", "p")], now=NOON)
         await store.delete(anna, ["a"], now=NOON)
         await store.delete(anna, ["p"], now=NOON)
@@ -326,7 +326,7 @@ class BlockRemovalTests:
         await store.delete(anna, ["p"], now=NOON)
 
         for name in ("a", "b"):
-            with pytest.raises(InvalidRequest, match=f"'{name}' cannot be restored before"):
+            with pytest.raises(InvalidRequest, match=f"'{name}' cannot be restored"):
                 await store.restore(anna, [name])
         assert [] == list(await store.get(anna, ["p", "a", "b"]))
         assert (1, 2) == (await store.restore(anna, ["p"]), await store.restore(anna, ["b"]))
