@@ -12,9 +12,9 @@ from itertools import chain, pairwise
 _TAGS = range(0xE0000, 0xE1000)
 # All blocks with characters that are folded; the others are ideographs, syllables, pictures and private use.
 _FOLDED_BLOCKS = (
-    range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x10000), range(0x10000, 0x12000), range(0x16A60, 0x16B60),
-    range(0x1BCA0, 0x1BCA4), range(0x1D100, 0x1D800), range(0x1E140, 0x1E300), range(0x1E950, 0x1E960),
-    range(0x1F100, 0x1F190), range(0x1FBF0, 0x1FBFA), _TAGS,
+    range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x10000), range(0x10000, 0x12000),
+    range(0x16A60, 0x16B60), range(0x1BCA0, 0x1BCA4), range(0x1D100, 0x1D800), range(0x1E140, 0x1E300),
+    range(0x1E950, 0x1E960), range(0x1F100, 0x1F190), range(0x1FBF0, 0x1FBFA), _TAGS,
 )  # fmt: skip
 _MORE_DASHES = "\u02d7\u2043\u2212\u30fc"  # modifier minus, hyphen bullet, minus, prolonged sound mark
 _MORE_INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # joiners and fillers that are letters to Unicode
@@ -30,7 +30,7 @@ _NOT_PLAIN = ("<super>", "<sub>", "<fraction>")  # a footnote number or an expon
 class MappedText:
     """A copy of a text with some stretches replaced, and the way back from its offsets.
 
-    copy = MappedText("4111\\u200b1111", [(4, 5, "")])
+    copy = MappedText("4111 1111", [(4, 5, "")])
     copy.text                     # '41111111'
     copy.to_original(0, 8)        # (0, 9)
     """
@@ -54,7 +54,7 @@ class MappedText:
         self.text = "".join((*pieces, text[done:]))
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
-        """The stretch of the original behind `start` to `end` of the copy; removed characters at its edges are not in it."""
+        """The stretch of the original behind `start` to `end` of the copy, without characters removed at its edges."""
         at = bisect_right(self._new_starts, start) - 1
         if at >= 0:
             ahead = start - self._new_ends[at]
@@ -76,6 +76,10 @@ def fold_text(text: str) -> MappedText | None:
     if worth_a_copy.search(text) is None and _LONG_DASH_BY_NUMBER.search(text) is None:
         return None
     edits = [(match.start(), match.end(), table.get(match[0], match[0])) for match in odd.finditer(text)]
+    if "@" in text:
+        edits = [
+            (at, end, "" if new == " " and "@" in text[max(0, at - 1) : end + 1] else new) for at, end, new in edits
+        ]
     return MappedText(text, edits)
 
 

@@ -24,10 +24,11 @@ _MAX_ROUNDS = 4
 _CHARS_AROUND = 160  # of what is scanned again: more than a context word and a number
 _CHARS_AT_CUT = 32  # a match so close to a cut may be part of something longer
 
-_NUMBER_BREAK = re.compile(r"\n[ \t]{0,8}(?=[0-9A-Z(])")
+_NUMBER_BREAK = re.compile(r"\n[ \t]{0,8}(?=[0-9A-Z(]|-[0-9])")
 _EMAIL_BREAK = re.compile(r"@(?:[\w.\-]{0,80}+(?<=[.\-]))?[ \t]{0,4}(\r?\n[ \t]{0,8})(?=\w)|(\n[ \t]{0,8})(?=[@.]\w)")
 _CHARS_OF_NUMBER = 40
 _MIN_DIGITS = 7
+_INTERNATIONAL_DIGITS = 10
 _GLUE = "@.-"
 _CHECKED = frozenset({"CARD", "IBAN"})  # a check digit tells whether the next line continues the number
 _NOT_SPLIT = frozenset({"SECRET", "URL"})
@@ -36,7 +37,7 @@ _NOT_SPLIT = frozenset({"SECRET", "URL"})
 class NormalizedRedactor:
     """A redactor that also finds values in unusual characters and values split by one line break.
 
-    NormalizedRedactor(RuleRedactor([SSN])).scan("078\\u201105\\u20111120", "")    # [Span(0, 11, "SSN")]
+    NormalizedRedactor(RuleRedactor([SSN])).scan("078 05-1120", "")    # [Span(0, 11, "SSN")]
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -98,18 +99,23 @@ class NormalizedRedactor:
 
     def _scan_breaks(self, text: str, found: Sequence[Span], lang: str) -> Iterator[Span]:
         """Values that one line break splits; a value that is complete without the next line is not continued."""
-        complete = {edge for span in found if span.label not in _CHECKED for edge in (span.start, span.end)}
+        complete = {edge for span in found if _is_complete(text, span) for edge in (span.start, span.end)}
         for start, end in _find_breaks(text):
             if start in complete or end in complete:
                 continue
             glued = text[start - 1] in _GLUE or text[end] in _GLUE
             first = max(0, start - _CHARS_AROUND)
-            joined = MappedText(
-                text[first : end + _CHARS_AROUND], [(start - first, end - first, "" if glued else " ")]
-            )
+            joined = MappedText(text[first : end + _CHARS_AROUND], [(start - first, end - first, "" if glued else " ")])
             for span in _map_back(self._redactor.scan(joined.text, lang), joined, first):
                 if span.start < start and end < span.end and span.label not in _NOT_SPLIT:
                     yield span
+
+
+def _is_complete(text: str, span: Span) -> bool:
+    """Whether a value needs no next line; the check digit of a card or IBAN decides, and a country code needs more."""
+    if span.label in _CHECKED:
+        return False
+    return text[span.start] != "+" or sum(map(str.isdigit, text[span.start : span.end])) >= _INTERNATIONAL_DIGITS
 
 
 def _find_replacements(text: str) -> list[Span]:
