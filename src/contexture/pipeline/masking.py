@@ -29,6 +29,7 @@ _ENCODED = re.compile(f"{_ESCAPE}|{_BREAK}", re.IGNORECASE)
 _UNFINISHED = re.compile(
     r"(?:[ \t\r\n>]|\\n?){0,40}(?:%[c-f][0-9a-f](?:%[89ab][0-9a-f]){0,2})?(?:%[0-9a-f]?)?\Z", re.IGNORECASE
 )
+_MAX_UNFINISHED_CHARS = 64
 _BASE64_RUN = re.compile(rf"[A-Za-z0-9+/_\-]{{{_MIN_ENCODED_CHARS},}}+")
 
 
@@ -137,9 +138,8 @@ class SecretMask:
         long = [(value, shown) for value, shown in values if len(value) >= _MIN_ENCODED_CHARS]
         kept: dict[str, str | None] = {_fold_case(secret_placeholder(key)): None for key in known}
         self._plain = _Forms({**kept, **{_fold_case(value): shown for value, shown in values}})
-        self._unwrapped = _Forms(
-            {form: shown for value, shown in long if (form := _fold_case(_decode(value, "").text))}
-        )
+        unwrapped = {_fold_case(_decode(value, "").text): shown for value, shown in long}
+        self._unwrapped = _Forms({form: shown for form, shown in unwrapped.items() if len(form) >= _MIN_ENCODED_CHARS})
         self._spaced = _Forms({_fold_case(value): shown for value, shown in long if " " in value.strip()})
         self._base64 = _Forms({core: shown for value, shown in long for core in _encode_base64(value)})
 
@@ -211,7 +211,9 @@ class SecretMask:
         """The offsets from which `text` may continue as a value, through an unfinished escape or line break too."""
         views = [*self._views(text)]
         ends: list[int] = []
-        unfinished = _UNFINISHED.search(text) if self._unwrapped.shown else None
+        unfinished = (
+            _UNFINISHED.search(text, max(0, len(text) - _MAX_UNFINISHED_CHARS)) if self._unwrapped.shown else None
+        )
         if unfinished and unfinished[0]:
             views += self._views(text[: unfinished.start()])
             ends += (unfinished.start() + at for at, char in enumerate(unfinished[0]) if char == "%")

@@ -60,7 +60,8 @@ _PASSWORD_HINTS = (
     "pass", "pwd", "pw", "парол", "кодовое", "kennwort", "zugangscode", "mdp", "contrase", "clave",
 )  # fmt: skip
 _CREDENTIAL_HINTS = (
-    "secret", "token", "credential", "key", "токен", "секрет", "ключ", "schl", "geheimnis", "api", "jeton",
+    "secret", "token", "credential", "key", "токен", "секрет", "ключ", "schlüssel", "schlussel", "geheimnis", "clé",
+    "cle api", "cle d'api", "jeton",
 )  # fmt: skip
 
 _PLACEHOLDER_VALUE = re.compile(
@@ -237,10 +238,10 @@ OWN_RULES = (
     Rule(
         label=SECRET_LABEL,
         pattern=re.compile(
-            r"(?<![^\W_])(?:[\w.\-]{0,24}?sess(?:ion)?[_\-]?(?:id|token|key)?|(?:connect\.)?sid|(?:csrf|xsrf|remember)"
-            r"[_\-]?(?:middleware)?token)\"?=\"?([\w%+/.~:\-]{16,4096}+={0,2})", re.IGNORECASE),
+            r"(?:sess(?:ion)?[_\-]?(?:id|token|key)?|(?<![a-z])sid|(?:csrf|xsrf|remember)[_\-]?(?:middleware)?token)"
+            r"\"?=\"?([\w%+/.~:\-]{16,4096}+={0,2})", re.IGNORECASE),
         accepts=random_token,
-        hints=("sess", "sid=", "csrf", "xsrf", "remember"),
+        hints=("sess=", "session", "sessid", "sess_", "sess-", "sid=", "csrf", "xsrf", "remember_", "remember-"),
         group=1,
     ),
     _own_rule(r"(?i)\bcookie[\"']?[ \t]{0,4}:[ \t]{0,4}[\"']?((?:[\w.\-]{1,64}+=[^\r\n\"';]{0,256}+;[ ]?){0,8}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from contexture.adapters.redaction.rules import fingerprint, merge_overlapping_spans
 from contexture.ports import Redactor
@@ -17,9 +17,11 @@ from contexture.text.mapped import MappedText, fold_text
 from contexture.types import Span
 
 _VERSION = "1"
-_OPAQUE = "\ufffc"
+_OPAQUE = "<>"  # begins and ends as every replacement does
 # What the operators write: `<EMAIL_1>`, `<EMAIL:5a1e0c77b2d4>`.
 _REPLACEMENT = re.compile(r"<[A-Z][A-Z0-9_]{0,63}(?:_[0-9]{1,9}|:[0-9a-f]{12})>")
+# Without one of these nothing is left that depends on what stands around it.
+_NUMBER_LEFT = re.compile(r"[0-9](?:[^\w\n]{0,3}[0-9]){5}|[0-9]\.[0-9]{1,3}\.[0-9]|[0-9a-fA-F]:[0-9a-fA-F:]|@")
 _MAX_ROUNDS = 4
 _CHARS_AROUND = 160  # of what is scanned again: more than a context word and a number
 _CHARS_AT_CUT = 32  # a match so close to a cut may be part of something longer
@@ -27,7 +29,10 @@ _CHARS_AT_CUT = 32  # a match so close to a cut may be part of something longer
 _NUMBER_BREAK = re.compile(r"\n[ \t]{0,8}(?=[0-9A-Z(]|-[0-9])")
 _EMAIL_BREAK = re.compile(r"@(?:[\w.\-]{0,80}+(?<=[.\-]))?[ \t]{0,4}(\r?\n[ \t]{0,8})(?=\w)|(\n[ \t]{0,8})(?=[@.]\w)")
 _CHARS_OF_NUMBER = 40
+_NUMBER_BEFORE = re.compile(r"[0-9A-Z+(][0-9A-Z ().\-]{0,38}+(?<=[0-9A-Z).\-])\Z")
+_NUMBER_AFTER = re.compile(r"[0-9A-Z ().\-]{1,40}+")
 _MIN_DIGITS = 7
+_TABLE_BREAKS = 2  # in so many lines of numbers in a row, none continues the one before it
 _INTERNATIONAL_DIGITS = 10
 _GLUE = "@.-"
 _CHECKED = frozenset({"CARD", "IBAN"})  # a check digit tells whether the next line continues the number
@@ -66,13 +71,14 @@ class NormalizedRedactor:
         if not hidden:
             return self._scan_copies(text, lang)
         copy = MappedText(text, [(span.start, span.end, _OPAQUE) for span in hidden])
-        return _map_back(self._scan_copies(copy.text, lang), copy)
+        return _map_back(self._scan_copies(copy.text, lang), copy) if _NUMBER_LEFT.search(copy.text) else []
 
     def _scan_around(self, text: str, fresh: Sequence[Span], hidden: Iterable[Span], lang: str) -> list[Span]:
         """What is found close to the fresh spans when all hidden ones are opaque."""
         covered = merge_overlapping_spans(hidden)
         found: list[Span] = []
         for start, end in _join_windows(fresh, len(text)):
+            piece = text[start:end]
             inside = [
                 Span(max(span.start, start) - start, min(span.end, end) - start, span.label)
                 for span in covered
@@ -82,7 +88,7 @@ class NormalizedRedactor:
             last = end - start if end == len(text) else end - start - _CHARS_AT_CUT
             found += (
                 Span(span.start + start, span.end + start, span.label, span.score)
-                for span in self._scan_hidden(text[start:end], inside, lang)
+                for span in self._scan_hidden(piece, inside, lang)
                 if first <= span.start and span.end <= last
             )
         return found
@@ -146,21 +152,31 @@ def _join_windows(spans: Sequence[Span], length: int) -> list[tuple[int, int]]:
 
 def _find_breaks(text: str) -> Iterator[tuple[int, int]]:
     """Line breaks, with the blanks around them, at which a number or an address may be split."""
-    for match in _NUMBER_BREAK.finditer(text):
-        start, end = _strip_break(text, match.start(), match.end())
-        before, after = text[max(0, start - _CHARS_OF_NUMBER) : start], text[end : end + _CHARS_OF_NUMBER]
-        if (
-            before
-            and (before[-1].isalnum() or before[-1] in ").-")
-            and any(map(str.isdigit, (before[-1], before[-2:-1], after[0])))
-            and sum(map(str.isdigit, before)) + sum(map(str.isdigit, after)) >= _MIN_DIGITS
-        ):
+    breaks = [
+        (start, end)
+        for match in _NUMBER_BREAK.finditer(text)
+        for start, end in (_strip_break(text, match.start(), match.end()),)
+        if _may_split_number(text, start, end)
+    ]
+    for at, (start, end) in enumerate(breaks):
+        near = breaks[max(0, at - 2) : at + 3]
+        if sum(text.count("\n", left[1], right[0]) == 0 for left, right in pairwise(near)) < _TABLE_BREAKS:
             yield start, end
     if "@" in text:
         for match in _EMAIL_BREAK.finditer(text):
             start, end = _strip_break(text, *match.span(match.lastindex or 0))
             if start:
                 yield start, end
+
+
+def _may_split_number(text: str, start: int, end: int) -> bool:
+    """Whether the characters of a number stand on both sides of the break, and digits enough."""
+    before = _NUMBER_BEFORE.search(text, max(0, start - _CHARS_OF_NUMBER), start)
+    after = _NUMBER_AFTER.match(text, end, end + _CHARS_OF_NUMBER)
+    if before is None or after is None:
+        return False
+    digits = sum(map(str.isdigit, before[0])), sum(map(str.isdigit, after[0]))
+    return min(digits) > 0 and sum(digits) >= _MIN_DIGITS
 
 
 def _strip_break(text: str, start: int, end: int) -> tuple[int, int]:

@@ -229,7 +229,8 @@ _PRIVATE_NETWORKS = tuple(
 
 def possible_ssn(text: str) -> bool:
     """Whether this can be an SSN: none of its three parts has a value that is never issued."""
-    area, group, serial = re.findall(r"\d+", text) if re.search(r"\D", text) else (text[:3], text[3:5], text[5:])
+    digits = "".join(map(str, ascii_digits(text)))
+    area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in _SSN_FORBIDDEN_AREAS and area < "900" and group != "00" and serial != "0000"
 
 
