@@ -110,12 +110,16 @@ def evaluate_secrets(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> d
     }
 
 
-def evaluate_folder(folder: Path, redactor: Redactor) -> dict[str, Json]:
-    """Return the metrics for the folder's `pii.jsonl` and `samples.jsonl`; raises `NotFound` if it has neither."""
+def evaluate_folder(folder: Path, redactor: Redactor, *, seed: int | None = None) -> dict[str, Json]:
+    """Return the metrics for the folder's `pii.jsonl` and `samples.jsonl`; raises `NotFound` if it has neither.
+
+    With a seed, separators in the personal data are replaced as by `replace_separators`.
+    """
     measured: dict[str, Json] = {"rules": redactor.rules}
     pii, samples = folder / "pii.jsonl", folder / "samples.jsonl"
     if pii.is_file():
-        measured["pii"] = evaluate_pii(_read_rows(pii), redactor)
+        rows = _read_rows(pii)
+        measured["pii"] = evaluate_pii(rows if seed is None else replace_separators(rows, seed), redactor)
     if samples.is_file():
         measured["secrets"] = evaluate_secrets(_read_rows(samples), redactor)
     if len(measured) == 1:

@@ -53,6 +53,11 @@ class MappedText:
             done = end
         self.text = "".join((*pieces, text[done:]))
 
+    @property
+    def edited(self) -> Iterable[tuple[int, int]]:
+        """The stretches of the copy that replace something."""
+        return zip(self._new_starts, self._new_ends, strict=True)
+
     def to_original(self, start: int, end: int) -> tuple[int, int]:
         """The stretch of the original behind `start` to `end` of the copy, without characters removed at its edges."""
         at = bisect_right(self._new_starts, start) - 1
@@ -72,8 +77,11 @@ def fold_text(text: str) -> MappedText | None:
     """
     if text.isascii():
         return None
-    table, odd, worth_a_copy = _foldings()
-    if worth_a_copy.search(text) is None and _LONG_DASH_BY_NUMBER.search(text) is None:
+    table, odd, worth_a_copy, far = _foldings()
+    hit = worth_a_copy.search(text)
+    if hit and hit[0] > "\uffff":  # most often a picture
+        hit = far.search(text)
+    if hit is None and _LONG_DASH_BY_NUMBER.search(text) is None:
         return None
     edits = [(match.start(), match.end(), table.get(match[0], match[0])) for match in odd.finditer(text)]
     if "@" in text:
@@ -84,8 +92,11 @@ def fold_text(text: str) -> MappedText | None:
 
 
 @cache
-def _foldings() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
-    """What each folded character becomes, a pattern for any of them, and one for those that can matter."""
+def _foldings() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """What each folded character becomes, a pattern for any, and two for those that matter: a quick and an exact one.
+
+    The quick one takes every character beyond U+FFFF, because a set of them is slow to look up.
+    """
     table: dict[str, str] = {}
     for char in map(chr, chain.from_iterable(_FOLDED_BLOCKS)):
         folded = _fold_char(char)
@@ -94,7 +105,8 @@ def _foldings() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
     near = [char for char in table if char <= "\uffff"]
     far = "".join(rf"\U{block[0]:08x}-\U{block[-1]:08x}" for block in _FOLDED_BLOCKS if block[0] > _BMP_END)
     worth = _to_ranges(char for char in near if char not in "–—")
-    return table, re.compile(f"[{_to_ranges(near)}{far}]"), re.compile(f"[{worth}{far}]")
+    quick = rf"[{worth}\U00010000-\U0010ffff]"
+    return table, re.compile(f"[{_to_ranges(near)}{far}]"), re.compile(quick), re.compile(f"[{worth}{far}]")
 
 
 def _to_ranges(chars: Iterable[str]) -> str:

@@ -77,37 +77,32 @@ class NormalizedRedactor:
         """What is found close to the fresh spans when all hidden ones are opaque."""
         covered = merge_overlapping_spans(hidden)
         found: list[Span] = []
-        for start, end in _join_windows(fresh, len(text)):
-            piece = text[start:end]
+        for start, end in _join_windows(((span.start, span.end) for span in fresh), len(text)):
             inside = [
                 Span(max(span.start, start) - start, min(span.end, end) - start, span.label)
                 for span in covered
                 if span.start < end and start < span.end
             ]
-            first = 0 if start == 0 else _CHARS_AT_CUT
-            last = end - start if end == len(text) else end - start - _CHARS_AT_CUT
-            found += (
-                Span(span.start + start, span.end + start, span.label, span.score)
-                for span in self._scan_hidden(piece, inside, lang)
-                if first <= span.start and span.end <= last
-            )
+            found += _keep_inner(self._scan_hidden(text[start:end], inside, lang), start, end, len(text))
         return found
 
     def _scan_copies(self, text: str, lang: str) -> list[Span]:
-        """What is found in the text, in its folded copy, and across line breaks."""
+        """What is found in the text, in its folded copy close to what was folded, and across line breaks."""
         found = list(self._redactor.scan(text, lang))
         folded = fold_text(text)
         if folded is None:
             return [*found, *self._scan_breaks(text, found, lang)] if "\n" in text else found
-        again = list(self._redactor.scan(folded.text, lang))
-        again += self._scan_breaks(folded.text, again, lang)
+        copy, again = folded.text, list[Span]()
+        for start, end in _join_windows(folded.edited, len(copy)):
+            again += _keep_inner(self._redactor.scan(copy[start:end], lang), start, end, len(copy))
+        again += self._scan_breaks(copy, again, lang)
         return merge_overlapping_spans(chain(found, _map_back(again, folded)))
 
     def _scan_breaks(self, text: str, found: Sequence[Span], lang: str) -> Iterator[Span]:
         """Values that one line break splits; a value that is complete without the next line is not continued."""
         complete = {edge for span in found if _is_complete(text, span) for edge in (span.start, span.end)}
         for start, end in _find_breaks(text):
-            if start in complete or end in complete:
+            if not complete.isdisjoint((start, end, start - (text[start - 1] == "."))):
                 continue
             glued = text[start - 1] in _GLUE or text[end] in _GLUE
             first = max(0, start - _CHARS_AROUND)
@@ -131,7 +126,7 @@ def _find_replacements(text: str) -> list[Span]:
 
 
 def _map_back(spans: Iterable[Span], copy: MappedText, offset: int = 0) -> list[Span]:
-    """Spans of a copy as spans of its original, moved by `offset`; a span over opaque characters is cut to none."""
+    """Spans of a copy as spans of its original, moved by `offset`."""
     mapped: list[Span] = []
     for span in spans:
         start, end = copy.to_original(span.start, span.end)
@@ -139,15 +134,25 @@ def _map_back(spans: Iterable[Span], copy: MappedText, offset: int = 0) -> list[
     return mapped
 
 
-def _join_windows(spans: Sequence[Span], length: int) -> list[tuple[int, int]]:
+def _join_windows(places: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """The stretches around some places of a text; those that meet are one."""
     windows: list[tuple[int, int]] = []
-    for span in spans:
-        start, end = max(0, span.start - _CHARS_AROUND), min(length, span.end + _CHARS_AROUND)
+    for first, last in places:
+        start, end = max(0, first - _CHARS_AROUND), min(length, last + _CHARS_AROUND)
         if windows and start <= windows[-1][1]:
             windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
         else:
             windows.append((start, end))
     return windows
+
+
+def _keep_inner(spans: Iterable[Span], start: int, end: int, length: int) -> Iterator[Span]:
+    """Spans of the window from `start` to `end` as spans of the text, without those close to where it was cut."""
+    first = start + _CHARS_AT_CUT if start else 0
+    last = end - _CHARS_AT_CUT if end < length else length
+    for span in spans:
+        if first <= span.start + start and span.end + start <= last:
+            yield Span(span.start + start, span.end + start, span.label, span.score)
 
 
 def _find_breaks(text: str) -> Iterator[tuple[int, int]]:
