@@ -58,9 +58,10 @@ def _decode(text: str, blank: str) -> MappedText:
             edits.append((match.start(), match.end(), blank))
             continue
         try:
-            edits.append((match.start(), match.end(), bytes.fromhex(found.replace("%", "")).decode()))
+            char = bytes.fromhex(found.replace("%", "")).decode()
         except UnicodeDecodeError:
             continue
+        edits.append((match.start(), match.end(), blank if char in "\r\n" else char))
     return MappedText(text, edits)
 
 
@@ -137,9 +138,10 @@ class SecretMask:
         values = [(value, secret_placeholder(key)) for key, value in sorted(known.items(), reverse=True) if value]
         long = [(value, shown) for value, shown in values if len(value) >= _MIN_ENCODED_CHARS]
         kept: dict[str, str | None] = {_fold_case(secret_placeholder(key)): None for key in known}
-        self._plain = _Forms({**kept, **{_fold_case(value): shown for value, shown in values}})
         unwrapped = {_fold_case(_decode(value, "").text): shown for value, shown in long}
-        self._unwrapped = _Forms({form: shown for form, shown in unwrapped.items() if len(form) >= _MIN_ENCODED_CHARS})
+        unwrapped = {form: shown for form, shown in unwrapped.items() if len(form) >= _MIN_ENCODED_CHARS}
+        self._plain = _Forms({**kept, **unwrapped, **{_fold_case(value): shown for value, shown in values}})
+        self._unwrapped = _Forms(unwrapped)
         self._spaced = _Forms({_fold_case(value): shown for value, shown in long if " " in value.strip()})
         self._base64 = _Forms({core: shown for value, shown in long for core in _encode_base64(value)})
 
