@@ -66,6 +66,16 @@ def test_nodes_are_redacted_and_copies_dropped():
     assert before[1].node.text == "Mail anna@example.org about the pump."
 
 
+def test_nodes_that_were_redacted_before_stay_as_they_are():
+    """Going through the postprocessor twice changes nothing, and a new value gets a placeholder of its own."""
+    fit = ContexturePostprocessor(max_tokens=100)
+    once = fit.postprocess_nodes(nodes(("Mail boris@example.org today.", 0.9), ("Ask <EMAIL_1> about it.", 0.5)))
+    twice = fit.postprocess_nodes(once)
+
+    assert ["Mail <EMAIL_2> today.", "Ask <EMAIL_1> about it."] == [each.node.text for each in once]
+    assert [each.node.text for each in once] == [each.node.text for each in twice]
+
+
 def test_scores_of_any_scale_order_the_nodes():
     """Scores beyond 1 are compared with the best; a node without one stands in the middle."""
     rows = (("The pump leaks.", 3.0), ("The valve is new.", 12.0), ("A gauge was read.", None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -229,9 +230,7 @@ async def test_every_citation_resolves(world: World, store: Index) -> None:
 
 def redacted(text: str) -> str:
     """The text with every placeholder, and everything a placeholder stands for, under one name."""
-    for word in (HIDDEN, "<WORD_1>", "<LITERAL_1>"):
-        text = text.replace(word, "<>")
-    return text
+    return re.sub(rf"{HIDDEN}|<(?:WORD|LITERAL)_\d>", "<>", text)
 
 
 @settings(max_examples=12, suppress_health_check=LAX)

@@ -15,6 +15,7 @@ from contexture.adapters.redaction.default import default_redactor
 from contexture.errors import RedactionFailed
 from contexture.ledger import Reason, State, Trace
 from contexture.pipeline.redaction import Hashed, Masked, Placeholders, apply_redactions, redact_candidates, redact_text
+from contexture.text.mapped import fold_text
 from contexture.types import Candidate, Citation, Span
 
 REDACTOR = default_redactor()
@@ -236,6 +237,58 @@ def test_redacting_twice_changes_nothing(values: list[str]) -> None:
 def test_nothing_is_found_in_redacted_text(values: list[str]) -> None:
     """A second scan of the output finds nothing to hide."""
     assert [] == REDACTOR.scan(redact_text(f"see {' and '.join(values)}", REDACTOR, Placeholders()).text, "")
+
+
+WRITTEN = st.sampled_from(
+    ["anna@example.org", "anna\u00a0@\u00a0example.org", "4111\u20111111\u20111111\u20111111", "4111 1111\n1111 1111",
+     "+44 7700 900123", "٠٧٨-٠٥-١١٢٠", "SSN 078.05.1120", "8.8.4.4", "password: hunter22!", "541-714-1388", "1234567",
+     "account 123456789012", "call", "card", "ssn", "version 1.2.3.4", "<EMAIL_1>", "<PHONE_2>"]
+)  # fmt: skip
+ANYTHING = st.lists(WRITTEN | st.sampled_from([" ", ", ", "\n", ": ", "\u200b", "—"]) | st.text(max_size=8)).map(
+    "".join
+)
+
+
+@given(ANYTHING, st.sampled_from([Placeholders, lambda: Hashed(salt=b"pepper")]))
+def test_redacting_a_redacted_text_changes_nothing(text: str, operator) -> None:
+    """Also with an operator of its own, which issued none of the placeholders."""
+    once = redact_text(text, REDACTOR, operator()).text
+
+    assert once == redact_text(once, REDACTOR, operator()).text
+
+
+@given(ANYTHING)
+def test_any_text_is_scanned(text: str) -> None:
+    """Spans of arbitrary Unicode are sorted, apart and inside the text."""
+    spans = REDACTOR.scan(text, "")
+    edges = [edge for span in spans for edge in (span.start, span.end)]
+
+    assert edges == sorted(edges)
+    assert all(0 <= span.start < span.end <= len(text) for span in spans)
+
+
+@given(st.text() | ANYTHING, st.data())
+def test_a_stretch_of_the_copy_maps_to_what_it_was_folded_from(text: str, data) -> None:
+    """Folding the original stretch gives the stretch of the copy."""
+    copy = fold_text(text)
+    if copy is not None and copy.text:
+        start = data.draw(st.integers(0, len(copy.text) - 1))
+        end = data.draw(st.integers(start + 1, len(copy.text)))
+        first, last = copy.to_original(start, end)
+        again = fold_text(text[first:last])
+        folded = text[first:last] if again is None else again.text
+
+        assert 0 <= first < last <= len(text)
+        assert copy.text[start:end] in folded.replace("–", "-").replace("—", "-") or "@" in text
+
+
+def test_written_placeholders_are_not_given_to_values() -> None:
+    """A text that was redacted before keeps its placeholders, and a new value gets another."""
+    placeholders = Placeholders()
+    shown = redact_text("<EMAIL_1> wrote to anna@example.org", REDACTOR, placeholders).text
+
+    assert "<EMAIL_1> wrote to <EMAIL_2>" == shown
+    assert "<EMAIL_1> wrote to anna@example.org" == placeholders.restore(shown)
 
 
 def test_the_same_value_has_the_same_placeholder_everywhere() -> None:

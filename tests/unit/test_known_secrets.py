@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner
@@ -167,6 +169,64 @@ def test_a_value_that_repeats_itself_is_masked_whole(value: str) -> None:
 
     assert "§§secret(KEY) x" == mask.mask_passage(f"{value} x")
     assert "x §§secret(KEY)" == mask.mask_passage(f"x {value}")
+
+
+KEY = "Violet-hinge/4417?é"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        KEY.upper(),
+        KEY.lower(),
+        quote(KEY, safe=""),
+        quote(KEY).lower(),
+        "".join(f"%{byte:02X}" for byte in KEY.encode()),
+        f"{KEY[:7]}\n{KEY[7:]}",
+        f"{KEY[:7]}  \r\n  {KEY[7:12]}\n{KEY[12:]}",
+        f"{KEY[:7]}\\n{KEY[7:]}",
+    ],
+    ids=ascii,
+)
+def test_a_value_is_masked_however_it_is_written(written: str) -> None:
+    """In any case, percent-encoded and wrapped over lines; the text around it stays."""
+    assert "use §§secret(KEY) now" == SecretMask({"KEY": KEY}).mask(f"use {written} now")
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+@pytest.mark.parametrize("width", [10, 200])
+def test_a_value_inside_base64_is_masked(before: str, encode: Callable[[bytes], bytes], width: int) -> None:
+    """At every place in a group of three bytes, in both alphabets, also wrapped: nothing of it can be decoded."""
+    value = "correct?horse>battery"
+    encoded = encode(f"{before}{value}~tail".encode()).decode()
+    wrapped = "\n".join(encoded[at : at + width] for at in range(0, len(encoded), width))
+    shown = SecretMask({"KEY": value}).mask(f"Authorization: Basic {wrapped}")
+
+    assert "§§secret(KEY)" in shown
+    assert not any(part in shown.replace("\n", "") for part in (encoded[8:14], encoded[14:20]))
+
+
+def test_a_value_with_spaces_may_wrap_at_a_space() -> None:
+    """The line end stands for the space."""
+    assert "§§secret(KEY)!" == SecretMask({"KEY": "correct horse battery"}).mask("correct\n  horse battery!")
+
+
+def test_short_values_are_masked_in_any_case_and_nothing_else() -> None:
+    """Letters that meet over a line end, or in base64, are no value of a few letters."""
+    mask = SecretMask({"KEY": "abcde"})
+
+    assert "§§secret(KEY)" == mask.mask("ABCDE")
+    assert "ab\ncde YWJjZGU=" == mask.mask("ab\ncde YWJjZGU=")
+
+
+def test_an_edge_of_a_passage_cuts_an_encoded_value() -> None:
+    """Its end in front and its beginning behind are masked in other spellings too."""
+    value = "".join(chr(ord("a") + at * 7 % 26) for at in range(60))
+    mask = SecretMask({"KEY": value})
+
+    assert "§§secret(KEY) is the key" == mask.mask_passage(f"{value[20:].upper()} is the key")
+    assert "the key is §§secret(KEY)" == mask.mask_passage(f"the key is {value[:20]}\n{value[20:40]}")
 
 
 def test_what_was_computed_for_a_masked_text_is_dropped() -> None:

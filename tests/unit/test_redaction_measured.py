@@ -24,11 +24,11 @@ def test_personal_data_is_found_and_little_else(eval_data: Path, label: str) -> 
 
 
 def test_credentials_are_found_and_few_others(eval_data: Path) -> None:
-    """At least 90 of 100 are found, at most 10 of 100 other strings are flagged."""
+    """At least 95 of 100 are found, at most 6 of 100 other strings are flagged."""
     measured = evaluate_folder(eval_data / "secrets-samples", default_redactor())["secrets"]
 
-    assert measured["recall"] >= 0.9
-    assert measured["false_positive_rate"] <= 0.1
+    assert measured["recall"] >= 0.95
+    assert measured["false_positive_rate"] <= 0.06
 
 
 def test_half_of_a_span_decides() -> None:

@@ -113,12 +113,20 @@ def spans(
         _print_measures(common, asyncio.run(evaluate_spans(where, tokens=tokens, settings=settings, progress=progress)))
 
 
-def redaction(common: Common, directory: FolderArgument) -> None:
+def redaction(
+    common: Common,
+    directory: FolderArgument,
+    seed: Annotated[
+        int | None,
+        typer.Option("--unusual-separators", metavar="SEED", help="Replace every second separator inside the values."),
+    ] = None,
+) -> None:
     """Redaction: recall and precision over `pii.jsonl` and `samples.jsonl`."""
     from contexture import wiring
     from contexture.evaluation.redaction import evaluate_folder
 
-    _print_measures(common, evaluate_folder(require_folder(directory), wiring.redactor(common.settings())))
+    redactor = wiring.redactor(common.settings())
+    _print_measures(common, evaluate_folder(require_folder(directory), redactor, seed=seed))
 
 
 def workspace(

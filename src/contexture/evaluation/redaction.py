@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,31 @@ GOLD_LABELS = {
     "STREET_ADDRESS": "ADDRESS",
 }
 SECRET_LABELS = frozenset({"SECRET", "IP"})
+PATTERN_TYPES = frozenset(kind for kind, label in GOLD_LABELS.items() if label not in {"PERSON", "LOCATION", "ADDRESS"})
+DOTTED_TYPES = frozenset({"EMAIL_ADDRESS", "IP_ADDRESS"})
+
+UNUSUAL_SEPARATORS = (
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+    "\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\u2e3a\ufe58\ufe63\uff0d"
+)
+
+
+def replace_separators(rows: Iterable[Mapping[str, Any]], seed: int) -> Iterator[dict[str, Any]]:
+    """The rows with every second space, hyphen or dot inside a pattern's span replaced by a Unicode space or dash.
+
+    Dots of e-mail and IP addresses stay. One character replaces one, so the gold spans stay valid. Whether the first or
+    the second of a span is replaced, and by which character, is drawn from `seed`.
+    """
+    draw = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    for row in rows:
+        chars = list(row["text"])
+        for start, end, kind in row["spans"]:
+            if kind in PATTERN_TYPES:
+                kept = "" if kind in DOTTED_TYPES else "."
+                places = [at for at in range(start, end) if chars[at] in f" -{kept}"]
+                for at in places[draw.randrange(2) if len(places) > 1 else 0 :: 2]:
+                    chars[at] = draw.choice(UNUSUAL_SEPARATORS)
+        yield {**row, "text": "".join(chars)}
 
 
 def evaluate_pii(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> dict[str, Json]:
@@ -84,12 +110,16 @@ def evaluate_secrets(rows: Iterable[Mapping[str, Any]], redactor: Redactor) -> d
     }
 
 
-def evaluate_folder(folder: Path, redactor: Redactor) -> dict[str, Json]:
-    """Return the metrics for the folder's `pii.jsonl` and `samples.jsonl`; raises `NotFound` if it has neither."""
+def evaluate_folder(folder: Path, redactor: Redactor, *, seed: int | None = None) -> dict[str, Json]:
+    """Return the metrics for the folder's `pii.jsonl` and `samples.jsonl`; raises `NotFound` if it has neither.
+
+    With a seed, separators in the personal data are replaced as by `replace_separators`.
+    """
     measured: dict[str, Json] = {"rules": redactor.rules}
     pii, samples = folder / "pii.jsonl", folder / "samples.jsonl"
     if pii.is_file():
-        measured["pii"] = evaluate_pii(_read_rows(pii), redactor)
+        rows = _read_rows(pii)
+        measured["pii"] = evaluate_pii(rows if seed is None else replace_separators(rows, seed), redactor)
     if samples.is_file():
         measured["secrets"] = evaluate_secrets(_read_rows(samples), redactor)
     if len(measured) == 1:

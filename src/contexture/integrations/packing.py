@@ -65,7 +65,10 @@ class TextPacker:
         """Return the most valuable texts that fit, some of them as extracts that answer `question`."""
         trace = Trace()
         raw = [_to_candidate(piece) for piece in pieces]
-        clean = redact_candidates(raw, self._redactor, Placeholders(), trace)
+        hidden = Placeholders()
+        for piece in pieces:
+            hidden.keep_written(piece.text)
+        clean = redact_candidates(raw, self._redactor, hidden, trace)
         kept = drop_near_duplicates(rank_candidates(clean), trace, threshold=self._recipe.near_duplicate)
         forms = self._build_variants(question, kept)
 

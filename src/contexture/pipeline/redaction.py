@@ -44,19 +44,21 @@ class Placeholders:
     """Replaces values with `<EMAIL_1>` and puts them back; the same value always gets the same placeholder.
 
     The values are held in this object only. It cannot be pickled, copied or serialized to JSON, and its repr shows
-    counts, so that values never leave the process. Text that already contains something like `<EMAIL_1>` gets a
-    placeholder of its own for it, so that a forged placeholder never resolves to someone's value.
+    counts, so that values never leave the process. Text that already contains something like `<EMAIL_1>` keeps it, and
+    no value gets that placeholder; if a value has it already, the text gets a placeholder of its own. So a forged
+    placeholder never resolves to someone's value, and a redacted text stays as it is.
 
     hidden = Placeholders()
     hidden.hide("EMAIL", "anna@example.org")     # '<EMAIL_1>'
     hidden.restore("mail <EMAIL_1> today")       # 'mail anna@example.org today'
     """
 
-    __slots__ = ("_counts", "_issued", "_values")
+    __slots__ = ("_counts", "_issued", "_kept", "_values")
 
     def __init__(self) -> None:
         self._issued: dict[tuple[str, str], str] = {}
         self._values: dict[str, str] = {}
+        self._kept: set[str] = set()
         self._counts: dict[str, int] = {}
 
     def hide(self, label: str, value: str) -> str:
@@ -64,12 +66,24 @@ class Placeholders:
         known = self._issued.get((label, value))
         if known is not None:
             return known
-        name = _placeholder_name(label)
-        self._counts[name] = self._counts.get(name, 0) + 1
-        placeholder = f"<{name}_{self._counts[name]}>"
+        if label == LITERAL_LABEL and value not in self._values and _PLACEHOLDER.fullmatch(value):
+            self._kept.add(value)
+            return value
+        placeholder = self._next_placeholder(_placeholder_name(label))
         self._issued[label, value] = placeholder
         self._values[placeholder] = value
         return placeholder
+
+    def keep_written(self, text: str) -> None:
+        """Never issue a placeholder that this text contains already, because it was redacted before."""
+        self._kept.update(found for found in _PLACEHOLDER.findall(text) if found not in self._values)
+
+    def _next_placeholder(self, name: str) -> str:
+        while True:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            placeholder = f"<{name}_{self._counts[name]}>"
+            if placeholder not in self._kept:
+                return placeholder
 
     def restore(self, text: str) -> str:
         """`text` with every placeholder issued here replaced by its value, in one pass."""
@@ -189,6 +203,8 @@ def apply_redactions(text: str, spans: Sequence[Span], operator: RedactionOperat
     done = length = 0
     for span in _add_lookalikes(text, spans, operator):
         shown = operator.hide(span.label, text[span.start : span.end])
+        if span.label == LITERAL_LABEL and shown == text[span.start : span.end]:
+            continue
         new_start = length + span.start - done
         edits.append(Edit(span.start, span.end, new_start, new_start + len(shown)))
         pieces += (text[done : span.start], shown)

@@ -13,7 +13,7 @@ from typing import Protocol
 from contexture.errors import RedactionFailed
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import SecretMask
-from contexture.pipeline.redaction import RedactionOperator, apply_redactions, redact_text, scan_text
+from contexture.pipeline.redaction import LITERAL_LABEL, RedactionOperator, apply_redactions, redact_text, scan_text
 from contexture.ports import Redactor
 from contexture.retrieval.prepare import clip_spans
 from contexture.types import Citation, Collection, Record, Scope, Span
@@ -181,8 +181,11 @@ class _RecordScans:
 
 def _first_missing_piece(shown: str, there: str) -> str | None:
     """The first piece of a quoted text that does not occur in `there`, in order; None when all do."""
-    place, at = _normalise_text(there), 0
-    for piece in map(_normalise_text, _ELLIPSIS_GAP.split(shown)):
+    # A placeholder written in the record is a literal in prompts that gave it to a value, and itself in others.
+    named = all(f"<{LITERAL_LABEL}_" not in text for text in (shown, there))
+    place, at = _normalise_text(there, named=named), 0
+    for part in _ELLIPSIS_GAP.split(shown):
+        piece = _normalise_text(part, named=named)
         found = place.find(piece, at)
         if found < 0:
             return piece
@@ -190,5 +193,5 @@ def _first_missing_piece(shown: str, there: str) -> str | None:
     return None
 
 
-def _normalise_text(text: str) -> str:
-    return " ".join(_PLACEHOLDER.sub(r"<\1>", text).split())
+def _normalise_text(text: str, *, named: bool = True) -> str:
+    return " ".join(_PLACEHOLDER.sub(r"<\1>" if named else "<>", text).split())

@@ -34,20 +34,35 @@ _KEY_OWNERS = (
     "api|auth|access|account|client|db|database|encryption|master|priv(?:ate)?|service|secret|session|sign(?:ing)?"
     "|iam|cloud|ibm|cos|hmac|softlayer|sl|cloudant|cl|storage|shared|webhook"
 )
-_PASSWORDS = r"(?:pass(?:word|wd|phrase|code)?|pwd|pw|contrase[nñ]a|парол[ьяюе])"
+# English, Russian, German, French and Spanish.
+_PASSWORDS = (
+    r"(?:pass(?:word|wd|phrase|code|wort)?|pwd|pw|парол(?:ь|я|ю|е|ем)|кодовое слово|kennwort|zugangscode"
+    r"|mots?[ \-]de[ \-]passe|mdp|contrase[nñ]a|clave(?: de acceso)?)"
+)
 _CREDENTIAL_NAME = (
     rf"(?:{_PASSWORDS}|secret|token|credentials?|токен|секрет(?:ный ключ)?|ключ api"
+    rf"|api[ \-]?schl[uü]ssel|geheimnis|cl[eé](?: d'| )api|jeton|secreto"
     rf"|(?:{_KEY_OWNERS})[_\-. ]?(?:access[_\-]?)?(?:api[_\-]?)?(?:key|pass))"
 )
 # A name starts at a word boundary, after an underscore, or at a capital letter: dbPassword.
 _NAME_START = r"(?:(?<![^\W_])|(?<=[a-z])(?-i:(?=[A-Z])))"
+# npm's `_authToken=` with the id of a token and no registry in front opens nothing.
+_NO_REGISTRY = r"(?!(?:(?<=//:_auth)|(?<=(?<!\S)_auth))token=[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _NAME_REST = r"(?:_\w{0,24}+)?(?!\w)[\"'\]]{0,2}+"
+# What a password is for: `password for the router: ...`, «пароль от роутера: ...».
+_PURPOSE = r"(?:[ ](?:for|to|of|от|для|к|на|für|zum|zur|pour|du|de|del|para)(?:[ ][\w'’.\-]{1,24}+){1,3}?)?"
 _ASSIGN_SIGN = r"[ \t]{0,8}+(?::=|=>|={1,3}|:{1,2}|!==?)[ \t]{0,8}+"
-_ASSIGN_WORD = r"[ \t]{1,8}+(?:is|это|[-–—])[ \t]{1,8}+"
+_ASSIGN_WORD = r"[ \t]{1,8}+(?:is|это|ist|lautet|est|es|[-–—])[ \t]{1,8}+"
 _BARE_VALUE = r"([^\s\"'`,;<>(){}]{6,512}+)"
 _LONG_VALUE = r"([\w\-]{24,128}+)"
 _SPACE = r"[ \t]{1,8}+"
-_PASSWORD_HINTS = ("pass", "pwd", "pw", "contrase", "парол")
+_PASSWORD_HINTS = (
+    "pass", "pwd", "pw", "парол", "кодовое", "kennwort", "zugangscode", "mdp", "contrase", "clave",
+)  # fmt: skip
+_CREDENTIAL_HINTS = (
+    "secret", "token", "credential", "key", "токен", "секрет", "ключ", "schlüssel", "schlussel", "geheimnis", "clé",
+    "cle api", "cle d'api", "jeton",
+)  # fmt: skip
 
 _PLACEHOLDER_VALUE = re.compile(
     r"[$%{<\[(*]|\A(?:none|null|true|false|undefined|string|bytes|optional|required|password|secret|token)\Z"
@@ -79,12 +94,12 @@ ASSIGNMENT_RULES = (
     Rule(
         label="SECRET",
         pattern=re.compile(
-            rf"{_NAME_START}{_CREDENTIAL_NAME}{_NAME_REST}"
+            rf"{_NAME_START}{_NO_REGISTRY}{_CREDENTIAL_NAME}{_NAME_REST}"
             rf"(?:{_ASSIGN_SIGN}@?(([\"'`])[^\s\"'`]{{6,512}}+\2)|(?:{_ASSIGN_SIGN}|{_ASSIGN_WORD})[\"'`]?{_BARE_VALUE}|{_SPACE}[\"'`]?{_LONG_VALUE})",
             re.IGNORECASE,
         ),
         accepts=assigned,
-        hints=(*_PASSWORD_HINTS, "secret", "token", "credential", "key", "токен", "секрет", "ключ"),
+        hints=(*_PASSWORD_HINTS, *_CREDENTIAL_HINTS),
         group=LAST_GROUP,
     ),
     Rule(
@@ -93,6 +108,18 @@ ASSIGNMENT_RULES = (
             rf"{_NAME_START}{_PASSWORDS}{_NAME_REST}(?:{_ASSIGN_SIGN}|{_ASSIGN_WORD})[\"'`]?([0-9]{{4,32}}+)(?!\w)",
             re.IGNORECASE,
         ),
+        hints=_PASSWORD_HINTS,
+        group=1,
+    ),
+    Rule(  # with a purpose, or with the value on the next line
+        label="SECRET",
+        pattern=re.compile(
+            rf"{_NAME_START}{_PASSWORDS}{_NAME_REST}{_PURPOSE}[ \t]{{0,8}}+"
+            rf"(?:[:=](?:[ \t]{{0,8}}+(?:\r?\n[ \t]{{0,8}}+)?)|(?:is|это|ist|lautet|est|es)[ \t]{{1,8}}+)"
+            rf"[\"'`]?{_BARE_VALUE}",
+            re.IGNORECASE,
+        ),
+        accepts=assigned,
         hints=_PASSWORD_HINTS,
         group=1,
     ),
@@ -123,6 +150,17 @@ def valid_jwt(token: str) -> bool:
     return JwtTokenDetector.is_formally_valid(token.rstrip("."))
 
 
+def random_token(value: str) -> bool:
+    """Whether the value of a cookie is a token: it has digits besides letters, and is no placeholder and no code."""
+    plain = value.replace("%", "")
+    return (
+        _RANDOM_LOOKING.search(plain) is not None
+        and not plain.isdigit()
+        and _PLACEHOLDER_VALUE.search(plain) is None
+        and _CODE_VALUE.match(plain) is None
+    )
+
+
 def _detect_secrets_rules() -> Iterable[Rule]:
     for plugin, hints in _DETECT_SECRETS_PLUGINS:
         for pattern in cast("Sequence[re.Pattern[str]]", plugin.denylist):
@@ -139,7 +177,11 @@ OWN_RULES = (
         r"(?:[^-]{1,16384}+(?:-----END [A-Z0-9 ]{0,48}-----)?)?",
         "PRIVATE KEY",
     ),
-    _own_rule(r"PuTTY-User-Key-File-\d[^\0]{1,8192}?Private-MAC: ?\w{1,128}", "PuTTY-User-Key-File-"),
+    _own_rule(
+        r"PuTTY-User-Key-File-\d[^\0]{1,16384}?Private-(?:MAC|Hash): ?\w{1,128}", "PuTTY-User-Key-File-"
+    ),
+    _own_rule(r"(?i)Private-Lines: ?\d{1,4}\s{1,4}((?:[A-Za-z0-9+/=]{16,128}+\s{0,4}+){1,400}+)",
+         "Private-Lines:", group=1),
     Rule(
         label=SECRET_LABEL,
         pattern=re.compile(r"(?<![\w.\-])eyJ[\w\-=]{1,4096}+\.[\w\-=]{1,16384}+(?:\.[\w\-=]{0,4096}+)?", re.ASCII),
@@ -155,6 +197,16 @@ OWN_RULES = (
          ":_authToken=", group=1),
     _own_rule(r"(?<!\w)npm_[A-Za-z0-9]{36}(?!\w)", "npm_"),
     _own_rule(r"(?<![\w-])sk-[A-Za-z0-9_-]{0,128}?T3BlbkFJ[A-Za-z0-9_-]{20,128}+", "T3BlbkFJ"),
+    _own_rule(r"(?<!\w)ctx_[0-9a-f]{12}_[A-Za-z0-9_-]{16,64}+", "ctx_"),
+    _own_rule(r"(?<![\w-])sk-(?:proj|svcacct|admin|service|None)-[A-Za-z0-9_-]{6,512}+",
+         "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-service-", "sk-None-"),
+    _own_rule(r"(?<![\w-])sk-(?=[A-Za-z]{0,64}\d)[A-Za-z0-9]{32,128}(?![\w-])", "sk-"),
+    _own_rule(r"(?<!\w)(?:gsk|r8|ntn|fw|sb_secret)_(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{20,256}+",
+         "gsk_", "r8_", "ntn_", "fw_", "sb_secret_"),
+    _own_rule(r"(?<![\w-])(?:xai|pplx|nvapi|tvly)-(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{20,256}+",
+         "xai-", "pplx-", "nvapi-", "tvly-"),
+    _own_rule(r"(?<!\w)sbp_(?:v\d_)?[0-9a-fA-F]{20,128}+", "sbp_"),
+    _own_rule(r"(?<!\w)lsv2_(?:pt|sk)_[0-9a-f]{20,64}(?:_[0-9a-f]{6,32})?", "lsv2_"),
     _own_rule(r"(?<![\w-])sk-ant-[A-Za-z0-9_-]{24,160}+", "sk-ant-"),
     _own_rule(r"(?<![\w-])sk-or-v1-[0-9a-f]{64}(?!\w)", "sk-or-v1-"),
     _own_rule(r"(?<!\w)\d{8,10}:AA[0-9A-Za-z_-]{33}(?![\w-])", ":AA"),
@@ -183,6 +235,17 @@ OWN_RULES = (
     _own_rule(r"(?<!\w)AGE-SECRET-KEY-1[0-9A-Z]{58}", "AGE-SECRET-KEY-1"),
     _own_rule(r"(?i)(?:[?&;]|\b)(?:sig|x-amz-signature|x-goog-signature)=([\w%+/-]{32,512}+={0,2})",
          "sig=", "signature=", group=1),
+    Rule(
+        label=SECRET_LABEL,
+        pattern=re.compile(
+            r"(?:sess(?:ion)?[_\-]?(?:id|token|key)?|(?<![a-z])sid|(?:csrf|xsrf|remember)[_\-]?(?:middleware)?token)"
+            r"\"?=\"?([\w%+/.~:\-]{16,4096}+={0,2})", re.IGNORECASE),
+        accepts=random_token,
+        hints=("sess=", "session", "sessid", "sess_", "sess-", "sid=", "csrf", "xsrf", "remember_", "remember-"),
+        group=1,
+    ),
+    _own_rule(r"(?i)\bcookie[\"']?[ \t]{0,4}:[ \t]{0,4}[\"']?((?:[\w.\-]{1,64}+=[^\r\n\"';]{0,256}+;[ ]?){0,8}"
+         r"[\w.\-]{1,64}+=(?=[^\r\n\"';]{0,64}\d)[\w%+/.~|:\-]{16,4096}+[^\r\n\"']{0,4096}+)", "cookie", group=1),
     _own_rule(r"(?i)\bSharedAccessKey=([A-Za-z0-9+/]{40,100}+={0,2})", "SharedAccessKey=", group=1),
     _own_rule(r"(?<!\w)[A-Za-z0-9_~.]{3}8Q~[A-Za-z0-9_~.-]{31,34}(?!\w)", "8Q~"),
 )  # fmt: skip

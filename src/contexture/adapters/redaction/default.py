@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contexture.adapters.redaction.credentials import CREDENTIAL_RULES
+from contexture.adapters.redaction.normalized import NormalizedRedactor
 from contexture.adapters.redaction.personal_data import COMMON_RULES, PHONE_RULES, RUSSIAN_RULES, URL
 from contexture.adapters.redaction.presidio import PRESIDIO_ENTITIES, PresidioRedactor
 from contexture.adapters.redaction.rules import RuleRedactor, fingerprint, merge_overlapping_spans
@@ -30,10 +31,11 @@ def default_redactor(*, entities: Sequence[str] | None = None, ner: bool = False
     """
     chosen = _chosen_labels(entities, ner=ner)
     rules = [rule for rule in (*_PERSONAL_DATA_RULES, URL) if rule.label in chosen]
-    parts: list[Redactor] = [RuleRedactor([*rules, *(CREDENTIAL_RULES if secrets else ())])]
+    patterns: list[Redactor] = [RuleRedactor([*rules, *(CREDENTIAL_RULES if secrets else ())])]
     documents = [document for document in PRESIDIO_ENTITIES if document.label in chosen]
     if documents:
-        parts.append(PresidioRedactor(documents))
+        patterns.append(PresidioRedactor(documents))
+    parts: list[Redactor] = [NormalizedRedactor(CompositeRedactor(patterns))]
     names = [label for label in NER_ENTITIES if label in chosen]
     if names:
         from contexture.adapters.redaction.ner import NerRedactor

@@ -189,12 +189,14 @@ _IBAN_LENGTHS = (
     "PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
 )
 _IBAN_BODIES = "|".join(
-    rf"{entry[:2]}\d\d(?:[ -]?[A-Z0-9]){{{int(entry[2:]) - 4}}}+" for entry in _IBAN_LENGTHS.split()
+    rf"{entry[:2]}\d\d(?:[ .-]?[A-Z0-9]){{{int(entry[2:]) - 4}}}+" for entry in _IBAN_LENGTHS.split()
 )
 # Issuer ranges in use: Visa, Mastercard, Maestro, Amex, Diners, JCB (old ranges too), Discover, UnionPay, Mir.
 _ISSUER = re.compile(r"4|5[0-8]|6|2[2-7]|3[04-9]|35|1800|2131")
-_CARD_GROUPS = re.compile(r"\d{12,19}|\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4}){0,2}|\d{4}([ -])\d{6}\2\d{4,5}")
+_CARD_GROUPED = r"\d{4}(?:[ .\-]{1,3}\d{4}){2}(?:[ .\-]{1,3}\d{1,4}){0,2}|\d{4}[ .\-]{1,3}\d{6}[ .\-]{1,3}\d{4,5}"
+_CARD_GROUPS = re.compile(rf"\d{{12,19}}|{_CARD_GROUPED}")
 _CARD_PATTERN = re.compile(r"(?<![\w.,])(?<!\d[ -])\d(?>(?:[ -]?\d){11,18})(?![ -]?\d)(?!\w)", re.ASCII)
+_CARD_GROUPED_PATTERN = re.compile(rf"(?<![\w.,])(?<!\d[ -])(?:{_CARD_GROUPED})(?![ .\-]?\d)(?!\w)", re.ASCII)
 _SSN_FORBIDDEN_AREAS = {"000", "666"}
 _SHORTEST_IPV6 = 7
 
@@ -227,7 +229,8 @@ _PRIVATE_NETWORKS = tuple(
 
 def possible_ssn(text: str) -> bool:
     """Whether this can be an SSN: none of its three parts has a value that is never issued."""
-    area, group, serial = re.findall(r"\d+", text) if re.search(r"\D", text) else (text[:3], text[3:5], text[5:])
+    digits = "".join(map(str, ascii_digits(text)))
+    area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in _SSN_FORBIDDEN_AREAS and area < "900" and group != "00" and serial != "0000"
 
 
@@ -259,6 +262,7 @@ IBAN = Rule(
     accepts=passes_mod97,
 )
 CARD = Rule(label="CARD", pattern=_CARD_PATTERN, accepts=plausible_card)
+CARD_GROUPED = Rule(label="CARD", pattern=_CARD_GROUPED_PATTERN, accepts=plausible_card)
 CARD_NAMED = Rule(label="CARD", pattern=_CARD_PATTERN, accepts=passes_luhn, near=CARD_WORDS)
 IP_V4 = Rule(
     label="IP",
@@ -273,21 +277,27 @@ IP_V6 = Rule(
     accepts=reachable_address,
     hints=(":",),
 )
-SSN = Rule(label="SSN", pattern=re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])", re.ASCII), accepts=possible_ssn)
+SSN = Rule(  # with a hyphen or two dots; with spaces alone it needs its name
+    label="SSN",
+    pattern=re.compile(r"(?<![\w-])\d{3}(?:-\d{2}[ .-]|[ .]\d{2}-|\.\d{2}\.)\d{4}(?![\w-])", re.ASCII),
+    accepts=possible_ssn,
+)
 SSN_NAMED = Rule(
     label="SSN",
-    pattern=re.compile(r"(?<![\w-])\d{3}[ .-]?\d{2}[ .-]?\d{4}(?![\w-])", re.ASCII),
+    pattern=re.compile(r"(?<![\w-])\d{3}[ .-]{0,3}\d{2}[ .-]{0,3}\d{4}(?![\w-])", re.ASCII),
     accepts=possible_ssn,
     near=SSN_WORDS,
 )
 DRIVER_LICENCE = Rule(
     label="DRIVER_LICENSE",
-    pattern=re.compile(r"(?<![\w-])[A-Z]{0,2}\d(?:[ -]?\d){5,14}(?![\w-])", re.IGNORECASE | re.ASCII),
+    pattern=re.compile(r"(?<![\w-])[A-Z]{0,2}\d(?:[ .-]?\d){5,14}(?![\w-])", re.IGNORECASE | re.ASCII),
     near=DRIVER_LICENCE_WORDS,
     unless=PHONE_WORDS,
 )
 
-COMMON_RULES = (EMAIL, EMAIL_INTRANET, IBAN, CARD, CARD_NAMED, IP_V4, IP_V6, SSN, SSN_NAMED, DRIVER_LICENCE)
+COMMON_RULES = (
+    EMAIL, EMAIL_INTRANET, IBAN, CARD, CARD_GROUPED, CARD_NAMED, IP_V4, IP_V6, SSN, SSN_NAMED, DRIVER_LICENCE,
+)  # fmt: skip
 
 
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
@@ -351,12 +361,13 @@ PHONE_NATIONAL = Rule(
     label="PHONE",
     pattern=re.compile(
         rf"{_PHONE_START}(?:"
-        r"(?:1[ .\-])?\([2-9]\d{2}\)[ ]?\d{3}[ .\-]\d{4}"  # (579)888-3058
-        r"|(?:1[.\-])?[2-9]\d{2}([.\-])\d{3}\1\d{4}"  # 541-714-1388, 930.167.3943
-        r"|\(0?\d{2,4}\)[ ]?\d{3,4}[ \-]\d{3,4}"  # (99) 645-791
-        r"|\(0\d{1,4}\)[ ]?\d{5,8}"  # (010) 123456
-        r"|0\d([. \-])\d\d\2\d\d\2\d\d\2\d\d"  # 03.93.92.16.85
-        r"|0\d{1,4}[ ]\d{2,4}[ ]\d{2,4}(?:[ ]\d{2,4})?"  # 0490 75 40 81, 07700 063 966
+        r"(?:1[ .\-])?\([2-9]\d{2}\)[ .\-]?\d{3}[ .\-]\d{4}"  # (579)888-3058
+        r"|(?:1[ .\-])?[2-9]\d{2}(?:[.\-]\d{3}[ .\-]|[ ]\d{3}[.\-])\d{4}"  # 541-714-1388, 930.167.3943, 541 714-1388
+        r"|\(0?\d{2,4}\)[ .\-]?\d{3,4}[ .\-]\d{3,4}"  # (99) 645-791
+        r"|\(0\d{1,4}\)[ .\-]?\d{5,8}"  # (010) 123456
+        r"|0\d(?:[. \-]\d\d){4}"  # 03.93.92.16.85
+        r"|0\d{1,4}[ ]\d{2,4}[ ]\d{2,4}(?:[ \-]\d{2,4})?"  # 0490 75 40 81, 07700 063 966
+        r"|(?<!\d[ ])0[1-9]\d{0,3}(?:[ ]\d{2,4}-|-\d{2,4}[ ])\d{2,4}(?:[ \-]\d{2,4})?"  # 0490 75-40 81
         rf"){_PHONE_EXTENSION}{_PHONE_END}",
         re.ASCII | re.IGNORECASE,
     ),
@@ -379,7 +390,7 @@ PHONE_NAMED = Rule(
 )
 PHONE_DIRECT = Rule(  # "Phone: 712 345": the word directly before is unambiguous, so short and round numbers match
     label="PHONE",
-    pattern=re.compile(rf"{_PHONE_START}\d{{1,6}}+(?>(?:[ \-]\d{{1,6}}+){{0,4}}){_PHONE_END}", re.ASCII),
+    pattern=re.compile(rf"{_PHONE_START}\d{{1,6}}+(?>(?:[ .\-]\d{{1,6}}+){{0,4}}){_PHONE_END}", re.ASCII),
     accepts=long_enough,
     near=PHONE_WORDS_RIGHT_BEFORE,
     score=0.6,
@@ -387,7 +398,7 @@ PHONE_DIRECT = Rule(  # "Phone: 712 345": the word directly before is unambiguou
 PHONE_RUSSIAN = Rule(
     label="PHONE",
     pattern=re.compile(
-        r"(?<![\w+.\-])(?:\+7|[78])[ \-]?(?:\(\d{3,5}\)|\d{3,4})[ \-]?\d{2,3}[ \-]?\d{2}[ \-]?\d{2}"
+        r"(?<![\w+.\-])(?:\+7|[78])[ .\-]?(?:\(\d{3,5}\)|\d{3,4})[ .\-]?\d{2,3}[ .\-]?\d{2}[ .\-]?\d{2}"
         + _PHONE_EXTENSION
         + r"(?![\-.]?\w)",
         re.IGNORECASE,
@@ -401,13 +412,15 @@ PHONE_RULES = (PHONE_INTERNATIONAL, PHONE_NATIONAL, PHONE_NAMED, PHONE_DIRECT, P
 
 RU_PASSPORT = Rule(
     label="RU_PASSPORT",
-    pattern=re.compile(r"(?<![\w+\-])(?:\d{2}[ ]\d{2}[ ]|\d{4}[ ]?№[ ]?)\d{6}(?![\w\-])", re.ASCII),
+    pattern=re.compile(
+        r"(?<![\w+\-])(?:\d{2}[ ]\d{2}[ .\-]|\d{2}[.\-]\d{2}[ ]|\d{4}[ ]?№[ ]?)\d{6}(?![\w\-])", re.ASCII
+    ),
     unless=PHONE_WORDS,
 )
 RU_PASSPORT_NAMED = Rule(
     label="RU_PASSPORT",
     pattern=re.compile(
-        r"(?<![\w+\-])\d{2}[ ]?\d{2}[ ,]{0,2}(?:(?:номер|№|N|no\.?)[ ]?)?\d{6}(?![\w\-])", re.IGNORECASE
+        r"(?<![\w+\-])\d{2}[ .\-]?\d{2}[ .,\-]{0,2}(?:(?:номер|№|N|no\.?)[ ]?)?\d{6}(?![\w\-])", re.IGNORECASE
     ),
     near=PASSPORT_WORDS,
     unless=PHONE_WORDS,
@@ -420,12 +433,12 @@ INN_NAMED = Rule(
 )
 SNILS = Rule(
     label="SNILS",
-    pattern=re.compile(r"(?<![\w\-])\d{3}-\d{3}-\d{3}[ \-]\d{2}(?![\w\-])", re.ASCII),
+    pattern=re.compile(r"(?<![\w\-])\d{3}[ .\-]\d{3}[ .\-]\d{3}[ .\-]\d{2}(?![\w\-])", re.ASCII),
     accepts=passes_snils,
 )
 SNILS_NAMED = Rule(
     label="SNILS",
-    pattern=re.compile(r"(?<![\w\-])\d{3}[ \-]?\d{3}[ \-]?\d{3}[ \-]?\d{2}(?![\w\-])", re.ASCII),
+    pattern=re.compile(r"(?<![\w\-])\d{3}[ .\-]?\d{3}[ .\-]?\d{3}[ .\-]?\d{2}(?![\w\-])", re.ASCII),
     accepts=passes_snils,
     near=SNILS_WORDS,
 )

@@ -79,7 +79,11 @@ class Rule:
         return f"{self.label}|{self.pattern.pattern}|{self.pattern.flags}|{named}|{around}|{self.group}"
 
     def _is_accepted(self, text: str, start: int, end: int) -> bool:
-        return self._fits_context(text, start, end) and (self.accepts is None or self.accepts(text[start:end]))
+        if self.accepts is None:
+            return self._fits_context(text, start, end)
+        if self.near is None:  # nothing or little to look up before, and a check that may be expensive
+            return self._fits_context(text, start, end) and self.accepts(text[start:end])
+        return self.accepts(text[start:end]) and self._fits_context(text, start, end)
 
     def _fits_context(self, text: str, start: int, end: int) -> bool:
         before = text[max(0, start - CONTEXT_CHARS_BEFORE) : start]
