@@ -56,7 +56,7 @@ def test_a_conversation_goes_on_with_and_without_a_service(new_folder: Callable[
 
     assert (0, {"sessions": ["trip"]}) == (told.exit_code, listed)
     assert here["reply"].startswith("The ferry to Bergen leaves at 9:40.")
-    assert (2, True) == (unknown.exit_code, "no model 'litellm:gpt-9' is configured" in unknown.output)
+    assert (2, True) == (unknown.exit_code, "model 'litellm:gpt-9' is not configured" in unknown.output)
     assert ["context", "delta", "done"] == [
         line.removeprefix("event: ") for line in streamed.splitlines() if line.startswith("event: ")
     ]

@@ -103,4 +103,4 @@ def test_a_network_is_not_let_in_without_a_key(tmp_path):
     result = CliRunner().invoke(app, ["mcp", "--http", "--host", "0.0.0.0", "--home", str(tmp_path)])  # noqa: S104 - refused
 
     assert result.exit_code == 2
-    assert "make a key first" in result.output
+    assert "create a key first" in result.output

@@ -175,6 +175,6 @@ def _told(ledger: Ledger) -> bytes:
 
 async def test_a_store_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     """The error says what a store can be."""
-    with pytest.raises(UnknownAdapter, match="postgres://"):
+    with pytest.raises(UnknownAdapter, match="the known ones are folder, postgres, postgresql, qdrant"):
         async with small_engine(settings(tmp_path, "mysql://localhost/app")):
             pass

@@ -79,7 +79,7 @@ async def open_qdrant(address: str, options: IndexOptions) -> Index:
 
 def _unknown_place(address: str) -> str:
     kind = address.partition(":")[0]
-    return f"a store cannot be in a {kind!r}; it is in a folder, at `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
+    return f"unknown kind of store {kind!r}; use a folder, `postgres://HOST/NAME` or `qdrant://HOST:PORT`"
 
 
 def _embedded_options(options: IndexOptions) -> EmbeddedOptions:
