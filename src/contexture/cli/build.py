@@ -115,8 +115,9 @@ def _print_query(built: dict[str, Any]) -> None:
     for message in built["messages"]:
         out.print(panel(str(message.get("name", message["role"])), str(message["content"])))
     counts = ", ".join(f"{name} {count}" for name, count in built["token_counts"].items())
+    parts = f": {counts}" if counts else ""  # a builder of another package may not count its parts
     kind = "" if built["exact"] else " (estimated)"
-    out.print(f"{built['build_id']}: {built['tokens']} of {built['max_tokens']} tokens{kind}: {counts}")
+    out.print(f"{built['build_id']}: {built['tokens']} of {built['max_tokens']} tokens{kind}{parts}")
     for line in degradation_lines(parse_degradations(built)):
         out.print(line)
 
