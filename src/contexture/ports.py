@@ -258,7 +258,7 @@ class ChatModel(Protocol):
 class SetAttributes(Protocol):
     """Sets attributes of a running span."""
 
-    def __call__(self, told: Mapping[str, Scalar], /) -> None:
+    def __call__(self, attributes: Mapping[str, Scalar], /) -> None:
         """Set attributes by name; a later value replaces an earlier one of the same name."""
         ...
 
@@ -266,8 +266,10 @@ class SetAttributes(Protocol):
 class Tracer(Protocol):
     """Records spans: how long an operation took and how it ended; never the text of a query or of a result."""
 
-    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> AbstractContextManager[SetAttributes]:
-        """A span of an operation on a target that lasts as long as the context; `told` are its initial attributes."""
+    def span(
+        self, operation: str, target: str, attributes: Mapping[str, Scalar]
+    ) -> AbstractContextManager[SetAttributes]:
+        """A span of an operation on a target that lasts as long as the context; `attributes` are the first ones."""
         ...
 
 

@@ -174,10 +174,10 @@ class CorrelationMiddleware:
         name = given[0] if sane else new_correlation_id()
         scope.setdefault("state", {}).update(correlation_id=name, correlation_chosen=bool(sane))
 
-        async def named(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[CORRELATION_HEADER] = get_correlation_id(scope)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(correlation_id=name):
-            await self._app(scope, receive, named)
+            await self._app(scope, receive, send_with_id)

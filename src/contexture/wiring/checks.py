@@ -244,13 +244,13 @@ def _check_bus(settings: Settings) -> str:
     if found is None:
         return "none is named: messages are answered over HTTP alone"
 
-    async def reached() -> None:
+    async def try_connection() -> None:
         try:
             await found.connect()
         finally:
             await found.close()
 
-    asyncio.run(reached())
+    asyncio.run(try_connection())
     return f"{settings.bus.rpartition('@')[2]} answers"
 
 

@@ -405,5 +405,5 @@ def _require_builder(plugin: Plugin, found: object) -> BuilderPlugin[Any]:
         raise UnknownAdapter(f"{plugin} does not fulfil BuilderPlugin: {'; '.join(breaches)}")
     if builder.request is not None:
         with _blame(plugin, "described by JSON Schema"):  # without which a service could not write its OpenAPI
-            builder.request.model_json_schema()
+            cast("type[BaseModel]", builder.request).model_json_schema()
     return builder
