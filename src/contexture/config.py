@@ -282,7 +282,7 @@ class Settings(BaseSettings):
 class IndexOptions:
     """What an index is opened with: the length of each vector by its name, and the settings.
 
-    Its own files belong in a folder of its name below `settings.home`.
+    Its own files belong below `settings.home`, in a file or folder of its name.
     """
 
     vectors: Mapping[str, int]

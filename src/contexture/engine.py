@@ -502,11 +502,11 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
         built = await ctx.build("who repairs the pump?")
     """
     settings = _resolve_settings(where)
-    speakers = wiring.encoders(settings)
+    encoders = wiring.encoders(settings)
     with wiring.lock_folder(settings):
-        store = await wiring.index(settings, speakers)
+        store = await wiring.index(settings, encoders)
         try:
-            engine = Contexture(settings, store, speakers)
+            engine = Contexture(settings, store, encoders)
             await engine.workspace.catch_up()
             engine.outbox.start()
             try:

@@ -124,7 +124,7 @@ def map_leaves(where: Filter, change: Callable[[Leaf], Filter]) -> Filter:
 def redact_filter(where: Filter, text: Callable[[str], str]) -> Filter:
     """The filter with its values redacted by `text`, for display only: it no longer matches the same records."""
 
-    def shown(leaf: Leaf) -> Filter:
+    def redact_leaf(leaf: Leaf) -> Filter:
         match leaf:
             case Equals(field, value):
                 return Equals(field, _redact_value(value, text))
@@ -135,7 +135,7 @@ def redact_filter(where: Filter, text: Callable[[str], str]) -> Filter:
             case Range():
                 return leaf
 
-    return map_leaves(where, shown)
+    return map_leaves(where, redact_leaf)
 
 
 def filter_from_json(data: object, *, depth: int = 0) -> Filter:

@@ -116,6 +116,20 @@ def parse_object(model: type[T], data: object, *, what: str, without: Collection
     return model(**values)
 
 
+def describe_problems(found: Sequence[Mapping[str, Any]]) -> str:
+    """Describe what pydantic finds wrong with a request, field by field, without repeating values."""
+    return _join_problems([_describe_problem(each) for each in found])
+
+
+def _describe_problem(found: Mapping[str, Any]) -> str:
+    where, message = ".".join(str(step) for step in found["loc"]), str(found["msg"])
+    if found["type"] == "extra_forbidden":
+        return f"unknown field {where!r}"
+    if found["type"] == "missing":
+        return f"field {where!r} is missing" if where else "the request has no body"
+    return f"field {where!r}: {message[:1].lower()}{message[1:]}" if where else message
+
+
 def object_schema(model: type, *, name: str = "", without: Collection[str] = ()) -> dict[str, Any]:
     """Describe the objects that `parse_object` accepts, as JSON Schema with `$defs` and an example.
 

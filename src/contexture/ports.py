@@ -73,7 +73,9 @@ class Index(Protocol):
     ) -> int:
         """Write all records or none; returns the sequence number of the write.
 
-        Raises `Outdated` and writes nothing unless each record of `unchanged` is stored exactly as given.
+        Raises `NotPermitted` for the id of a stored record that the scope may not read, `InvalidRequest` for a record
+        that cannot be stored, and `Outdated` unless each record of `unchanged` is stored exactly as given. A time
+        without a zone is stored as UTC.
         """
         ...
 
@@ -88,15 +90,18 @@ class Index(Protocol):
     async def scroll(
         self, scope: Scope, collection: str, *, where: Filter | None = None, after: str = "", limit: int = 100
     ) -> Sequence[Record]:
-        """Up to `limit` records that the scope may read, in id order, starting after the id `after`."""
+        """Up to `limit` records that the scope may read, in id order, starting after the id `after`.
+
+        Raises `InvalidRequest` for a `limit` below 1 and an `after` that is not valid Unicode.
+        """
         ...
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
         """The passages that `query.fuse` chooses from every channel's best `query.k`, ordered by record id and ordinal.
 
-        Each has its score in every channel that can score it, and the ranks that `fuse` gave it. Candidates, passages
-        and scores are of one version of the collection. In exact mode the result does not depend in any way on
-        records the scope may not read.
+        Each has its score in every channel that can score it, which in BM25 may be 0, and the ranks that `fuse` gave
+        it; BM25 proposes only passages that contain a term. Candidates, passages and scores are of one version of the
+        collection. In exact mode the result does not depend in any way on records the scope may not read.
         """
         ...
 
@@ -253,7 +258,7 @@ class ChatModel(Protocol):
 class SetAttributes(Protocol):
     """Sets attributes of a running span."""
 
-    def __call__(self, told: Mapping[str, Scalar], /) -> None:
+    def __call__(self, attributes: Mapping[str, Scalar], /) -> None:
         """Set attributes by name; a later value replaces an earlier one of the same name."""
         ...
 
@@ -261,8 +266,10 @@ class SetAttributes(Protocol):
 class Tracer(Protocol):
     """Records spans: how long an operation took and how it ended; never the text of a query or of a result."""
 
-    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> AbstractContextManager[SetAttributes]:
-        """A span of an operation on a target that lasts as long as the context; `told` are its initial attributes."""
+    def span(
+        self, operation: str, target: str, attributes: Mapping[str, Scalar]
+    ) -> AbstractContextManager[SetAttributes]:
+        """A span of an operation on a target that lasts as long as the context; `attributes` are the first ones."""
         ...
 
 

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -28,6 +29,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from contexture import Settings
+from contexture.builders.plugin import BuilderPlugin
+from contexture.builders.query.compose import recompose_query
 from contexture.service.app import create_app
 from contexture.service.wire.schemas import EXAMPLES_FILE
 from contexture.testing.doubles import FixedClock
@@ -239,6 +242,31 @@ def bodies(app: FastAPI) -> dict[tuple[str, str], dict]:
                 name = schema.get("$ref", "").rpartition("/")[2]
                 found[method.upper(), path] = schemas[name] if name else schema
     return found
+
+
+class Source(BaseModel):
+    """A model of another package with the name of a component."""
+
+    colour: str
+
+
+class QueryRequest(BaseModel):
+    """A request of another package that has the name of a component, and contains itself."""
+
+    source: Source
+    inner: QueryRequest | None = None
+
+
+async def test_builders_of_other_packages_replace_no_component(app: FastAPI, settings: Settings) -> None:
+    """Their request models are described under their kind; ours are described as without them."""
+    builder = BuilderPlugin(kind="poem", recompose=recompose_query, request=QueryRequest)
+    extended = create_app(app.state.engine, keys=None, settings=settings, members={}, builders=[builder])
+    schemas = extended.openapi()["components"]["schemas"]
+
+    assert app.openapi()["components"]["schemas"].items() <= schemas.items()
+    assert ["source", "inner"] == list(bodies(extended)["POST", "/v1/context/poem"]["properties"])
+    assert {"$ref": "#/components/schemas/poem.Source"} == schemas["poem.QueryRequest"]["properties"]["source"]
+    assert ["colour"] == list(schemas["poem.Source"]["properties"])
 
 
 async def test_every_part_of_requests_and_answers_has_a_type(app: FastAPI) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contexture.builders.replay import CapsuleReplayer
 from contexture.ports import TokenCounter
-from contexture.wiring.plugins import load_builder
+from contexture.wiring.builders import capsule_replayer
 
 
 def replayer(counter: TokenCounter) -> CapsuleReplayer:
     """A replayer for the capsules of all builders, whatever model they name."""
-    return CapsuleReplayer(recompose=lambda kind: load_builder(kind).recompose, counter_for=lambda _: counter)
+
+    def counter_for(model: str) -> TokenCounter:
+        del model
+        return counter
+
+    return replace(capsule_replayer(), counter_for=counter_for)

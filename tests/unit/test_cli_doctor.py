@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -46,6 +47,15 @@ def test_secrets_are_no_misspelt_settings(tmp_path):
     env = {"CONTEXTURE_SECRETS_PREFIX": "CONTEXTURE_MINE_", "CONTEXTURE_MINE_KEY": "x"}
 
     assert "ok" == examined(tmp_path / "none", env=env)[1]["settings"]["status"]
+
+
+def test_a_part_that_fails_in_any_way_is_broken_and_the_others_are_checked(tmp_path, monkeypatch):
+    """A redactor of another package may return what is no span."""
+    monkeypatch.setattr(checks.wiring, "redactor", lambda settings: SimpleNamespace(scan=lambda text, lang: "x"))
+    code, found = examined(tmp_path / "none")
+
+    assert (1, "broken", "ok") == (code, found["redactor"]["status"], found["embedders"]["status"])
+    assert "AttributeError: 'str' object has no attribute 'label'" == found["redactor"]["detail"]
 
 
 def test_this_machine_is_fit(tmp_path):

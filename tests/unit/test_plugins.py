@@ -35,6 +35,18 @@ def flat(model="", *, threads):
     return found
 """
 
+UNDESCRIBED = """
+from collections.abc import Callable
+from pydantic import BaseModel
+
+class Poem(BaseModel):
+    read: Callable[[], str]
+
+async def build(services, request, *, scope, now): ...
+
+POEM = BuilderPlugin(kind="poem", recompose=print, request=Poem, build=build)
+"""
+
 Install = Callable[..., str]
 
 
@@ -89,6 +101,13 @@ def test_a_built_in_name_is_found_without_looking_at_other_packages(monkeypatch:
     assert "minilm-en-2" == plugins.load_embedder("minilm", threads=1).name
 
 
+def test_a_name_that_no_setting_can_select_is_reported(install: Install) -> None:
+    """What follows a colon in a setting is a model."""
+    install("flat-earth", PluginGroup.EMBEDDERS, GOOD, **{"flat:small": ":flat"})
+
+    assert "no setting can select it" in problems(PluginGroup.EMBEDDERS)[("flat:small", "flat-earth")]
+
+
 @pytest.mark.parametrize(("entries", "said"), [(None, "contexture is not installed"), ("", "install it again")])
 def test_missing_and_stale_metadata_say_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: str | None, said: str
@@ -120,6 +139,7 @@ def test_a_part_of_another_package_is_used_by_its_name(install: Install) -> None
 BROKEN = [
     ("import no_such_module", ":flat", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
     ("1 / 0", ":flat", "cannot be imported: ZeroDivisionError"),
+    ("raise SystemExit('no licence')", ":flat", "cannot be imported: SystemExit: no licence"),
     (GOOD, ":round", "cannot be imported: AttributeError"),
     ("flat = 3", ":flat", "leads to a int, not to a function"),
     ("def flat(threads): raise KeyError('x')", ":flat", "cannot be created: KeyError: 'x'"),
@@ -186,6 +206,7 @@ async def test_a_broken_index_is_named(install: Install, tmp_path: Path, code: s
         ("POEM = BuilderPlugin(kind='ode', recompose=print)", "its kind 'ode' must be the name"),
         ("POEM = BuilderPlugin(kind='poem', recompose=print)", "its 'build' cannot be called"),
         ("POEM = BuilderPlugin(kind='poem', recompose=print, build=print)", "its 'build' must be a coroutine function"),
+        (UNDESCRIBED, "cannot be described by JSON Schema: PydanticInvalidForJsonSchema"),
     ],
 )
 def test_a_broken_builder_is_named(install: Install, code: str, said: str) -> None:

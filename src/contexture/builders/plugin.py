@@ -18,6 +18,7 @@ from contexture.builders.query.result import QueryContextJson
 from contexture.builders.replay import RecomposeFunction
 from contexture.capsule import Capsule
 from contexture.errors import BrokenPromise, InvalidRequest
+from contexture.json_objects import describe_problems
 from contexture.ledger import Ledger
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.knapsack import Packer
@@ -167,7 +168,7 @@ class BuilderPlugin(Generic[R]):
     ) -> PluginContext:
         """Check the request, build its context, and check what was built.
 
-        Raises `InvalidRequest`, naming the field, for a request that the model refuses, and `BrokenPromise` for a
+        Raises `InvalidRequest`, naming the fields, for a request that the model refuses, and `BrokenPromise` for a
         context that breaks the contract of `BuildFunction`.
         """
         if self.request is None or self.build is None:
@@ -191,12 +192,10 @@ class BuilderPlugin(Generic[R]):
 
 
 def parse_request(model: type[R], given: Mapping[str, Any] | BaseModel) -> R:
-    """A request as its model; raises `InvalidRequest` naming the first field that does not fit."""
+    """A request as its model; raises `InvalidRequest` naming the fields that do not fit."""
     if isinstance(given, model):
         return given
     try:
         return model.model_validate(given if isinstance(given, BaseModel) else dict(given))
     except ValidationError as failure:
-        first = failure.errors(include_url=False)[0]
-        field = ".".join(str(step) for step in first["loc"])
-        raise InvalidRequest(f"field {field!r}: {first['msg']}" if field else str(first["msg"])) from failure
+        raise InvalidRequest(describe_problems(failure.errors(include_url=False))) from failure

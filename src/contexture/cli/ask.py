@@ -100,9 +100,9 @@ def _with_default_command(line: str) -> str:
 
 
 def _execute(settings: Settings, asked: dict[str, Any], clock: datetime | None) -> dict[str, Any]:
-    door = find_service(settings)
-    if door is not None:
-        return door.request("POST", "/v1/commands", asked, now=clock)
+    service = find_service(settings)
+    if service is not None:
+        return service.request("POST", "/v1/commands", asked, now=clock)
     answer = run_with_engine(settings, lambda engine: engine.execute.run(asked, scope=engine.scope, now=clock))
     return answer.to_dict()
 
@@ -162,9 +162,9 @@ def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetim
     from contexture.answer.research import parse_research_question
 
     told = parse_research_question(asked, answering=True)
-    door = find_service(settings)
-    if door is not None:
-        return door.request("POST", "/api/research/ask", asked, now=clock)
+    service = find_service(settings)
+    if service is not None:
+        return service.request("POST", "/api/research/ask", asked, now=clock)
 
     answer = run_with_engine(
         require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)

@@ -90,12 +90,12 @@ def _import_paths(
     async def inside(engine: Contexture) -> list[ImportReport]:
         return await run(WorkspaceWriter(workspace=engine.workspace, blocks=engine.blocks, scope=engine.scope, now=now))
 
-    door = find_service(settings)
-    if door is None:
+    service = find_service(settings)
+    if service is None:
         return run_with_engine(settings, inside)
     from contexture.cli.remote_writers import BlockSender
 
-    return asyncio.run(run(BlockSender(door)))
+    return asyncio.run(run(BlockSender(service)))
 
 
 def _print_report(report: ImportReport) -> None:

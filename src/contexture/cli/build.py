@@ -89,10 +89,10 @@ def _run_query(
     from contexture.builders.query.request import query_from_json
 
     asked = query_from_json(request)
-    door = find_service(settings)
-    if door is not None:
-        found = door.request("POST", "/v1/context/query", request, now=clock)
-        return found, fetch_capsule(door, found["build_id"]) if capsule else b""
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("POST", "/v1/context/query", request, now=clock)
+        return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
     built = run_with_engine(require_store(settings), lambda engine: engine.build(asked, now=clock))
@@ -115,8 +115,9 @@ def _print_query(built: dict[str, Any]) -> None:
     for message in built["messages"]:
         out.print(panel(str(message.get("name", message["role"])), str(message["content"])))
     counts = ", ".join(f"{name} {count}" for name, count in built["token_counts"].items())
+    parts = f": {counts}" if counts else ""  # a builder of another package may not count its parts
     kind = "" if built["exact"] else " (estimated)"
-    out.print(f"{built['build_id']}: {built['tokens']} of {built['max_tokens']} tokens{kind}: {counts}")
+    out.print(f"{built['build_id']}: {built['tokens']} of {built['max_tokens']} tokens{kind}{parts}")
     for line in degradation_lines(parse_degradations(built)):
         out.print(line)
 
@@ -170,10 +171,10 @@ def _run_turn(
     from contexture.builders.turn.request import parse_turn
 
     turn = parse_turn(asked)
-    door = find_service(settings)
-    if door is not None:
-        found = door.request("POST", "/v1/context/turn", asked, now=clock)
-        return found, fetch_capsule(door, found["build_id"]) if capsule else b""
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("POST", "/v1/context/turn", asked, now=clock)
+        return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
     built = run_with_engine(settings, lambda engine: engine.build_turn(turn, scope=engine.scope, now=clock))
@@ -247,10 +248,10 @@ def build_command(
 def _run_command(
     settings: Settings, asked: dict[str, Any], clock: datetime | None, *, capsule: bool
 ) -> tuple[dict[str, Any], bytes]:
-    door = find_service(settings)
-    if door is not None:
-        found = door.request("POST", "/v1/context/command", asked, now=clock)
-        return found, fetch_capsule(door, found["telemetry"]["correlation_id"]) if capsule else b""
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("POST", "/v1/context/command", asked, now=clock)
+        return found, fetch_capsule(service, found["telemetry"]["correlation_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
     built = run_with_engine(settings, lambda engine: engine.build_command(asked, scope=engine.scope, now=clock))
@@ -330,10 +331,10 @@ def _run_research(
     from contexture.answer.research import parse_research_question
 
     told = parse_research_question(asked, answering=False)
-    door = find_service(settings)
-    if door is not None:
-        found = door.request("POST", "/v1/context/research", asked, now=clock)
-        return found, fetch_capsule(door, found["build_id"]) if capsule else b""
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("POST", "/v1/context/research", asked, now=clock)
+        return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
     built = run_with_engine(
@@ -409,10 +410,10 @@ def _run_workspace(
     from contexture.builders.workspace.request import parse_request
 
     request = parse_request(asked)
-    door = find_service(settings)
-    if door is not None:
-        found = door.request("POST", "/v1/context/workspace", asked, now=clock)
-        return found, fetch_capsule(door, found["buildId"]) if capsule else b""
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("POST", "/v1/context/workspace", asked, now=clock)
+        return found, fetch_capsule(service, found["buildId"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
     built = run_with_engine(settings, lambda engine: engine.build_workspace(request, scope=engine.scope, now=clock))
@@ -433,11 +434,11 @@ def _print_workspace(built: dict[str, Any]) -> None:
         out.print(line)
 
 
-def fetch_capsule(door: RemoteService, build_id: str) -> bytes:
+def fetch_capsule(service: RemoteService, build_id: str) -> bytes:
     """Return the capsule of a build made by a service, in the same bytes as a local one."""
     import msgspec
 
     from contexture.capsule import Capsule, pack_capsule
 
-    kept = door.request("GET", f"/v1/builds/{build_id}")
+    kept = service.request("GET", f"/v1/builds/{build_id}")
     return pack_capsule(msgspec.json.decode(msgspec.json.encode(kept["capsule"]), type=Capsule))

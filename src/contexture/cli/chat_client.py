@@ -59,27 +59,27 @@ class EngineChat:
 class ServiceChat:
     """Chat over a running service; `model` is requested by name if one is given."""
 
-    door: RemoteService
+    service: RemoteService
     model: str | None
 
     def send(self, message: str, session: str) -> ChatEvents:
         """Yield the named events of an answer."""
         named = {} if self.model is None else {"model": self.model}
         body = {"message": message, "session_id": session, "stream": True, **named}
-        with self.door.stream_events("/v1/chat", body) as events:
+        with self.service.stream_events("/v1/chat", body) as events:
             yield from events
 
     def explain(self, build_id: str) -> dict[str, Any]:
         """Return the ledger of a build."""
-        return self.door.request("GET", f"/v1/builds/{quote(build_id, safe='')}")
+        return self.service.request("GET", f"/v1/builds/{quote(build_id, safe='')}")
 
 
 @contextmanager
 def open_chat_client(settings: Settings, model: str | None) -> Generator[ChatClient]:
     """Yield a client of the service that holds the store, or else of an engine that is closed afterwards."""
-    door = find_service(settings)
-    if door is not None:
-        yield ServiceChat(door, model)
+    service = find_service(settings)
+    if service is not None:
+        yield ServiceChat(service, model)
         return
     from contexture.cli.output import log_to_stderr
     from contexture.sync import open_sync

@@ -106,12 +106,12 @@ def find_service(settings: Settings) -> RemoteService | None:
 
 def request_service(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
     """Return the response of a running service; raises `SourceUnavailable` if there is none."""
-    door = find_service(settings)
-    if door is None:
+    service = find_service(settings)
+    if service is None:
         raise SourceUnavailable(
             f"no service is running for the store in {str(settings.home)!r}; start one: contexture serve"
         )
-    return door.request(method, path, body)
+    return service.request(method, path, body)
 
 
 def parse_error(body: bytes) -> ContextError:

@@ -302,14 +302,14 @@ def _print_demo(settings: Settings, played: DemoRun) -> None:
 
 
 def _next_commands(settings: Settings, last: QuerySceneResult) -> list[str]:
-    door = f"contexture --home {settings.home}"
+    command = f"contexture --home {settings.home}"
     return [
-        f"{door} search 'storm' --tenant demo --user demo",
-        f"{door} build query 'Who pays for spare pumps?' --tenant demo --user boris --group finance",
-        f"{door} explain {last.built.context.build_id} --tenant demo --user demo",
-        f"{door} search 'port strike' --collection articles --tenant demo --user demo",
-        f"{door} ask '/events port strike window=1w' --tenant demo --user demo",
-        f"{door} build workspace 'What did we decide about Drossel?' --page weekly --tenant demo --user anna",
-        f"{door} ask --research 'Which decisions does the board need to take?' --tenant demo --user demo",
+        f"{command} search 'storm' --tenant demo --user demo",
+        f"{command} build query 'Who pays for spare pumps?' --tenant demo --user boris --group finance",
+        f"{command} explain {last.built.context.build_id} --tenant demo --user demo",
+        f"{command} search 'port strike' --collection articles --tenant demo --user demo",
+        f"{command} ask '/events port strike window=1w' --tenant demo --user demo",
+        f"{command} build workspace 'What did we decide about Drossel?' --page weekly --tenant demo --user anna",
+        f"{command} ask --research 'Which decisions does the board need to take?' --tenant demo --user demo",
         "contexture ingest YOUR-FOLDER",
     ]

@@ -65,9 +65,9 @@ def explain(
 
 
 def _load_ledger(settings: Settings, build_id: str) -> dict[str, Any]:
-    door = find_service(settings)
-    if door is not None:
-        found = door.request("GET", _build_path(build_id))
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("GET", _build_path(build_id))
         return {name: value for name, value in found.items() if name != "capsule"}
     from contexture.service.wire.builds import ledger_object
 
@@ -76,9 +76,9 @@ def _load_ledger(settings: Settings, build_id: str) -> dict[str, Any]:
 
 
 def _explain_candidate(settings: Settings, build_id: str, candidate: str) -> dict[str, Any]:
-    door = find_service(settings)
-    if door is not None:
-        return door.request("GET", f"{_build_path(build_id)}/explain/{quote(candidate, safe='')}")
+    service = find_service(settings)
+    if service is not None:
+        return service.request("GET", f"{_build_path(build_id)}/explain/{quote(candidate, safe='')}")
     found = run_with_engine(require_store(settings), lambda engine: engine.explain(build_id, candidate))
     return found.to_dict()
 
@@ -182,7 +182,7 @@ def verify_citations(
 
 
 def _verify(settings: Settings, data: bytes) -> dict[str, Any]:
-    door = find_service(settings)
-    if door is not None:
-        return door.request("POST", "/v1/citations/verify", parse_json(decode_text(data, "the file"), "the file"))
+    service = find_service(settings)
+    if service is not None:
+        return service.request("POST", "/v1/citations/verify", parse_json(decode_text(data, "the file"), "the file"))
     return run_with_engine(require_store(settings), lambda engine: engine.verify(data)).to_dict()

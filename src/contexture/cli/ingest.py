@@ -87,19 +87,19 @@ def ingest(
         return
     settings = common.settings(collection=collection)
     readers = tuple(acl) if acl else ("public",)
-    door = find_service(settings)
+    service = find_service(settings)
     with show_progress(as_json=common.as_json) as progress:
         if held is ContentKind.ARTICLES:
-            report = ingest_articles(settings, places, readers=readers, door=door, again=again, progress=progress)
+            report = ingest_articles(settings, places, readers=readers, service=service, again=again, progress=progress)
         elif held is ContentKind.MEMORIES:
-            report = ingest_memories(settings, paths, readers=tuple(acl or ()), door=door, progress=progress)
+            report = ingest_memories(settings, paths, readers=tuple(acl or ()), service=service, progress=progress)
         else:
             wanted = _IngestRequest(
                 paths=paths, fields=fields, readers=readers, again=again, everything=held is ContentKind.DOCUMENTS
             )
             report = (
-                _ingest_remotely(wanted, settings, door, progress)
-                if door
+                _ingest_remotely(wanted, settings, service, progress)
+                if service
                 else _ingest_locally(wanted, settings, progress)
             )
     _print_report(common, report, held)
@@ -161,14 +161,14 @@ def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progre
 
 
 def _ingest_remotely(
-    wanted: _IngestRequest, settings: Settings, door: RemoteService, progress: Progress | None
+    wanted: _IngestRequest, settings: Settings, service: RemoteService, progress: Progress | None
 ) -> LoadReport:
     from contexture.cli.remote_writers import send_records
     from contexture.ingestion.documents import merge_reports
 
     leaves, skip = wanted.page_files()
     report = send_records(
-        door,
+        service,
         wanted.paths,
         settings=settings,
         acl=wanted.readers,
@@ -180,7 +180,7 @@ def _ingest_remotely(
     if not leaves:
         return report
     return merge_reports(
-        send_pages(door, leaves, readers=wanted.readers, again=wanted.again, progress=progress), report
+        send_pages(service, leaves, readers=wanted.readers, again=wanted.again, progress=progress), report
     )
 
 
@@ -243,7 +243,7 @@ async def load_pages(
 
 
 def send_pages(
-    door: RemoteService,
+    service: RemoteService,
     leaves: Sequence[FoundFile],
     *,
     readers: tuple[str, ...],
@@ -259,7 +259,7 @@ def send_pages(
         report.read += 1
         try:
             body = {"files": [_encode_upload(leaf)], "acl": list(readers), "again": again}
-            _add_to_report(report, leaf, door.request("POST", "/v1/ingest/documents", body))
+            _add_to_report(report, leaf, service.request("POST", "/v1/ingest/documents", body))
         except (ContextError, OSError) as failure:
             report.failed.append(LoadProblem(path=leaf.name, message=str(failure)))
         if progress is not None:
@@ -311,7 +311,7 @@ def ingest_articles(
     places: Sequence[str],
     *,
     readers: tuple[str, ...],
-    door: RemoteService | None,
+    service: RemoteService | None,
     again: bool,
     progress: Progress | None,
 ) -> LoadReport:
@@ -324,7 +324,7 @@ def ingest_articles(
     now = wiring.SystemClock().now()
     asker = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
 
-    async def loaded(writer: ArticleIntake) -> LoadReport:
+    async def load(writer: ArticleIntake) -> LoadReport:
         return await load_articles(
             writer,
             ArticleFileReader(readers=readers, now=now, parser=wiring.feed_parser(), writer=asker),
@@ -335,15 +335,15 @@ def ingest_articles(
         )
 
     async def inside(engine: Contexture) -> LoadReport:
-        report = await loaded(ArticleWriter(engine.news, engine.scope, now))
+        report = await load(ArticleWriter(engine.news, engine.scope, now))
         if report.added >= OPTIMIZE_THRESHOLD:
             await engine.index.optimize()
         return report
 
-    if door is not None:
+    if service is not None:
         from contexture.cli.remote_writers import ArticleSender
 
-        return asyncio.run(loaded(ArticleSender(door)))
+        return asyncio.run(load(ArticleSender(service)))
     from contexture.cli.common import run_with_engine
 
     return run_with_engine(settings, inside)
@@ -364,7 +364,7 @@ def ingest_memories(
     paths: Sequence[Path],
     *,
     readers: tuple[str, ...],
-    door: RemoteService | None,
+    service: RemoteService | None,
     progress: Progress | None,
 ) -> LoadReport:
     """Load files as memories, in this process or through the service that holds the store."""
@@ -382,18 +382,18 @@ def ingest_memories(
     async def inside(engine: Contexture) -> LoadReport:
         return await load(engine.memory)
 
-    return asyncio.run(load(MemorySender(door))) if door is not None else run_with_engine(settings, inside)
+    return asyncio.run(load(MemorySender(service))) if service is not None else run_with_engine(settings, inside)
 
 
 class MemorySender:
     """Sends memories to a running service, with the identity in its headers."""
 
-    def __init__(self, door: RemoteService) -> None:
-        self._door = door
+    def __init__(self, service: RemoteService) -> None:
+        self._service = service
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:  # noqa: ARG002 - see above
         """Send a batch; returns the ids in order."""
         from contexture.memory_payloads import ids_from_json, memory_to_json
 
         body = {"memories": [memory_to_json(memory) for memory in memories]}
-        return ids_from_json(self._door.request("POST", "/v1/ingest/memories", body), memories)
+        return ids_from_json(self._service.request("POST", "/v1/ingest/memories", body), memories)

@@ -50,11 +50,13 @@ def _make_command(kind: str) -> Any:
     def build(
         common: Common,
         request: Annotated[
-            str | None, typer.Argument(metavar="JSON", help="The request; without it it is read from standard input.")
+            str | None, typer.Argument(metavar="JSON", help="The request; read from standard input if omitted.")
         ] = None,
-        now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Take this as the clock.")] = None,
+        now: Annotated[
+            str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")
+        ] = None,
         capsule: Annotated[
-            Path | None, typer.Option("--capsule", metavar="FILE", help="Write what `replay` needs to this file.")
+            Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
         ] = None,
     ) -> None:
         _build(common, kind, request, now, capsule)
@@ -71,10 +73,10 @@ def _build(common: Common, kind: str, request: str | None, now: str | None, caps
 
     clock, settings = parse_now(now), common.settings()
     asked = read_json_object() if request is None else _parse_object(request)
-    door = find_service(settings)
-    if door is not None:
-        built = door.request("POST", f"/v1/context/{kind}", asked, now=clock)
-        packed = fetch_capsule(door, built["build_id"]) if capsule else b""
+    service = find_service(settings)
+    if service is not None:
+        built = service.request("POST", f"/v1/context/{kind}", asked, now=clock)
+        packed = fetch_capsule(service, built["build_id"]) if capsule else b""
     else:
         made = run_with_engine(require_store(settings), lambda engine: engine.build_kind(kind, asked, now=clock))
         built, packed = to_wire_json(made.to_dict()), pack_capsule(made.capsule)

@@ -26,7 +26,7 @@ from contexture.workspace import Activity, Block, PutResult
 
 
 def send_records(
-    door: RemoteService,
+    service: RemoteService,
     paths: Sequence[Path],
     *,
     settings: Settings,
@@ -38,27 +38,27 @@ def send_records(
 ) -> LoadReport:
     """Do the same as `load_records` through a running service."""
     common = {"collection": settings.collection, "fields": fields, "again": again}
-    door.request("POST", "/v1/ingest/documents", {**common, "records": []})  # fails at once, not file by file
-    writer = RecordSender(door, common)
+    service.request("POST", "/v1/ingest/documents", {**common, "records": []})  # fails at once, not file by file
+    writer = RecordSender(service, common)
     asyncio.run(write_records(writer, paths, acl=acl, progress=progress, skip=skip))
     if writer.report.added >= OPTIMIZE_THRESHOLD:
-        door.request("POST", "/v1/ingest/documents", {**common, "records": [], "optimize": True})
+        service.request("POST", "/v1/ingest/documents", {**common, "records": [], "optimize": True})
     return writer.report
 
 
 class RecordSender(RecordIntake):
     """Sends batches of records; problems from the service are reported with the record's file and line."""
 
-    def __init__(self, door: RemoteService, common: Mapping[str, Any]) -> None:
+    def __init__(self, service: RemoteService, common: Mapping[str, Any]) -> None:
         super().__init__()
-        self._door = door
+        self._service = service
         self._common = common
 
     async def write(self, batch: Sequence[SourcedRecord]) -> None:
         """Send one batch; one that cannot be sent is reported, and loading continues."""
         rows = [record_to_row(each.record) for each in batch]
         try:
-            found = self._door.request("POST", "/v1/ingest/documents", {**self._common, "records": rows})
+            found = self._service.request("POST", "/v1/ingest/documents", {**self._common, "records": rows})
         except ContextError as failure:
             self.report.failed.extend(each.problem(str(failure)) for each in batch)
             return
@@ -71,14 +71,14 @@ class RecordSender(RecordIntake):
 class ArticleSender(ArticleIntake):
     """Sends batches of articles, dated here; problems from the service are reported with the file and line."""
 
-    def __init__(self, door: RemoteService) -> None:
+    def __init__(self, service: RemoteService) -> None:
         super().__init__()
-        self._door = door
+        self._service = service
 
     async def write(self, batch: Sequence[SourcedArticle]) -> None:
         """Send one batch; one that cannot be sent is reported, and loading continues."""
         try:
-            found = self._door.request(
+            found = self._service.request(
                 "POST", "/v1/ingest/articles", {"articles": [article_row(each.article) for each in batch]}
             )
         except ContextError as failure:
@@ -92,19 +92,21 @@ class ArticleSender(ArticleIntake):
 
 
 class BlockSender:
-    """Writes blocks through a running service, with the identity of `door`."""
+    """Writes blocks through a running service, with the identity of its client."""
 
-    def __init__(self, door: RemoteService) -> None:
-        self._door = door
+    def __init__(self, service: RemoteService) -> None:
+        self._service = service
 
     async def put(self, blocks: Sequence[Block]) -> PutResult:
         """Send a batch; all of it is written or none."""
-        found = self._door.request("POST", "/v1/ingest/blocks", {"blocks": [block_object(block) for block in blocks]})
+        found = self._service.request(
+            "POST", "/v1/ingest/blocks", {"blocks": [block_object(block) for block in blocks]}
+        )
         return PutResult(added=found["added"], changed=found["changed"], unchanged=found["unchanged"])
 
     async def delete(self, ids: Sequence[str]) -> int:
         """Remove blocks and their descendants."""
-        return int(self._door.request("DELETE", "/v1/ingest/blocks", {"ids": list(ids)})["deleted"])
+        return int(self._service.request("DELETE", "/v1/ingest/blocks", {"ids": list(ids)})["deleted"])
 
     async def known(self, names: Sequence[str]) -> set[str]:
         """Return the ids that the service has a block for; it cannot look up pages by name."""
@@ -115,7 +117,7 @@ class BlockSender:
 
     def _has_block(self, name: str) -> bool:
         try:
-            self._door.request("GET", f"/v1/blocks/{quote(name, safe='')}")
+            self._service.request("GET", f"/v1/blocks/{quote(name, safe='')}")
         except NotFound:
             return False
         return True

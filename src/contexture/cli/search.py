@@ -53,9 +53,9 @@ def _search(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
     from contexture.builders.query.request import parse_search
 
     request = parse_search(asked)
-    door = find_service(settings)
-    if door is not None:
-        return door.request("POST", "/v1/search", asked)
+    service = find_service(settings)
+    if service is not None:
+        return service.request("POST", "/v1/search", asked)
     pool = request.limit if request.limit > _DEFAULT_POOL else None
     result = run_with_engine(
         require_store(settings), lambda engine: engine.search(request.query, where=request.where, pool=pool)

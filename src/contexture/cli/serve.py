@@ -77,7 +77,7 @@ def run_service(
     check_exposure(settings, keys)
     bound = server.bind_socket(settings.host, settings.port)
 
-    def started(url: str) -> None:
+    def announce(url: str) -> None:
         _print_service_started(settings, url, keyless=keys.is_empty(), demo=members is not None, as_json=as_json)
 
     async def work() -> None:
@@ -86,7 +86,7 @@ def run_service(
                 await prepare(engine)
             async with open_bus(engine, worker=worker) as bus:
                 await app.serve(
-                    engine, settings=settings, keys=keys, bound=bound, members=members, started=started, bus=bus
+                    engine, settings=settings, keys=keys, bound=bound, members=members, started=announce, bus=bus
                 )
 
     try:
@@ -276,7 +276,7 @@ def _run_http(settings: Settings, *, as_json: bool) -> None:
     callers = Authenticator(keys=keys, settings=settings, clock=SystemClock()) if keys else None
     bound = bind_socket(settings.host, settings.port)
 
-    def started(url: str) -> None:
+    def announce(url: str) -> None:
         if as_json:
             print_json({"url": url})
         else:
@@ -289,7 +289,7 @@ def _run_http(settings: Settings, *, as_json: bool) -> None:
             app = create_http_app(
                 create_server(link, keyless=identity_headers(settings)), settings=settings, callers=callers
             )
-            await serve_http(app, bound, started)
+            await serve_http(app, bound, announce)
 
     try:
         asyncio.run(work())
@@ -323,7 +323,7 @@ def _service_place(settings: Settings) -> ServiceAddress:
     """Return the current address of the service, which may have restarted with another token."""
     from contexture.mcp.service_client import ServiceAddress
 
-    door = find_service(settings)
-    if door is None:
+    service = find_service(settings)
+    if service is None:
         raise SourceUnavailable(f"the service of {str(settings.home)!r} has stopped; start it: contexture serve")
-    return ServiceAddress(url=door.url, headers=door.headers)
+    return ServiceAddress(url=service.url, headers=service.headers)

@@ -35,10 +35,10 @@ async def open_temporary_engine(
     """
     folder = Path(tempfile.mkdtemp(prefix="contexture-eval-"))
     try:
-        speakers = wiring.encoders(settings)
+        encoders = wiring.encoders(settings)
         here = settings.model_copy(update={"home": folder, "keep_builds": 0, "collection": COLLECTION})
-        store = await wiring.index(here, speakers)
-        engine = Contexture(here, store, speakers)
+        store = await wiring.index(here, encoders)
+        engine = Contexture(here, store, encoders)
         await engine.create(Collection(name=COLLECTION, fields={"group": FieldType.KEYWORD}))
         await _load_records(engine, records, progress)
         yield engine

@@ -72,14 +72,14 @@ class TextPacker:
         kept = drop_near_duplicates(rank_candidates(clean), trace, threshold=self._recipe.near_duplicate)
         forms = self._build_variants(question, kept)
 
-        def shown(chosen: Mapping[str, int]) -> list[tuple[Candidate, Variant]]:
+        def choose_variants(chosen: Mapping[str, int]) -> list[tuple[Candidate, Variant]]:
             return [(each, forms[each.id][chosen[each.id]]) for each in kept if each.id in chosen]
 
         def count(chosen: Mapping[str, int]) -> int:
-            return self._counter.count(_SEPARATOR.join(variant.text for _, variant in shown(chosen)))
+            return self._counter.count(_SEPARATOR.join(variant.text for _, variant in choose_variants(chosen)))
 
         fitted = fit_prompt(make_pack_items(kept, forms), self._limit, PACKERS[self._recipe.packer], count)
-        chosen = shown(fitted.packing.chosen)
+        chosen = choose_variants(fitted.packing.chosen)
         record_verdicts(kept, forms, {each.id: form for each, form in chosen}, trace)
         return PackedTexts(
             pieces=tuple(ScoredText(id=each.id, text=form.text, score=each.score) for each, form in chosen),

@@ -73,17 +73,17 @@ class Encoders:
 
         With `among`, only vectors with these names are returned, and an embedder without any is not run.
         """
-        speakers = [(self._specialists[lang], [self._specialists[lang].name])] if lang in self._specialists else []
-        speakers.append(
+        choices = [(self._specialists[lang], [self._specialists[lang].name])] if lang in self._specialists else []
+        choices.append(
             (
                 self._generalist,
                 [self._generalist_name(name) for name in (*self._specialists, OTHER_LANGUAGES) if name != lang],
             )
         )
-        wanted = [(each, [name for name in names if among is None or name in among]) for each, names in speakers]
-        asked = [(embedder, names) for embedder, names in wanted if names]
-        rows = await asyncio.gather(*(embedder.embed([text]) for embedder, _ in asked))
-        return {name: row[0] for (_, names), row in zip(asked, rows, strict=True) for name in names}
+        wanted = [(each, [name for name in names if among is None or name in among]) for each, names in choices]
+        used = [(embedder, names) for embedder, names in wanted if names]
+        rows = await asyncio.gather(*(embedder.embed([text]) for embedder, _ in used))
+        return {name: row[0] for (_, names), row in zip(used, rows, strict=True) for name in names}
 
     def similarities(self, scores: Sequence[Mapping[str, float]]) -> list[Similarity | None]:
         """The best similarity of each passage over its vectors, given raw scores by name; None without a vector."""

@@ -68,17 +68,17 @@ class LaneSlots:
     """
 
     def __init__(self, settings: Settings, registry: CollectorRegistry) -> None:
-        self._places = {lane.name: Slots(lane) for lane in make_lanes(settings)}
+        self._slots = {lane.name: Slots(lane) for lane in make_lanes(settings)}
         self._shed = prometheus_client.Counter(
             "contexture_http_shed_total", "Rejected requests.", ("lane", "reason"), registry=registry
         )
         inside = Gauge("contexture_http_inside", "Requests in progress or waiting.", ("lane",), registry=registry)
-        for name, places in self._places.items():
-            inside.labels(name).set_function(lambda places=places: float(places.in_flight))
+        for name, slots in self._slots.items():
+            inside.labels(name).set_function(lambda slots=slots: float(slots.in_flight))
 
     def for_path(self, path: str) -> Slots:
         """Return the slots for requests of a path."""
-        return self._places[lane_name(path)]
+        return self._slots[lane_name(path)]
 
     def count_shed(self, lane: Lane, refusal: ContextError) -> None:
         """Count a request that was shed."""
@@ -98,9 +98,9 @@ class AdmissionMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http" and not is_public_path(scope["path"]):
-            places = self._lanes.for_path(scope["path"])
-            if (refusal := places.refusal()) is not None:
-                self._lanes.count_shed(places.lane, refusal)
+            slots = self._lanes.for_path(scope["path"])
+            if (refusal := slots.refusal()) is not None:
+                self._lanes.count_shed(slots.lane, refusal)
                 await error_response(refusal, scope)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -125,26 +125,24 @@ class ConcurrencyMiddleware:
         if scope["type"] != "http" or is_public_path(scope["path"]):
             await self._app(scope, receive, send)
             return
-        places = self._lanes.for_path(scope["path"])
+        slots = self._lanes.for_path(scope["path"])
         sent = _SendTracker(send)
-        limit = asyncio.timeout(places.lane.timeout_seconds)
+        limit = asyncio.timeout(slots.lane.timeout_seconds)
         try:
-            async with self._count_caller(scope), limit, places.acquire():
+            async with self._count_caller(scope), limit, slots.acquire():
                 await self._app(scope, receive, sent)
         except (TooManyRequests, Overloaded) as refusal:
-            await self._send_refusal(refusal, places, scope, receive, sent)
+            await self._send_refusal(refusal, slots, scope, receive, sent)
         except TimeoutError:
             if not limit.expired():
                 raise
-            late = SourceTimeout(
-                f"the request took more than {places.lane.timeout_seconds:g} seconds and was cancelled"
-            )
-            await self._send_refusal(late, places, scope, receive, sent)
+            late = SourceTimeout(f"the request took more than {slots.lane.timeout_seconds:g} seconds and was cancelled")
+            await self._send_refusal(late, slots, scope, receive, sent)
 
     async def _send_refusal(
-        self, refusal: ContextError, places: Slots, scope: Scope, receive: Receive, sent: _SendTracker
+        self, refusal: ContextError, slots: Slots, scope: Scope, receive: Receive, sent: _SendTracker
     ) -> None:
-        self._lanes.count_shed(places.lane, refusal)
+        self._lanes.count_shed(slots.lane, refusal)
         if not sent.begun:  # otherwise the connection is closed, so that the client sees an incomplete answer
             await error_response(refusal, scope)(scope, receive, sent)
 

@@ -26,6 +26,7 @@ from contexture.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from contexture.json_objects import describe_problems
 from contexture.service.envelope import encode_json, error_object
 from contexture.service.error_log import traceback_locations
 
@@ -42,7 +43,6 @@ TOO_LARGE = 413
 TOO_SLOW = 408
 
 _UNPROCESSABLE = 422
-_MAX_ERRORS = 5  # invalid fields named in one response
 _ERRORS_BY_STATUS: Mapping[int, type[ContextError]] = {
     401: Unauthorized,
     403: NotPermitted,
@@ -132,19 +132,7 @@ def _describe_errors(request: Request, found: Sequence[Any]) -> str:
         return "send the request as JSON, with the header Content-Type: application/json"
     if any(each["type"] == "model_attributes_type" and each["loc"] == ("body",) for each in found):
         return "the body is not a JSON object"
-    parts = [_describe_error(each) for each in found[:_MAX_ERRORS]]
-    more = len(found) - len(parts)
-    return "; ".join([*parts, *([f"and {more} more"] if more else [])])
-
-
-def _describe_error(found: Mapping[str, Any]) -> str:
-    where = ".".join(str(step) for step in found["loc"][1:])
-    if found["type"] == "extra_forbidden":
-        return f"unknown field {where!r}"
-    if found["type"] == "missing":
-        return f"field {where!r} is missing" if where else "the request has no body"
-    message = str(found["msg"])
-    return f"field {where!r}: {message[:1].lower()}{message[1:]}" if where else message
+    return describe_problems([{**each, "loc": each["loc"][1:]} for each in found])
 
 
 CORRELATION_HEADER = "X-Correlation-Id"
@@ -186,10 +174,10 @@ class CorrelationMiddleware:
         name = given[0] if sane else new_correlation_id()
         scope.setdefault("state", {}).update(correlation_id=name, correlation_chosen=bool(sane))
 
-        async def named(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[CORRELATION_HEADER] = get_correlation_id(scope)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(correlation_id=name):
-            await self._app(scope, receive, named)
+            await self._app(scope, receive, send_with_id)

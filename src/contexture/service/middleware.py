@@ -154,7 +154,7 @@ class MetricsMiddleware:
             return
         status = "500"  # the server's answer if nothing was sent
 
-        async def noted(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = str(message["status"])
@@ -162,7 +162,7 @@ class MetricsMiddleware:
 
         start = time.perf_counter()
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_and_note_status)
         finally:
             self._record(_method_label(scope), _route_label(scope), status, time.perf_counter() - start)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from pydantic import WithJsonSchema
+from pydantic import BaseModel, WithJsonSchema
 
 from contexture.json_objects import object_schema, rename_references
 from contexture.results import ANY_JSON
@@ -38,8 +38,22 @@ def describe_body(model: type, *, name: str = "", without: Collection[str] = ())
     return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
 
 
+def describe_plugin_body(kind: str, model: type[BaseModel]) -> dict[str, Any]:
+    """Return `openapi_extra` of a route whose body the request model of another package parses.
+
+    Its components are named `KIND.NAME`, so that none replaces a component of the same name.
+    """
+    schema = rename_references(
+        model.model_json_schema(), lambda place: place.replace(_DEFINITIONS, f"{_DEFINITIONS}{kind}.")
+    )
+    parts = {f"{kind}.{name}": part for name, part in schema.pop("$defs", {}).items()}
+    top = parts[schema["$ref"].removeprefix(_DEFINITIONS)] if "$ref" in schema else schema
+    body = {**top, "title": f"{kind}.{model.__name__}", "$defs": parts}
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": body}}}}
+
+
 def collect_components(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an OpenAPI document in which bodies from `describe_body`, and their definitions, are components."""
+    """Return an OpenAPI document in which bodies described above, and their definitions, are components."""
     found: dict[str, Any] = {}
     paths = {
         path: {method: _collect_body(operation, found) for method, operation in operations.items()}

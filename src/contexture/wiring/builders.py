@@ -127,14 +127,14 @@ def turn_builder(settings: Settings, parts: TurnParts) -> TurnContextBuilder:
 
 
 def _session_summaries(parts: TurnParts, recipe: TurnRecipe, metrics: TurnMetrics) -> HistorySummarizer | None:
-    def lost(failure: ContextError) -> None:
+    def report_loss(failure: ContextError) -> None:
         metrics.inc_degradation(type(failure).__name__)
         structlog.get_logger().warning("a session summary was not created by the model", reason=type(failure).__name__)
 
     if parts.sink is None:
         return None
     place = {"namespace": recipe.namespace, "universe": recipe.universe}
-    return HistorySummarizer(parts.sink, model=parts.summarizer, on_lost=lost, **place)
+    return HistorySummarizer(parts.sink, model=parts.summarizer, on_lost=report_loss, **place)
 
 
 def turn_recipe(settings: Settings) -> TurnRecipe:

@@ -120,6 +120,8 @@ def _run_check(name: str, check: Callable[[], str]) -> Check:
         return Check(name, CheckStatus.OK, check())
     except (ContextError, ImportError) as failure:
         return Check(name, CheckStatus.BROKEN, str(failure))
+    except Exception as failure:  # noqa: BLE001 - a part of another package may raise anything; the others are checked
+        return Check(name, CheckStatus.BROKEN, f"{type(failure).__name__}: {failure}")
 
 
 def _check_python() -> str:
@@ -242,13 +244,13 @@ def _check_bus(settings: Settings) -> str:
     if found is None:
         return "none is named: messages are answered over HTTP alone"
 
-    async def reached() -> None:
+    async def try_connection() -> None:
         try:
             await found.connect()
         finally:
             await found.close()
 
-    asyncio.run(reached())
+    asyncio.run(try_connection())
     return f"{settings.bus.rpartition('@')[2]} answers"
 
 

@@ -146,8 +146,9 @@ def installed_plugins(group: PluginGroup) -> list[Plugin]:
     for plugin in sorted(others, key=lambda each: (_plain_name(each.distribution), each.name)):
         if plugin.is_built_in:
             continue
-        first = taken.setdefault(plugin.name, plugin)
-        if first is plugin:
+        if _SCHEME_END.search(plugin.name):
+            found.append(replace(plugin, problem="its name has a ':' or '+', so no setting can select it"))
+        elif (first := taken.setdefault(plugin.name, plugin)) is plugin:
             found.append(plugin)
         else:
             found.append(replace(plugin, problem=f"its name is taken by {first}"))
@@ -276,11 +277,10 @@ def _blame(plugin: Plugin, doing: str) -> Generator[None]:
         yield
     except ContextError:
         raise
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:  # modules without their dependencies may call `sys.exit`
         if plugin.is_built_in:
             raise
-        said = f"{type(failure).__name__}: {failure}"
-        raise UnknownAdapter(f"{plugin} cannot be {doing}: {said}") from failure
+        raise UnknownAdapter(f"{plugin} cannot be {doing}: {type(failure).__name__}: {failure}") from failure
 
 
 def _call(plugin: Plugin, factory: Callable[..., Any], given: Mapping[str, Any]) -> Any:
@@ -403,4 +403,7 @@ def _require_builder(plugin: Plugin, found: object) -> BuilderPlugin[Any]:
             breaches.append("its 'request' is not a pydantic model")
     if breaches:
         raise UnknownAdapter(f"{plugin} does not fulfil BuilderPlugin: {'; '.join(breaches)}")
+    if builder.request is not None:
+        with _blame(plugin, "described by JSON Schema"):  # without which a service could not write its OpenAPI
+            cast("type[BaseModel]", builder.request).model_json_schema()
     return builder

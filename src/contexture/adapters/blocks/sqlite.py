@@ -236,12 +236,12 @@ class SqliteConnectionPool:
     def _read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
         end = perf_counter() + _INLINE_READ_SECONDS
 
-        def limited(connection: sqlite3.Connection) -> T:
+        def run_limited(connection: sqlite3.Connection) -> T:
             connection.set_progress_handler(lambda: perf_counter() > end, _STEPS_PER_CLOCK_CHECK)
             return work(connection)
 
         try:
-            return self._run_read(limited, 0)
+            return self._run_read(run_limited, 0)
         except SourceUnavailable as failure:
             code = getattr(failure.__cause__, "sqlite_errorcode", 0)  # errors raised by Python itself have no code
             if code & 0xFF not in _RETRY_IN_THREAD_CODES:

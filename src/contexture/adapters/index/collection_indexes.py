@@ -47,16 +47,16 @@ class EmbeddedOptions:
 class CollectionIndexes:
     """Search backend with a `CollectionIndex` per collection; a damaged one is rebuilt from the record store."""
 
-    def __init__(self, folder: Path, truth: ReplaySource, options: EmbeddedOptions) -> None:
+    def __init__(self, folder: Path, record_store: ReplaySource, options: EmbeddedOptions) -> None:
         self._folder = folder
-        self._record_store = truth
+        self._record_store = record_store
         self._options = options
         self._by_name: dict[str, CollectionIndex] = {}
         self._unflushed = 0
         self._executor: Executor | None = None
         if options.threads > 1:
             self._executor = ThreadPoolExecutor(options.threads - 1, thread_name_prefix="contexture-scan")
-        self.columns = truth.declared_columns()
+        self.columns = record_store.declared_columns()
         self.last_error = ""
 
     def collection_index(self, name: str) -> CollectionIndex:

@@ -40,10 +40,10 @@ class EmbeddedIndex(IndexedStore):
             undo.callback(self._lock.release)
             self._sqlite_store = SqliteRecordStore(folder / "truth.sqlite")
             undo.callback(self._sqlite_store.close)
-            shelf = self._open_search_backend(options)
-            undo.callback(shelf.release)
-            super().__init__(str(folder), self._sqlite_store, shelf, options)
-            shelf.recover()
+            search_backend = self._open_search_backend(options)
+            undo.callback(search_backend.release)
+            super().__init__(str(folder), self._sqlite_store, search_backend, options)
+            search_backend.recover()
             undo.pop_all()
 
     @classmethod

@@ -44,10 +44,10 @@ def column_name(name: str, kind: FieldType) -> str:
 def rename_to_columns(where: Filter, fields: Mapping[str, FieldType]) -> Filter:
     """A filter that `check_filter` accepted, with every field under its column name."""
 
-    def renamed(leaf: Leaf) -> Filter:
+    def rename_leaf(leaf: Leaf) -> Filter:
         return replace(leaf, field=column_name(leaf.field, fields[leaf.field]))
 
-    return map_leaves(where, renamed)
+    return map_leaves(where, rename_leaf)
 
 
 def check_filter(where: Filter, fields: Mapping[str, FieldType]) -> None:

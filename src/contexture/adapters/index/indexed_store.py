@@ -45,17 +45,19 @@ class IndexedStore:
     Subclasses implement writes, read sessions and release for their database.
     """
 
-    def __init__(self, name: str, truth: RecordStore, shelf: SearchBackend, options: EmbeddedOptions) -> None:
+    def __init__(
+        self, name: str, records: RecordStore, search_backend: SearchBackend, options: EmbeddedOptions
+    ) -> None:
         self._latch = ReaderLatch(f"the store in {name!r} is closed")
-        self._record_store = truth
-        self._search_backend = shelf
+        self._record_store = records
+        self._search_backend = search_backend
         self._options = options
         self._write_lock = threading.RLock()
-        self._registry = CollectionRegistry(truth.list_declarations())
+        self._registry = CollectionRegistry(records.list_declarations())
         self._access_classes: dict[str, AccessClasses] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._journal = WriteJournal()
-        self._opened_at_seq = truth.seq
+        self._opened_at_seq = records.seq
 
     # --- implemented per database ---
 

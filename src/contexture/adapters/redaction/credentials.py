@@ -75,7 +75,7 @@ _RANDOM_LOOKING = re.compile(r"[0-9]|[!#&*+=?@^~|\\]")
 _LETTERS = re.compile(r"(?!(.)\1{5})[a-z]{24,}", re.IGNORECASE)
 
 
-def assigned(value: str) -> bool:
+def is_credential_value(value: str) -> bool:
     """Whether a value is a credential: a quoted one that is no placeholder, or a bare one that looks random.
 
     Looking random means not a number, a word, a path or code, because bare values occur in prose and in programs.
@@ -98,7 +98,7 @@ ASSIGNMENT_RULES = (
             rf"(?:{_ASSIGN_SIGN}@?(([\"'`])[^\s\"'`]{{6,512}}+\2)|(?:{_ASSIGN_SIGN}|{_ASSIGN_WORD})[\"'`]?{_BARE_VALUE}|{_SPACE}[\"'`]?{_LONG_VALUE})",
             re.IGNORECASE,
         ),
-        accepts=assigned,
+        accepts=is_credential_value,
         hints=(*_PASSWORD_HINTS, *_CREDENTIAL_HINTS),
         group=LAST_GROUP,
     ),
@@ -119,7 +119,7 @@ ASSIGNMENT_RULES = (
             rf"[\"'`]?{_BARE_VALUE}",
             re.IGNORECASE,
         ),
-        accepts=assigned,
+        accepts=is_credential_value,
         hints=_PASSWORD_HINTS,
         group=1,
     ),

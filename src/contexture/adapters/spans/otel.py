@@ -32,7 +32,7 @@ class OtelTracer:
         self._tracer = trace.get_tracer("contexture", version("contexture"), provider)
 
     @contextmanager
-    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> Generator[SetAttributes]:
+    def span(self, operation: str, target: str, attributes: Mapping[str, Scalar]) -> Generator[SetAttributes]:
         """Start a span named `OPERATION TARGET`; yields a function that sets its attributes.
 
         A streaming span is never the parent of others: its consumer may end it in another task and context.
@@ -40,10 +40,10 @@ class OtelTracer:
         span = self._tracer.start_span(
             f"{operation} {target}",
             kind=SpanKind.CLIENT if operation == CHAT_OPERATION else SpanKind.INTERNAL,
-            attributes={"gen_ai.operation.name": operation, **told},
+            attributes={"gen_ai.operation.name": operation, **attributes},
         )
         current = trace.use_span(span, record_exception=False, set_status_on_exception=False)
-        around = nullcontext() if told.get(STREAM_ATTRIBUTE) else current
+        around = nullcontext() if attributes.get(STREAM_ATTRIBUTE) else current
         with ExitStack() as ending:
             ending.push(partial(_end_span, span))
             with around:

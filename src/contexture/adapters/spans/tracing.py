@@ -33,9 +33,9 @@ class TracedModel:
 
     async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncIterator[str]:
         """Yield the answer in pieces; the span ends with the last piece or when the consumer stops."""
-        told = {**self._request_attributes(max_tokens), "gen_ai.request.stream": True}
+        attributes = {**self._request_attributes(max_tokens), "gen_ai.request.stream": True}
         pieces = cast("AsyncGenerator[str]", self._inner.stream(messages, max_tokens=max_tokens))
-        with self._spans.span("chat", self.name, told):
+        with self._spans.span("chat", self.name, attributes):
             async with aclosing(pieces):
                 async for piece in pieces:
                     yield piece
@@ -53,9 +53,9 @@ class NoopTracer:
     """Implements `Tracer` by recording nothing."""
 
     @contextmanager
-    def span(self, operation: str, target: str, told: Mapping[str, Scalar]) -> Generator[SetAttributes]:
+    def span(self, operation: str, target: str, attributes: Mapping[str, Scalar]) -> Generator[SetAttributes]:
         """Record nothing."""
-        del operation, target, told
+        del operation, target, attributes
         yield _discard_attributes
 
 

@@ -49,34 +49,34 @@ class FolderStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = StoreLock(folder)
         self.name = str(folder)
-        self._truth = SqliteRecordStore(folder / "truth.sqlite")
-        self.records: StoreRecords = FolderRecords(folder / "truth.sqlite", self._truth)
+        self._record_store = SqliteRecordStore(folder / "truth.sqlite")
+        self.records: StoreRecords = FolderRecords(folder / "truth.sqlite", self._record_store)
         self.tables: StoreTables = FolderTables(folder)
         self.files: StoreFiles = FolderFiles(folder)
 
     def close(self) -> None:
         """Close the record store and release the lock."""
-        self._truth.close()
+        self._record_store.close()
         self._lock.release()
 
 
 class FolderRecords:
     """Records of a folder in SQLite; implements `StoreRecords`."""
 
-    def __init__(self, path: Path, truth: SqliteRecordStore) -> None:
+    def __init__(self, path: Path, record_store: SqliteRecordStore) -> None:
         self._path = path
-        self._truth = truth
+        self._record_store = record_store
 
     def declared(self) -> Mapping[TenantCollection, Collection]:
         """Every collection of every tenant, with its declared fields."""
         return {
             TenantCollection(collection.name, tenant): collection
-            for tenant, collection in self._truth.list_declarations()
+            for tenant, collection in self._record_store.list_declarations()
         }
 
     def declare(self, tenant: str, collection: Collection) -> None:
         """Declare a collection for a tenant, or replace its declared fields."""
-        self._truth.declare(tenant, collection)
+        self._record_store.declare(tenant, collection)
 
     def parts(self) -> Mapping[TenantCollection, int]:
         """Number of records by tenant and collection, without empty ones."""
@@ -98,8 +98,8 @@ class FolderRecords:
         old = self.get_many(part, [item.record.id for item in records])
         for readers in {item.record.acl for item in old.values()}:
             gone = [id_ for id_, item in old.items() if item.record.acl == readers]
-            self._truth.delete(_scope_for_readers(part.tenant, readers), part.collection, gone)
-        self._truth.upsert(Scope(tenant=part.tenant, user="migration"), part.collection, records)
+            self._record_store.delete(_scope_for_readers(part.tenant, readers), part.collection, gone)
+        self._record_store.upsert(Scope(tenant=part.tenant, user="migration"), part.collection, records)
 
     def _select_records(self, query: str, given: Sequence[Any]) -> Iterator[PreparedRecord]:
         for row, id_, header, text, rules, redactions in self._fetch_all(query, given):

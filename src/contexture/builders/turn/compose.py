@@ -169,14 +169,14 @@ def _fit_budget(
     )
     items = make_pack_items(kept, forms)
 
-    def shown(chosen: Mapping[str, int]) -> tuple[ShownMemory, ...]:
+    def choose_variants(chosen: Mapping[str, int]) -> tuple[ShownMemory, ...]:
         return tuple((each, forms[each.id][chosen[each.id]]) for each in kept if each.id in chosen)
 
     def count(chosen: Mapping[str, int]) -> int:
-        return counter.count_messages(render_messages(asked.system, (), shown(chosen), asked.user))
+        return counter.count_messages(render_messages(asked.system, (), choose_variants(chosen), asked.user))
 
     fitted = fit_prompt(items, asked.limit - reserve, PACKERS[recipe.packer], count)
-    memories = shown(fitted.packing.chosen)
+    memories = choose_variants(fitted.packing.chosen)
     start = find_history_cut(asked.lines, costs, asked.limit - fitted.tokens, int(recipe.history_step * asked.limit))
     start, tokens = _trim_until_fits(asked, memories, start, counter)
     return _BudgetChoice(tokens=tokens, shown=memories, start=start, items=tuple(items), forms=forms)

@@ -129,13 +129,13 @@ class WorkspaceContextBuilder:
             _check_user(asked, who)
             moment = _check_clock(now or self._clock.now())
             cleaner = self._cleaners.make(Trace())
-            desk = await self._start_build(asked, who, moment, cleaner)
-            found = await self._collect(desk)
+            state = await self._start_build(asked, who, moment, cleaner)
+            found = await self._collect(state)
         with watch.phase("dress"):
-            raw = await hydrate(desk, found, self._counter)
-            made = await self._clean(desk, raw, cleaner)
+            raw = await hydrate(state, found, self._counter)
+            made = await self._clean(state, raw, cleaner)
         with watch.phase("compose"):
-            payload = self._make_payload(desk, made)
+            payload = self._make_payload(state, made)
         payload.timings.update(watch.seconds)
         self._record_metrics(payload)
         return payload
@@ -153,7 +153,7 @@ class WorkspaceContextBuilder:
             seconds=payload.timings,
             tokens=payload.metadata.total_tokens,
             budget=payload.budget,
-            blocks={str(state): payload.ledger.count(state) for state in State},
+            blocks={str(verdict): payload.ledger.count(verdict) for verdict in State},
             lost=[each.source for each in payload.degradations],
         )
 
@@ -183,30 +183,30 @@ class WorkspaceContextBuilder:
             rules=cleaner.redactor.rules,
         )
 
-    async def _collect(self, desk: BuildState) -> list[Candidate]:
+    async def _collect(self, state: BuildState) -> list[Candidate]:
         """Run the enabled collectors under the deadline."""
-        floors = section_floors(desk.request, self._config)
+        floors = section_floors(state.request, self._config)
         asks = {
-            SectionType.FOCUS: lambda: collect_focus(desk),
-            SectionType.SEMANTIC: lambda: self._semantic.collect(desk),
-            SectionType.RELATIONS: lambda: collect_relations(desk),
-            SectionType.ACTIVITY: lambda: collect_activity(desk),
+            SectionType.FOCUS: lambda: collect_focus(state),
+            SectionType.SEMANTIC: lambda: self._semantic.collect(state),
+            SectionType.RELATIONS: lambda: collect_relations(state),
+            SectionType.ACTIVITY: lambda: collect_activity(state),
         }
         sources = {
             str(name): CandidateSource(ask=asks[name], timeout_seconds=self._deadline)
             for name in COLLECTED_SECTIONS
-            if floors[name] and name in self._active_collectors(desk)
+            if floors[name] and name in self._active_collectors(state)
         }
         on = [name for name in COLLECTED_SECTIONS if floors[name]]
-        if desk.request.hints.include_blocks and on:
-            included = CandidateSource(ask=lambda: collect_included(desk, on[0]), timeout_seconds=self._deadline)
+        if state.request.hints.include_blocks and on:
+            included = CandidateSource(ask=lambda: collect_included(state, on[0]), timeout_seconds=self._deadline)
             sources = {"include": included, **sources}
-        return await collect_candidates(sources, deadline=self._deadline, trace=desk.trace)
+        return await collect_candidates(sources, deadline=self._deadline, trace=state.trace)
 
-    def _active_collectors(self, desk: BuildState) -> list[SectionType]:
+    def _active_collectors(self, state: BuildState) -> list[SectionType]:
         """The collectors that are enabled and have what they need."""
         config = self._config.collectors
-        focused = desk.place.nearest is not None
+        focused = state.place.nearest is not None
         ready = {
             SectionType.FOCUS: config.focus.enabled and focused,
             SectionType.SEMANTIC: config.semantic.enabled,
@@ -215,21 +215,21 @@ class WorkspaceContextBuilder:
         }
         return [name for name in COLLECTED_SECTIONS if ready[name]]
 
-    async def _clean(self, desk: BuildState, raw: Sequence[Candidate], cleaner: Cleaner) -> _CleanedCandidates:
-        plan = self._make_plan(desk, cleaner)
+    async def _clean(self, state: BuildState, raw: Sequence[Candidate], cleaner: Cleaner) -> _CleanedCandidates:
+        plan = self._make_plan(state, cleaner)
         clean = add_token_counts(cleaner.clean_candidates(map(cleaner.mask_candidate, raw)), self._counter)
-        shorter = await write_summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=desk.trace)
+        shorter = await write_summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=state.trace)
         return _CleanedCandidates(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
 
-    def _make_plan(self, desk: BuildState, cleaner: Cleaner) -> ContextPlan:
-        asked, config, place = desk.request, self._config, desk.place
+    def _make_plan(self, state: BuildState, cleaner: Cleaner) -> ContextPlan:
+        asked, config, place = state.request, self._config, state.place
         floors = section_floors(asked, config)
         told = (
             render_instructions(asked.type, asked.user.preferences.language)
             if floors[SectionType.SYSTEM]
             else DATA_NOTICE
         )
-        failed = {lost.source for lost in desk.trace.finish(()).degradations}
+        failed = {lost.source for lost in state.trace.finish(()).degradations}
         return ContextPlan(
             query=cleaner.clean_text(asked.query),
             kind=asked.type,
@@ -238,9 +238,9 @@ class WorkspaceContextBuilder:
             floors=floors,
             caps=section_caps(asked),
             history=clean_history(cleaner, asked.conversation_history),
-            timestamp=desk.now.isoformat(),
+            timestamp=state.now.isoformat(),
             collectors=tuple(
-                str(name) for name in self._active_collectors(desk) if floors[name] and name not in failed
+                str(name) for name in self._active_collectors(state) if floors[name] and name not in failed
             ),
             focus={
                 "block": place.block and place.block.id,
@@ -253,13 +253,13 @@ class WorkspaceContextBuilder:
             sharpness=config.sharpness,
         )
 
-    def _make_payload(self, desk: BuildState, made: _CleanedCandidates) -> ContextPayload:
-        composed = compose_workspace(made.plan, made.clean, counter=self._counter, trace=desk.trace)
-        ledger = desk.trace.finish(made.raw)
+    def _make_payload(self, state: BuildState, made: _CleanedCandidates) -> ContextPayload:
+        composed = compose_workspace(made.plan, made.clean, counter=self._counter, trace=state.trace)
+        ledger = state.trace.finish(made.raw)
         capsule = make_capsule(
             CAPSULE_KIND,
-            scope=desk.scope,
-            now=desk.now,
+            scope=state.scope,
+            now=state.now,
             request=msgspec.to_builtins(asdict(made.plan)),
             settings={"model": self._model},
             candidates=made.clean,

@@ -27,86 +27,86 @@ ON_PAGE_RELEVANCE, ON_PAGE_STEP = 0.85, 0.01
 ROW_RELEVANCE, ROW_STEP = 0.85, 0.02
 
 
-async def collect_focus(desk: BuildState) -> Sequence[Candidate]:
+async def collect_focus(state: BuildState) -> Sequence[Candidate]:
     """Candidates around every block of the focus."""
-    place = desk.place
+    place = state.place
     found: list[Candidate] = []
     if place.block is not None:
-        found += await _collect_around(desk, place.block)
+        found += await _collect_around(state, place.block)
     if place.page is not None:
-        found += await _collect_page(desk, place.page)
+        found += await _collect_page(state, place.page)
     if place.database is not None:
-        found += await _collect_database(desk, place.database)
+        found += await _collect_database(state, place.database)
     return found
 
 
-async def collect_included(desk: BuildState, section: SectionType) -> Sequence[Candidate]:
+async def collect_included(state: BuildState, section: SectionType) -> Sequence[Candidate]:
     """The blocks that a hint asks for; a missing one is a degradation, whether it does not exist or may not be read."""
-    wanted = desk.request.hints.include_blocks
-    found = await desk.store.get(desk.scope, wanted) if wanted else ()
+    wanted = state.request.hints.include_blocks
+    found = await state.store.get(state.scope, wanted) if wanted else ()
     if len(found) < len(set(wanted)):
         known = {block.id for block in found}
         missing = ", ".join(repr(id_) for id_ in wanted if id_ not in known)
-        desk.trace.add_degradation("includeBlocks", f"there is no block {missing}")
-    return [desk.add_candidate(section, block, FOCUS_RELEVANCE, source="include") for block in found]
+        state.trace.add_degradation("includeBlocks", f"there is no block {missing}")
+    return [state.add_candidate(section, block, FOCUS_RELEVANCE, source="include") for block in found]
 
 
-async def _collect_around(desk: BuildState, block: Block) -> list[Candidate]:
+async def _collect_around(state: BuildState, block: Block) -> list[Candidate]:
     """The block, its nearest parents, its nearest siblings and its first children."""
-    config, depth = desk.config.collectors.focus, desk.request.hints.max_depth
-    above = (await desk.store.ancestors(desk.scope, [block.id])).get(block.id, ())
+    config, depth = state.config.collectors.focus, state.request.hints.max_depth
+    above = (await state.store.ancestors(state.scope, [block.id])).get(block.id, ())
     count = config.sibling_count
-    beside = await desk.store.siblings(desk.scope, block.id, before=count, after=count) if count else ()
-    below = await _read_children(desk, block)
+    beside = await state.store.siblings(state.scope, block.id, before=count, after=count) if count else ()
+    below = await _read_children(state, block)
     return [
-        desk.add_candidate(SectionType.FOCUS, block, FOCUS_RELEVANCE),
+        state.add_candidate(SectionType.FOCUS, block, FOCUS_RELEVANCE),
         *_add_ranked(
-            desk, above[: config.ancestor_depth if depth is None else depth], ANCESTOR_RELEVANCE, ANCESTOR_STEP
+            state, above[: config.ancestor_depth if depth is None else depth], ANCESTOR_RELEVANCE, ANCESTOR_STEP
         ),
-        *_add_ranked(desk, beside, SIBLING_RELEVANCE, NEIGHBOUR_STEP),
-        *_add_ranked(desk, below, CHILD_RELEVANCE, NEIGHBOUR_STEP),
+        *_add_ranked(state, beside, SIBLING_RELEVANCE, NEIGHBOUR_STEP),
+        *_add_ranked(state, below, CHILD_RELEVANCE, NEIGHBOUR_STEP),
     ]
 
 
-async def _read_children(desk: BuildState, block: Block) -> Sequence[Block]:
-    limit, depth = desk.config.collectors.focus.children_limit, desk.request.hints.max_depth
+async def _read_children(state: BuildState, block: Block) -> Sequence[Block]:
+    limit, depth = state.config.collectors.focus.children_limit, state.request.hints.max_depth
     if not limit or depth == 0:
         return ()
     if depth is None or depth == 1:
-        return await desk.store.children(desk.scope, block.id, limit=limit)
-    return await desk.store.subtree(desk.scope, block.id, depth=depth, limit=limit)
+        return await state.store.children(state.scope, block.id, limit=limit)
+    return await state.store.subtree(state.scope, block.id, depth=depth, limit=limit)
 
 
-async def _collect_page(desk: BuildState, page: Block) -> list[Candidate]:
+async def _collect_page(state: BuildState, page: Block) -> list[Candidate]:
     """The page, which is shown as its summary, and the blocks in it, in document order."""
-    config, depth = desk.config.collectors.focus, desk.request.hints.max_depth
+    config, depth = state.config.collectors.focus, state.request.hints.max_depth
     levels = config.page_depth if depth is None else depth
     inside = (
-        await desk.read_subtree(page.id, depth=levels, limit=config.page_blocks)
+        await state.read_subtree(page.id, depth=levels, limit=config.page_blocks)
         if levels and config.page_blocks
         else ()
     )
     return [
-        desk.add_candidate(SectionType.FOCUS, page, FOCUS_RELEVANCE),
-        *_add_ranked(desk, inside, ON_PAGE_RELEVANCE, ON_PAGE_STEP),
+        state.add_candidate(SectionType.FOCUS, page, FOCUS_RELEVANCE),
+        *_add_ranked(state, inside, ON_PAGE_RELEVANCE, ON_PAGE_STEP),
     ]
 
 
-async def _collect_database(desk: BuildState, database: Block) -> list[Candidate]:
+async def _collect_database(state: BuildState, database: Block) -> list[Candidate]:
     """The database, which is shown as its columns, and the rows that match the query best."""
-    config = desk.config.collectors.focus
+    config = state.config.collectors.focus
     children = (
-        await desk.store.children(desk.scope, database.id, limit=config.rows_considered)
+        await state.store.children(state.scope, database.id, limit=config.rows_considered)
         if config.rows_considered
         else ()
     )
     rows = [child for child in children if child.type is BlockType.DB_ROW]
-    scores = score_sentences([_row_text(row) for row in rows], desk.question)
-    best = sorted(range(len(rows)), key=lambda at: (not desk.intent.is_due(rows[at]), -scores[at], at))
+    scores = score_sentences([_row_text(row) for row in rows], state.question)
+    best = sorted(range(len(rows)), key=lambda at: (not state.intent.is_due(rows[at]), -scores[at], at))
     chosen = [rows[at] for at in best[: config.database_rows]]
     return [
-        desk.add_candidate(SectionType.FOCUS, database, FOCUS_RELEVANCE),
-        *_add_ranked(desk, chosen, ROW_RELEVANCE, ROW_STEP),
+        state.add_candidate(SectionType.FOCUS, database, FOCUS_RELEVANCE),
+        *_add_ranked(state, chosen, ROW_RELEVANCE, ROW_STEP),
     ]
 
 
@@ -114,8 +114,8 @@ def _row_text(row: Block) -> str:
     return "\n".join([row.text, *(f"{name} {value}" for name, value in row.properties.items())])
 
 
-def _add_ranked(desk: BuildState, blocks: Sequence[Block], first: float, step: float) -> list[Candidate]:
-    return desk.add_ranked_candidates(SectionType.FOCUS, blocks, first, step)
+def _add_ranked(state: BuildState, blocks: Sequence[Block], first: float, step: float) -> list[Candidate]:
+    return state.add_ranked_candidates(SectionType.FOCUS, blocks, first, step)
 
 
 DUE_RELEVANCE = 1.0
@@ -128,30 +128,31 @@ class SemanticCollector:
     def __init__(self, search: HybridSearch) -> None:
         self._search = search
 
-    async def collect(self, desk: BuildState) -> Sequence[Candidate]:
+    async def collect(self, state: BuildState) -> Sequence[Candidate]:
         """The best blocks for the query, the rows it selects, and the tasks due in the dates it names."""
-        found = await self._search_blocks(desk)
-        blocks = {block.id: (block, found[block.id]) for block in await desk.store.get(desk.scope, list(found))}
-        for row, relevance in await select_rows(desk, self._search, make_filter(desk)):
+        found = await self._search_blocks(state)
+        blocks = {block.id: (block, found[block.id]) for block in await state.store.get(state.scope, list(found))}
+        for row, relevance in await select_rows(state, self._search, make_filter(state)):
             blocks[row.id] = (row, max(relevance, found.get(row.id, 0.0)))
-        due = {block.id: (block, DUE_RELEVANCE) for block in await _read_due_tasks(desk)}
+        due = {block.id: (block, DUE_RELEVANCE) for block in await _read_due_tasks(state)}
         return [
-            desk.add_candidate(SectionType.SEMANTIC, block, score) for block, score in {**due, **blocks, **due}.values()
+            state.add_candidate(SectionType.SEMANTIC, block, score)
+            for block, score in {**due, **blocks, **due}.values()
         ]
 
-    async def _search_blocks(self, desk: BuildState) -> dict[str, float]:
+    async def _search_blocks(self, state: BuildState) -> dict[str, float]:
         """The best `top_k` blocks with their scores; a block has the score of its best passage."""
-        config = desk.config.collectors.semantic
+        config = state.config.collectors.semantic
         if config.top_k < 1:
             return {}
         try:
             found = await self._search.search(
-                desk.scope,
+                state.scope,
                 BLOCKS_COLLECTION,
-                search_question(desk),
-                where=make_filter(desk),
+                search_question(state),
+                where=make_filter(state),
                 pool=2 * config.top_k,
-                trace=desk.trace,
+                trace=state.trace,
             )
         except UnknownCollection:  # the tenant has not written a block yet
             return {}
@@ -162,15 +163,15 @@ class SemanticCollector:
         return dict(list(best.items())[: config.top_k])
 
 
-def search_question(desk: BuildState) -> str:
+def search_question(state: BuildState) -> str:
     """The search text: the query, plus the focused block's text when the query refers to it."""
-    near = desk.place.nearest
-    return f"{desk.question}\n{near.text}" if near is not None and desk.intent.here else desk.question
+    near = state.place.nearest
+    return f"{state.question}\n{near.text}" if near is not None and state.intent.here else state.question
 
 
-def make_filter(desk: BuildState) -> Filter | None:
+def make_filter(state: BuildState) -> Filter | None:
     """The request hints as a search filter; None when there are none."""
-    hints = desk.request.hints
+    hints = state.request.hints
     parts: list[Filter] = []
     if hints.time_range is not None and (hints.time_range.start or hints.time_range.end):
         parts.append(Range(field="time", gte=hints.time_range.start, lte=hints.time_range.end))
@@ -179,13 +180,13 @@ def make_filter(desk: BuildState) -> Filter | None:
     return And(tuple(parts)) if parts else None
 
 
-async def _read_due_tasks(desk: BuildState) -> list[Block]:
+async def _read_due_tasks(state: BuildState) -> list[Block]:
     """Open tasks due in the dates that the query asks about, earliest first."""
-    limit, span = desk.config.collectors.semantic.task_limit, desk.intent.span
+    limit, span = state.config.collectors.semantic.task_limit, state.intent.span
     if span is None or not limit:
         return []
-    open_tasks = await desk.store.tasks(desk.scope, due_before=span.latest, limit=_TASKS_PER_RESULT * limit)
-    return [block for block in open_tasks if desk.intent.is_due(block)][:limit]
+    open_tasks = await state.store.tasks(state.scope, due_before=span.latest, limit=_TASKS_PER_RESULT * limit)
+    return [block for block in open_tasks if state.intent.is_due(block)][:limit]
 
 
 def _is_match(found: FoundPassage, threshold: float) -> bool:
@@ -202,17 +203,17 @@ OTHER_DATABASE_FACTOR = 0.5
 _ROWS_PER_RESULT = 6  # rows read per result
 
 
-async def select_rows(desk: BuildState, search: HybridSearch, where: Filter | None) -> list[tuple[Block, float]]:
+async def select_rows(state: BuildState, search: HybridSearch, where: Filter | None) -> list[tuple[Block, float]]:
     """The best matching rows with their relevance; none when the query selects no rows."""
-    limit = desk.config.collectors.semantic.row_limit
-    asked = detect_selection(desk.question, _today(desk))
+    limit = state.config.collectors.semantic.row_limit
+    asked = detect_selection(state.question, _today(state))
     if asked is None or limit < 1:
         return []
-    found = await _search_rows(desk, search, asked, where, _ROWS_PER_RESULT * limit)
+    found = await _search_rows(state, search, asked, where, _ROWS_PER_RESULT * limit)
     dated = {
-        row.id: (row, DATE_WEIGHT * asked.score_dates(row)) for row in await desk.store.get(desk.scope, list(found))
+        row.id: (row, DATE_WEIGHT * asked.score_dates(row)) for row in await state.store.get(state.scope, list(found))
     }
-    worth = _database_factors(desk.question, found)
+    worth = _database_factors(state.question, found)
     rows = [
         (row, worth[id_] * min(1.0, (1 - DATE_WEIGHT) * found[id_].score + gain)) for id_, (row, gain) in dated.items()
     ]
@@ -220,17 +221,17 @@ async def select_rows(desk: BuildState, search: HybridSearch, where: Filter | No
 
 
 async def _search_rows(
-    desk: BuildState, search: HybridSearch, asked: RowSelection, where: Filter | None, pool: int
+    state: BuildState, search: HybridSearch, asked: RowSelection, where: Filter | None, pool: int
 ) -> Mapping[str, FoundPassage]:
     rows = Equals("type", str(BlockType.DB_ROW))
     try:
         found = await search.search(
-            desk.scope,
+            state.scope,
             BLOCKS_COLLECTION,
-            f"{desk.question}\n{asked.search_text}".strip(),
+            f"{state.question}\n{asked.search_text}".strip(),
             where=rows if where is None else And((rows, where)),
             pool=pool,
-            trace=desk.trace,
+            trace=state.trace,
         )
     except UnknownCollection:  # the tenant has not written a block yet
         return {}
@@ -249,8 +250,8 @@ def _database_factors(question: str, found: Mapping[str, FoundPassage]) -> dict[
     }
 
 
-def _today(desk: BuildState) -> date:
-    return desk.now.astimezone(desk.request.zone).date()
+def _today(state: BuildState) -> date:
+    return state.now.astimezone(state.request.zone).date()
 
 
 RELATED_RELEVANCE = 0.75
@@ -259,14 +260,14 @@ BACKLINKED_RELEVANCE = 0.65
 _LINKS_PER_ITEM = 4  # links read per item, because many lead to the same block
 
 
-async def collect_relations(desk: BuildState) -> Sequence[Candidate]:
+async def collect_relations(state: BuildState) -> Sequence[Candidate]:
     """Blocks up to `max_depth` links away, the most relevant first; each hop keeps a share of the relevance."""
-    config = desk.config.collectors.relations
-    start = await _start_ids(desk)
+    config = state.config.collectors.relations
+    start = await _start_ids(state)
     seen, frontier, share = dict.fromkeys(start, 0.0), start, 1.0
     found: dict[str, float] = {}
     for _ in range(config.max_depth if start else 0):
-        tied = await _linked_relevance(desk, frontier, config.max_items * _LINKS_PER_ITEM)
+        tied = await _linked_relevance(state, frontier, config.max_items * _LINKS_PER_ITEM)
         new = {id_: share * relevance for id_, relevance in tied.items() if id_ not in seen}
         seen |= new
         found |= new
@@ -274,27 +275,27 @@ async def collect_relations(desk: BuildState) -> Sequence[Candidate]:
             break
         frontier, share = list(new), share * config.hop_share
     best = sorted(found, key=lambda id_: -found[id_])[: config.max_items]
-    blocks = await desk.store.get(desk.scope, best) if best else ()
-    return [desk.add_candidate(SectionType.RELATIONS, block, found[block.id]) for block in blocks]
+    blocks = await state.store.get(state.scope, best) if best else ()
+    return [state.add_candidate(SectionType.RELATIONS, block, found[block.id]) for block in blocks]
 
 
-async def _start_ids(desk: BuildState) -> list[str]:
+async def _start_ids(state: BuildState) -> list[str]:
     """Ids whose links are followed: the focus blocks, and what a focused page contains."""
-    place = desk.place
+    place = state.place
     ids = [block.id for block in (place.block, place.page, place.database) if block is not None]
     for whole in (place.page, place.database):
         if whole is not None:
-            depth = desk.config.collectors.focus.page_depth
-            inside = await desk.read_subtree(whole.id, depth=depth, limit=SHARED_READ_LIMIT)
+            depth = state.config.collectors.focus.page_depth
+            inside = await state.read_subtree(whole.id, depth=depth, limit=SHARED_READ_LIMIT)
             ids += [block.id for block in inside]
     return list(dict.fromkeys(ids))
 
 
-async def _linked_relevance(desk: BuildState, ids: Sequence[str], limit: int) -> dict[str, float]:
+async def _linked_relevance(state: BuildState, ids: Sequence[str], limit: int) -> dict[str, float]:
     """Relevance by block id of what these blocks link to and what links to them."""
     found: dict[str, float] = {}
     named, naming = await asyncio.gather(
-        desk.store.links(desk.scope, ids, limit=limit), desk.store.backlinks(desk.scope, ids, limit=limit)
+        state.store.links(state.scope, ids, limit=limit), state.store.backlinks(state.scope, ids, limit=limit)
     )
     for link in named:
         relevance = RELATED_RELEVANCE if link.kind is LinkKind.RELATION else LINKED_RELEVANCE
@@ -309,39 +310,39 @@ EDITED_RELEVANCE, VIEWED_RELEVANCE, ACTIVITY_STEP = 0.6, 0.5, 0.02
 _VIEWS_PER_PAGE = 4  # views read per page, because several blocks of one page may have been viewed
 
 
-async def collect_activity(desk: BuildState) -> Sequence[Candidate]:
+async def collect_activity(state: BuildState) -> Sequence[Candidate]:
     """The blocks that the user edited last, then the pages that they viewed last; never activity of other users."""
-    config = desk.config.collectors.activity
-    since = desk.now - timedelta(hours=config.max_age_hours)
+    config = state.config.collectors.activity
+    since = state.now - timedelta(hours=config.max_age_hours)
     edits, views = await asyncio.gather(
-        _recent_blocks(desk, ActivityKind.EDIT, since, config.recent_edit_count),
-        _recent_blocks(desk, ActivityKind.VIEW, since, config.recent_view_count * _VIEWS_PER_PAGE),
+        _recent_blocks(state, ActivityKind.EDIT, since, config.recent_edit_count),
+        _recent_blocks(state, ActivityKind.VIEW, since, config.recent_view_count * _VIEWS_PER_PAGE),
     )
-    pages = (await _enclosing_pages(desk, views))[: config.recent_view_count]
+    pages = (await _enclosing_pages(state, views))[: config.recent_view_count]
     return [
-        *desk.add_ranked_candidates(SectionType.ACTIVITY, edits, EDITED_RELEVANCE, ACTIVITY_STEP),
+        *state.add_ranked_candidates(SectionType.ACTIVITY, edits, EDITED_RELEVANCE, ACTIVITY_STEP),
         *(
             candidate
-            for candidate in desk.add_ranked_candidates(SectionType.ACTIVITY, pages, VIEWED_RELEVANCE, ACTIVITY_STEP)
+            for candidate in state.add_ranked_candidates(SectionType.ACTIVITY, pages, VIEWED_RELEVANCE, ACTIVITY_STEP)
             if candidate.key not in {block.id for block in edits}
         ),
     ]
 
 
-async def _recent_blocks(desk: BuildState, deed: ActivityKind, since: datetime, limit: int) -> Sequence[Block]:
+async def _recent_blocks(state: BuildState, deed: ActivityKind, since: datetime, limit: int) -> Sequence[Block]:
     """The blocks of the newest edits or views up to now, newest first."""
     if limit < 1:
         return ()
-    deeds = await desk.store.recent(desk.scope, deed, since=since, limit=limit)
-    ids = [each.block_id for each in deeds if each.time <= desk.now]
-    return await desk.store.get(desk.scope, ids) if ids else ()
+    deeds = await state.store.recent(state.scope, deed, since=since, limit=limit)
+    ids = [each.block_id for each in deeds if each.time <= state.now]
+    return await state.store.get(state.scope, ids) if ids else ()
 
 
-async def _enclosing_pages(desk: BuildState, viewed: Sequence[Block]) -> list[Block]:
+async def _enclosing_pages(state: BuildState, viewed: Sequence[Block]) -> list[Block]:
     """The pages that blocks belong to, each once; a block that is on no readable page is returned itself."""
     if not viewed:
         return []
-    above = await desk.store.ancestors(desk.scope, [block.id for block in viewed])
+    above = await state.store.ancestors(state.scope, [block.id for block in viewed])
     pages: dict[str, Block] = {}
     for block in viewed:
         line = (block, *above.get(block.id, ()))

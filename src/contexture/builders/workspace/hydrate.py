@@ -57,51 +57,51 @@ Titles = Mapping[str, Mapping[str, str]]
 """By row id, the titles of its related rows that the scope may read, keyed by their id and by their plain name."""
 
 
-async def hydrate(desk: BuildState, found: Sequence[Candidate], counter: TokenCounter) -> list[Candidate]:
+async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenCounter) -> list[Candidate]:
     """The candidates that hints do not exclude, with text, title, path, citation and score."""
     ids = list(dict.fromkeys(candidate.key for candidate in found))
-    near = [desk.place.nearest.id] if desk.place.nearest is not None else []
+    near = [state.place.nearest.id] if state.place.nearest is not None else []
     chains, touches, titles, (facts, summaries) = await asyncio.gather(
-        _read_or_degrade(desk, "tree", desk.store.ancestors(desk.scope, [*ids, *near])),
-        _read_or_degrade(desk, "affinity", desk.store.touches(desk.scope, ids)),
-        _read_or_degrade(desk, "row titles", _read_row_titles(desk)),
-        _read_facts(desk, ids, counter),
+        _read_or_degrade(state, "tree", state.store.ancestors(state.scope, [*ids, *near])),
+        _read_or_degrade(state, "affinity", state.store.touches(state.scope, ids)),
+        _read_or_degrade(state, "row titles", _read_row_titles(state)),
+        _read_facts(state, ids, counter),
     )
-    allowed = [candidate for candidate in found if not _is_excluded(desk, candidate, chains or {})]
-    told = {id_: _block_text(desk.blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
-    known = {id_: current_facts(facts.get(id_), text, desk.rules) for id_, text in told.items()}
-    wardrobe = _Hydrator(chains or {})
+    allowed = [candidate for candidate in found if not _is_excluded(state, candidate, chains or {})]
+    told = {id_: _block_text(state.blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
+    known = {id_: current_facts(facts.get(id_), text, state.rules) for id_, text in told.items()}
+    hydrator = _Hydrator(chains or {})
     return [
-        wardrobe.hydrate(candidate, desk.blocks[candidate.key], told[candidate.key], known[candidate.key])
-        for candidate in score_candidates(desk, allowed, chains, touches or {})
+        hydrator.hydrate(candidate, state.blocks[candidate.key], told[candidate.key], known[candidate.key])
+        for candidate in score_candidates(state, allowed, chains, touches or {})
     ]
 
 
-async def _read_or_degrade(desk: BuildState, what: str, work: Awaitable[T]) -> T | None:
+async def _read_or_degrade(state: BuildState, what: str, work: Awaitable[T]) -> T | None:
     """The result of a read; None when the source fails, which is a degradation."""
     try:
         return await work
     except SourceError as failure:
-        desk.trace.add_degradation(what, failure)
+        state.trace.add_degradation(what, failure)
         return None
 
 
 async def _read_facts(
-    desk: BuildState, ids: Sequence[str], counter: TokenCounter
+    state: BuildState, ids: Sequence[str], counter: TokenCounter
 ) -> tuple[Mapping[str, BlockFacts], Mapping[str, str] | None]:
     """Stored facts of the blocks, and summaries of pages."""
     facts: Mapping[str, BlockFacts] = {}
     with suppress(SourceError):  # without stored facts the build is only slower
-        facts = await desk.store.facts(desk.scope, ids)
-    return facts, await _read_or_degrade(desk, "summaries", _read_summaries(desk, facts, counter))
+        facts = await state.store.facts(state.scope, ids)
+    return facts, await _read_or_degrade(state, "summaries", _read_summaries(state, facts, counter))
 
 
-def _is_excluded(desk: BuildState, candidate: Candidate, chains: AncestorChains) -> bool:
+def _is_excluded(state: BuildState, candidate: Candidate, chains: AncestorChains) -> bool:
     """Whether a hint excludes a block, an ancestor of it, or its time.
 
     The time range does not apply to the focus.
     """
-    hints, block = desk.request.hints, desk.blocks[candidate.key]
+    hints, block = state.request.hints, state.blocks[candidate.key]
     if hints.exclude_blocks:
         line = {block.id, *(each.id for each in chains.get(block.id, ()))}
         if not line.isdisjoint(hints.exclude_blocks):
@@ -179,13 +179,13 @@ def _block_text(block: Block, chains: AncestorChains, titles: Titles, summaries:
     )
 
 
-async def _read_row_titles(desk: BuildState) -> Titles:
-    rows = [block.id for block in desk.blocks.values() if block.type is BlockType.DB_ROW]
+async def _read_row_titles(state: BuildState) -> Titles:
+    rows = [block.id for block in state.blocks.values() if block.type is BlockType.DB_ROW]
     if not rows:
         return {}
-    links = await desk.store.links(desk.scope, rows, limit=_MAX_RELATIONS)
+    links = await state.store.links(state.scope, rows, limit=_MAX_RELATIONS)
     targets = list(dict.fromkeys(link.target for link in links))
-    texts = {block.id: block.text for block in await desk.store.get(desk.scope, targets)} if targets else {}
+    texts = {block.id: block.text for block in await state.store.get(state.scope, targets)} if targets else {}
     titles: dict[str, dict[str, str]] = {}
     for link in links:
         if (text := texts.get(link.target)) is not None:
@@ -194,17 +194,17 @@ async def _read_row_titles(desk: BuildState) -> Titles:
 
 
 async def _read_summaries(
-    desk: BuildState, facts: Mapping[str, BlockFacts], counter: TokenCounter
+    state: BuildState, facts: Mapping[str, BlockFacts], counter: TokenCounter
 ) -> Mapping[str, str]:
     """Summaries by page id; more blocks of the page in focus are read than of other pages."""
-    pages = {block.id: block for block in desk.blocks.values() if block.type is BlockType.PAGE}
-    near, limit = desk.place.page and desk.place.page.id, desk.config.truncation.summary_tokens
+    pages = {block.id: block for block in state.blocks.values() if block.type is BlockType.PAGE}
+    near, limit = state.place.page and state.place.page.id, state.config.truncation.summary_tokens
     kept = {id_: told for id_ in pages if (told := _stored_summary(facts.get(id_), counter, limit)) is not None}
     told = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
     others = {id_: FOCUSED_SUMMARY_BLOCKS if id_ == near else SUMMARY_BLOCKS for id_ in pages if id_ not in told}
     inside: Mapping[str, Sequence[Block]] = {}
     if others:
-        inside = await desk.store.subtrees(desk.scope, others, depth=SUMMARY_DEPTH)
+        inside = await state.store.subtrees(state.scope, others, depth=SUMMARY_DEPTH)
     return told | {id_: summarize_page(pages[id_], below, counter, limit) for id_, below in inside.items()}
 
 
@@ -222,13 +222,13 @@ _NO_TOUCH = BlockUsage()
 
 
 def score_candidates(
-    desk: BuildState, candidates: Sequence[Candidate], chains: AncestorChains | None, touches: Mapping[str, BlockUsage]
+    state: BuildState, candidates: Sequence[Candidate], chains: AncestorChains | None, touches: Mapping[str, BlockUsage]
 ) -> list[Candidate]:
     """The candidates with their five signals and score; `chains` is None when the tree could not be read."""
-    focus = desk.place.nearest
+    focus = state.place.nearest
     near = None if focus is None or chains is None else ancestor_steps(focus.id, chains)
     return [
-        _score_candidate(desk, candidate, chains, near, touches.get(candidate.key, _NO_TOUCH))
+        _score_candidate(state, candidate, chains, near, touches.get(candidate.key, _NO_TOUCH))
         for candidate in candidates
     ]
 
@@ -246,24 +246,24 @@ def affinity(touch: BlockUsage, now: datetime) -> float:
 
 
 def _score_candidate(
-    desk: BuildState,
+    state: BuildState,
     candidate: Candidate,
     chains: AncestorChains | None,
     near: Mapping[str, int] | None,
     touch: BlockUsage,
 ) -> Candidate:
-    block = desk.blocks[candidate.key]
+    block = state.blocks[candidate.key]
     chain = () if chains is None else chains.get(block.id, ())
     signals = {
         **candidate.signals,
         "semantic": candidate.signals[COLLECTED_SIGNAL],
         "structural": _structural_score(block.id, chains, near),
-        "recency": linear_decay(block.modified, desk.now),
-        "type_match": desk.intent.type_match(block, page_title(block, chain)),
-        "affinity": affinity(touch, desk.now),
+        "recency": linear_decay(block.modified, state.now),
+        "type_match": state.intent.type_match(block, page_title(block, chain)),
+        "affinity": affinity(touch, state.now),
     }
-    score = composite_score(signals, desk.config.weights).score
-    if desk.intent.span is not None and not desk.intent.is_due(block):
+    score = composite_score(signals, state.config.weights).score
+    if state.intent.span is not None and not state.intent.is_due(block):
         score *= OTHER_DATES_FACTOR
     return replace(candidate, score=min(max(score, 0.0), 1.0), signals=signals)
 

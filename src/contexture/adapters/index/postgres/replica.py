@@ -22,13 +22,13 @@ class ReplicaFolder:
         self.folder, self._lock = _lock_free_folder(folder)
         self.state_file = KeyValueFile(self.folder / "notes.json")
 
-    def discard_if_stale(self, truth: PostgresRecordStore) -> None:
+    def discard_if_stale(self, record_store: PostgresRecordStore) -> None:
         """Delete search indexes built from another store, or from a state that this store cannot replay from."""
         identity, seen = (
-            truth.store_id(),
+            record_store.store_id(),
             StoreState(int(self.state_file.get(FLUSHED_KEY) or 0), self.state_file.get(MARK_KEY) or ""),
         )
-        if self.state_file.get(_STORE_KEY) != identity or not truth.has_history_since(seen):
+        if self.state_file.get(_STORE_KEY) != identity or not record_store.has_history_since(seen):
             shutil.rmtree(self.folder / "index", ignore_errors=True)
             self.state_file.clear()
             self.state_file.set({_STORE_KEY: identity})

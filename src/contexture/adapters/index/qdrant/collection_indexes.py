@@ -66,18 +66,18 @@ class QdrantCollectionIndexes:
         self,
         server: QdrantServer,
         store: str,
-        truth: RecordStore,
+        record_store: RecordStore,
         options: EmbeddedOptions,
         turn: SendLock | None = None,
     ) -> None:
         self._server = server
         self._store_id = store
-        self._record_store = truth
+        self._record_store = record_store
         self._options = options
         self._send_lock: SendLock = turn or _process_lock()
         self._collections: dict[str, QdrantCollection] = {}
         self._tenant_keys: dict[int, str] = {}
-        self.columns = truth.declared_columns()
+        self.columns = record_store.declared_columns()
         self._columns_lock = threading.Lock()
         # By collection: how often it was marked dirty, and that count as of its last completed sync.
         self._dirty_counts: Counter[str] = Counter()
