@@ -85,7 +85,7 @@ class RecalledJson(TypedDict):
 
 
 class RecallAnswerJson(TypedDict):
-    """Memories, best first, under both names that clients look for."""
+    """Recalled memories, best first; `candidates` and `results` are equal."""
 
     candidates: list[RecalledJson]
     results: list[RecalledJson]

@@ -39,7 +39,10 @@ def encode_json(answer: object) -> bytes:
 
 
 class JsonResult:
-    """Base of all results. `json.dumps(result.to_dict())` works, and a FastAPI route may return the result itself.
+    """Base of all results: `json.dumps(result.to_dict())` works.
+
+    A FastAPI route may return the result itself if it declares its return type; without one, FastAPI would encode the
+    fields of the dataclass instead.
 
     A subclass defines `json_form`, whose return type is the one description of its fields: the service sends it, and
     OpenAPI is derived from it.

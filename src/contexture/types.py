@@ -31,7 +31,7 @@ PUBLIC = "public"
 class ContentPart(TypedDict, total=False):
     """One part of a message's content, as in chat APIs; a part may have further fields."""
 
-    type: Required[Annotated[str, Meta(description="What sort of part it is, such as `text` or `image_url`.")]]
+    type: Required[Annotated[str, Meta(description="Type of the part, such as `text` or `image_url`.")]]
     text: Annotated[str, Meta(description="Its text, where it has one.")]
 
 

@@ -44,7 +44,7 @@ class RememberArguments:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallArguments:
-    """A question to the memories."""
+    """A query over memories."""
 
     query: Annotated[str, Meta(min_length=1, description="What to recall.", examples=["What does Anna drink?"])]
     top_k: Annotated[Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Memories to return at most.")] = None

@@ -198,7 +198,7 @@ class CommandLimitsJson(TypedDict):
 
 
 class TelemetryJson(TypedDict):
-    """Under which id a command can be found in the log, and the version of its caller."""
+    """Correlation id of a command in the log, and the version of its caller."""
 
     correlation_id: str
     version: str

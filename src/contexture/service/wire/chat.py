@@ -76,7 +76,7 @@ MessageField: TypeAlias = Annotated[dict[str, Any], PlainValidator(_check_object
 
 
 class StreamOptions(BaseModel):
-    """What a stream has besides its pieces."""
+    """Options of a streamed completion."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -84,7 +84,7 @@ class StreamOptions(BaseModel):
 
 
 class CompletionBody(BaseModel):
-    """Messages to answer; what would change the answer and cannot be done is refused, not ignored."""
+    """Messages to answer; parameters that would change the answer but are not supported are rejected."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -161,7 +161,7 @@ class CompletionJson(TypedDict):
 
 
 class CompletionDeltaJson(TypedDict):
-    """What one chunk adds: the role at the beginning, then text, and nothing at the end."""
+    """What one chunk adds: the role in the first one, then text, and nothing in the last one."""
 
     role: NotRequired[Literal["assistant"]]
     content: NotRequired[str]
@@ -345,7 +345,7 @@ def dead_letter_object(delivery: Delivery, reason: Exception, tries: int) -> dic
 
 
 class EnqueuedJson(TypedDict):
-    """A message that was taken, and where to read what becomes of it."""
+    """A queued message, and where to read its reply."""
 
     id: str
     session_id: str

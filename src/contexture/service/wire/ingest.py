@@ -101,7 +101,7 @@ class BlockBody(BaseModel):
 
 
 class BlocksBody(BaseModel):
-    """Blocks to write, all of them or none; parents may come behind their children."""
+    """Blocks to write, all of them or none; a parent may follow its children."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -121,7 +121,7 @@ class BlocksBody(BaseModel):
 
 
 class RemoveBlocksBody(BaseModel):
-    """Blocks to remove, with all that stands below them."""
+    """Blocks to remove, with everything below them."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": ["b"]}]})
 

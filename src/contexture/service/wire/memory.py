@@ -80,7 +80,7 @@ class ForgetMemoriesBody(MemoryPayload):
 
 
 class RecallBody(MemoryPayload):
-    """A question to the memories."""
+    """A query over memories."""
 
     model_config = ConfigDict(
         extra="allow", strict=True, json_schema_extra={"examples": [{"query": "What does Anna drink?"}]}

@@ -50,7 +50,7 @@ class ErrorJson(TypedDict):
 
 
 class ErrorMetaJson(TypedDict):
-    """Which version answered, and under which id it can be found in the log."""
+    """Version of the service, and the correlation id of the request in its log."""
 
     version: str
     correlation_id: str
@@ -64,7 +64,7 @@ class ErrorResponse(TypedDict):
 
 
 class SessionsResponse(TypedDict):
-    """Sessions, the one last written to first."""
+    """Session ids, most recently written first."""
 
     sessions: list[str]
 
@@ -77,7 +77,7 @@ class SessionEventsResponse(TypedDict):
 
 
 class RecordResponse(TypedDict):
-    """A record from beginning to end, redacted."""
+    """A whole record, redacted."""
 
     id: str
     title: str
@@ -132,27 +132,27 @@ class RememberResponse(TypedDict):
 
 
 class OkResponse(TypedDict):
-    """It was done."""
+    """The request succeeded."""
 
     ok: bool
 
 
 class ForgetResponse(TypedDict):
-    """It is gone."""
+    """The memory was deleted."""
 
     ok: bool
     deleted: int
 
 
 class DeletedResponse(TypedDict):
-    """How many there were; `documents` where documents were named."""
+    """Number of deleted items; `documents` is given if the request names documents."""
 
     deleted: int
     documents: NotRequired[int]
 
 
 class BlockTitleJson(TypedDict):
-    """A block above another one."""
+    """Title of an ancestor of a block."""
 
     id: str
     type: BlockType
@@ -160,26 +160,26 @@ class BlockTitleJson(TypedDict):
 
 
 class BlockResponse(TypedDict):
-    """A block, and what stands above it, the topmost first."""
+    """A block and its ancestors, topmost first."""
 
     block: BlockJson
     path: list[BlockTitleJson]
 
 
 class BlockMovedResponse(TypedDict):
-    """It stands where it was asked to."""
+    """The block was moved."""
 
     moved: bool
 
 
 class BlocksRestoredResponse(TypedDict):
-    """How many came back."""
+    """Number of blocks that were restored."""
 
     restored: int
 
 
 class BlockViewedResponse(TypedDict):
-    """The view was noted."""
+    """The view was recorded."""
 
     viewed: bool
 
@@ -209,7 +209,7 @@ class ReadyResponse(TypedDict):
 
 
 class MemoryStateResponse(TypedDict):
-    """Whether the memory service of a demonstration is broken, and what the health monitor makes of it."""
+    """Whether the memory service of a demonstration is broken, and the state that the health monitor reports."""
 
     broken: bool
     state: HealthState
