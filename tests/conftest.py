@@ -58,7 +58,7 @@ OWN = tuple(
     for folder in (
         TESTS.parent,
         sys.prefix,
-        sys.base_prefix,
+        Path(sys.executable).resolve().parent,
         Path(sysconfig.get_path("stdlib")).parent,
         tempfile.gettempdir(),
     )

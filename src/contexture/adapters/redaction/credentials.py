@@ -180,7 +180,7 @@ OWN_RULES = (
     _own_rule(
         r"PuTTY-User-Key-File-\d[^\0]{1,16384}?Private-(?:MAC|Hash): ?\w{1,128}", "PuTTY-User-Key-File-"
     ),
-    _own_rule(r"(?i)Private-Lines: ?\d{1,4}\s{1,4}((?:[A-Za-z0-9+/=]{16,128}+\s{0,4}+){1,400}+)",
+    _own_rule(r"(?i)Private-Lines: ?\d{1,4}\s{1,4}((?>(?:[A-Za-z0-9+/=]{16,128}+\s{0,4}+){1,400}))",
          "Private-Lines:", group=1),
     Rule(
         label=SECRET_LABEL,
