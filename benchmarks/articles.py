@@ -19,7 +19,7 @@ from contexture.news.articles import ARTICLES, Article, NewsQuestion, article_to
 from contexture.news.store import NewsStore
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
-from contexture.wiring.core import COUNTED_ENCODINGS
+from contexture.wiring._core import COUNTED_ENCODINGS
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """The clock of every measurement."""

@@ -15,12 +15,12 @@ from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, clocked, each, percentile, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.pages.regions import RegionEncoder
+from contexture.adapters.pages._regions import RegionEncoder
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.token_counters import counter_for
+from contexture.builders._tokens import estimate_tokens
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.result import ResearchContext, deduplicate_results
-from contexture.builders.tokens import estimate_tokens
 from contexture.documents import Page, Region, RegionKind
 from contexture.pages.images import PageImages
 from contexture.pages.store import PageStore
@@ -28,7 +28,7 @@ from contexture.pages.values import Document
 from contexture.pages.visual import VisualPages
 from contexture.retrieval.prepare import Preparer
 from contexture.text.language import detect_language
-from contexture.wiring.core import COUNTED_ENCODINGS, SystemClock
+from contexture.wiring._core import COUNTED_ENCODINGS, SystemClock
 
 PAGES = 50_000
 """Pages of the largest store."""

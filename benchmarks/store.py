@@ -24,7 +24,7 @@ from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache
 from contexture.types import Collection, PreparedRecord, Scope, Span
 from contexture.wiring import plugins
-from contexture.wiring.core import COUNTED_ENCODINGS, SystemClock
+from contexture.wiring._core import COUNTED_ENCODINGS, SystemClock
 
 NAME = "documents"
 MODEL = "gpt-4o"

@@ -24,7 +24,7 @@ from contexture.ports import MemoryService
 from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import FixedClock, ScriptedMemory
 from contexture.types import Message
-from contexture.wiring.core import COUNTED_ENCODINGS
+from contexture.wiring._core import COUNTED_ENCODINGS
 
 TOKENS = 4_096
 TURNS = 40

@@ -21,7 +21,7 @@ from contexture.builders.workspace.result import ContextPayload
 from contexture.retrieval.prepare import Preparer
 from contexture.testing.doubles import NOON, FixedClock
 from contexture.types import Record
-from contexture.wiring.core import COUNTED_ENCODINGS
+from contexture.wiring._core import COUNTED_ENCODINGS
 from contexture.workspace import Block, BlockType
 
 TOKENS = 4_000

@@ -1,8 +1,8 @@
 """Fits the maps from cosine to similarity: `python scripts/fit_calibration.py DATA_DIR` prints the knots to pin.
 
 A question and its gold passage are a true pair; the same question and a passage drawn at random from the same
-language are an unrelated one. Every set weighs the same. Similarity .3 is put where 95 % of the unrelated pairs lie
-below, .8 at the median of the true pairs.
+language are an unrelated one. Every set weighs the same. Similarity 0 is put where 5 % of the unrelated pairs lie
+below, or at cosine 0 if that is higher, .3 where 95 % of them lie below, and .8 at the median of the true pairs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from contexture.adapters.embedders.granite import Granite
 from contexture.adapters.embedders.minilm import MiniLM
 from contexture.adapters.embedders.use import MultilingualUSE
 from contexture.ports import Embedder
@@ -69,9 +70,11 @@ async def report(embedder: Embedder, data: Path, sources: tuple[Source, ...]) ->
     found = [await cosines(embedder, data, source, PAIRS) for source in sources]
     for source, (true, unrelated) in zip(sources, found, strict=True):
         print(f"{embedder.name} {source.folder}/{source.lang}: true {quantiles(true)} unrelated {quantiles(unrelated)}")
-    low = float(np.quantile(np.concatenate([unrelated for _, unrelated in found]), 0.95))
+    unrelated = np.concatenate([each for _, each in found])
+    zero = max(0.0, float(np.quantile(unrelated, 0.05)))
+    low = float(np.quantile(unrelated, 0.95))
     high = float(np.median(np.concatenate([true for true, _ in found])))
-    print(f"{embedder.name} knots: ((0.0, 0.0), ({low:.2f}, {UNRELATED}), ({high:.2f}, {TRUE}), (1.0, 1.0))")
+    print(f"{embedder.name} knots: (({zero:.2f}, 0.0), ({low:.2f}, {UNRELATED}), ({high:.2f}, {TRUE}), (1.0, 1.0))")
 
 
 def quantiles(values: Vector) -> str:
@@ -80,7 +83,8 @@ def quantiles(values: Vector) -> str:
 
 
 async def main(data: Path) -> None:
-    """Fit both shipped embedders on the languages that each one serves."""
+    """Fit the shipped embedders on the languages that each one serves."""
+    await report(Granite(), data, ENGLISH)
     await report(MiniLM(), data, ENGLISH)
     await report(MultilingualUSE(), data, OTHERS)
 

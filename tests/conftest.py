@@ -43,7 +43,7 @@ LONGEST = ("browser", "postgres", "integration", "service", "property", "brokers
 ONE_SERVER = ("browser", "postgres")
 """Folders whose tests share a server."""
 
-SHIPPED = ("minilm", "use")
+SHIPPED = ("granite", "minilm", "use")
 LOOPBACK = ("127.", "::1", "localhost")
 PDF_MANUALS = {
     "debian-reference-en": "/usr/share/debian-reference/debian-reference.en.pdf",

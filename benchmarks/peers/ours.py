@@ -135,7 +135,7 @@ class Ours:
     async def _load(self) -> None:
         store = await wiring.index(self._settings, self._encoders)
         scanner = wiring.redactor(self._settings)
-        self._preparer = wiring.preparer(self._encoders, scanner)
+        self._preparer = wiring.preparer(self._settings, self._encoders, scanner)
         made = EnsuredCollection(store, Collection(name=_NAME, fields=FIELDS))
         for block in self._origin.blocks():
             for scope in dict.fromkeys(owned.scope for owned in block):

@@ -13,7 +13,7 @@ from benchmarks.peers.material import Asked, Document, Material
 from benchmarks.vectors import Synthetic
 
 from contexture.adapters.embedders.cache import CachedEmbedder
-from contexture.evaluation import datasets
+from contexture.evaluation import _datasets as datasets
 from contexture.ports import Embedder
 from contexture.text.language import detect_language
 from contexture.types import Matrix, Record

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture, replay
     from contexture.engine import open_store as open  # noqa: A004 - `contexture.open` reads as it should
+    from contexture.erasure.request import ForgetRequest, Receipt
     from contexture.errors import CommandError, ContextError, RequestError, SourceError
     from contexture.news.articles import Article, FoundArticle, NewsQuestion
     from contexture.news.store import NewsStore
@@ -74,6 +75,7 @@ __all__ = [
     "Equals",
     "ExecuteCommand",
     "FieldType",
+    "ForgetRequest",
     "FoundArticle",
     "NewsQuestion",
     "NewsStore",
@@ -82,6 +84,7 @@ __all__ = [
     "QueryContext",
     "QueryRequest",
     "Range",
+    "Receipt",
     "Record",
     "RequestError",
     "ResearchAnswer",
@@ -122,11 +125,13 @@ _HOMES = {
     "ContextRequest": "contexture.builders.workspace.request",
     "Contexture": "contexture.engine",
     "ExecuteCommand": "contexture.answer.commands.execute",
+    "ForgetRequest": "contexture.erasure.request",
     "FoundArticle": "contexture.news.articles",
     "NewsQuestion": "contexture.news.articles",
     "NewsStore": "contexture.news.store",
     "QueryContext": "contexture.builders.query.result",
     "QueryRequest": "contexture.builders.query.request",
+    "Receipt": "contexture.erasure.request",
     "RequestError": "contexture.errors",
     "ResearchAnswer": "contexture.answer.research",
     "ResearchContext": "contexture.builders.research.result",

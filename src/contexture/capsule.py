@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from contexture.conversation import ErasureTarget, record_reference
 from contexture.errors import InvalidRequest, ReplayMismatch
 from contexture.ledger import Degradation, Ledger, LedgerEntry
 from contexture.results import ANY_JSON, Digest, JsonResult, Timestamp, refer_to
@@ -70,6 +71,12 @@ class Capsule(JsonResult):
         if not isinstance(model, str):
             raise InvalidRequest("this capsule does not say for which model it was built")
         return model
+
+    @property
+    def encoding(self) -> str | None:
+        """The encoding in which the build counted tokens; None for a capsule that does not name it."""
+        encoding = self.settings.get("encoding")
+        return encoding if isinstance(encoding, str) else None
 
 
 def make_capsule(  # noqa: PLR0913 - everything that a build depended on, by name
@@ -147,3 +154,62 @@ def unpack_capsule(data: bytes) -> Capsule:
     if seal_capsule(capsule).seal != capsule.seal:
         raise ReplayMismatch("this capsule was changed after it was written")
     return capsule
+
+
+class _CitedRecord(msgspec.Struct):
+    collection: str
+    record_id: str
+
+
+class _CitingCandidate(msgspec.Struct):
+    key: str
+    citation: _CitedRecord | None = None
+
+
+class _CopyingCapsule(msgspec.Struct):
+    tenant: str
+    user: str
+    request: dict[str, Any]
+    candidates: tuple[_CitingCandidate, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapsuleReferences:
+    """Whose build a capsule holds, the records whose texts it copies, and the session it was built in."""
+
+    tenant: str
+    user: str
+    records: frozenset[str]
+    session_id: str
+
+    def concerns(self, scope: Scope, target: ErasureTarget) -> bool:
+        """Whether the build copies texts of the target; `matches` needs the capsule itself."""
+        if self.tenant != scope.tenant:
+            return False
+        if not self.records.isdisjoint(target.records):
+            return True
+        return self.user == scope.user and (
+            target.whole_user
+            or self.session_id in target.sessions | target.touched_sessions
+            or not self.records.isdisjoint(target.own_records)
+        )
+
+
+def list_references(data: bytes) -> CapsuleReferences | None:
+    """What a packed capsule copies; None for data that is not a capsule."""
+    try:
+        found = msgspec.json.decode(data, type=_CopyingCapsule)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    session = found.request.get("session_id")
+    return CapsuleReferences(
+        tenant=found.tenant,
+        user=found.user,
+        records=frozenset(
+            record_reference("", each.key)
+            if each.citation is None
+            else record_reference(each.citation.collection, each.citation.record_id)
+            for each in found.candidates
+        ),
+        session_id=session if isinstance(session, str) else "",
+    )

@@ -57,12 +57,20 @@ class Settings(BaseSettings):
     user: str = Field(default="local", description="User that the command line and the library act for.")
     groups: tuple[str, ...] = Field(default=(), description="Groups of that user, as a JSON list.")
     collection: str = Field(default="documents", description="Collection used when none is named.")
-    model: str = Field(default="gpt-4o", description="Model or encoding whose tokens are counted.")
+    model: str = Field(
+        default="", description="Model or encoding whose tokens are counted; empty for the chat model, else `gpt-4o`."
+    )
     max_tokens: int = Field(default=2_000, ge=1, description="Token budget of a context when none is given.")
     packer: Literal["optimal", "greedy"] = Field(
         default="optimal", description="How candidates are chosen for the budget."
     )
-    embedder: str = Field(default="minilm", description="Embedder of English texts.")
+    material_role: Literal["system", "user"] = Field(
+        default="user", description="Role of the message with retrieved text, except in chat turns."
+    )
+    memory_role: Literal["system", "user"] = Field(
+        default="system", description="Role of the message with memories in a chat turn."
+    )
+    embedder: str = Field(default="granite", description="Embedder of English texts: `granite`, `minilm` or another.")
     embedder_multilingual: str = Field(
         default="use", description="Embedder of all other texts, and of questions across languages."
     )
@@ -98,6 +106,11 @@ class Settings(BaseSettings):
     )
     timeout_seconds: float = Field(default=10.0, gt=0, description="Deadline of a build.")
     turn_max_tokens: int = Field(default=4_096, ge=1, description="Token limit of a turn's prompt when none is given.")
+    turn_recipe: Literal["standard", "seed"] = Field(
+        default="standard",
+        description="How a turn's memories are chosen and labelled. `standard`: as many as fit, with speaker and date, "
+        "corrections before what they correct. `seed`: at most 8, with their source, as recalled.",
+    )
     turn_near_duplicate: float = Field(
         default=0.85,
         ge=0,
@@ -131,10 +144,22 @@ class Settings(BaseSettings):
     memory_universe: str = _aliased_field("memory_universe", "SA01_NAMESPACE", "", "Universe of memories.")
     memory_namespace: str = _aliased_field("memory_namespace", "SA01_MEMORY_NAMESPACE", "wm", "Namespace of memories.")
     memory_threshold: float = Field(default=0.5, ge=0, le=1, description="Minimum relevance of a recalled memory.")
-    memory_top_k: int = Field(
-        default=8, ge=1, le=100, description="Memories recalled while the memory service is normal."
+    memory_top_k: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Memories recalled while the memory service is normal; by default 64 for a turn, and 8 with the "
+        "recipe `seed` and for a recall over HTTP.",
     )
     memory_top_k_degraded: int = Field(default=3, ge=0, le=100, description="Memories recalled while it is degraded.")
+    memory_recall_seconds: float = Field(
+        default=1.5, gt=0, description="Maximum time a turn waits for a remote memory service, retries included."
+    )
+    memory_probe_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        description="Interval at which a remote memory service that does not answer is probed; 0 probes never.",
+    )
     memory_catch_up_seconds: float = Field(
         default=5.0, ge=0, description="Maximum time a message waits until the user's previous messages are in memory."
     )
@@ -204,17 +229,38 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address on which `serve` listens.")
     port: int = Field(default=8_420, ge=0, le=65_535, description="Port on which `serve` listens; 0 for a free one.")
     max_body_bytes: int = Field(default=32 * 2**20, ge=1, description="Maximum size of a request body.")
+    max_readers: int = Field(
+        default=256, ge=1, description="Maximum number of readers that a written record names; use groups for more."
+    )
+    max_query_characters: int = Field(
+        default=16_384, ge=1, description="Maximum length of a query; a message of a chat may be longer."
+    )
     max_json_depth: int = Field(default=64, ge=1, description="Maximum nesting of lists and objects in a request.")
     max_requests: int = Field(default=4, ge=1, description="Concurrent requests, not counting answers and loads.")
     max_answers: int = Field(default=64, ge=1, description="Concurrent requests that call a model.")
     max_loads: int = Field(default=2, ge=1, description="Concurrent requests that load data.")
     max_waiting: int = Field(default=4, ge=0, description="Queue length for each of these kinds of requests.")
     max_per_caller: int = Field(default=64, ge=1, description="Requests of one user in progress or waiting.")
+    keyed_routes: tuple[Literal["/health", "/ready", "/metrics", "/docs", "/openapi.json"], ...] = Field(
+        default=(), description='Open routes that need a key, as a JSON list such as `["/metrics"]`.'
+    )
+    max_bytes_in_flight: int = Field(default=128 * 2**20, ge=1, description="Size of all request bodies in progress.")
+    max_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of these slots and bytes that one tenant may use while others wait; 1 for no limit.",
+    )
     request_timeout_seconds: float = Field(default=60.0, gt=0, description="Timeout of a request.")
     answer_timeout_seconds: float = Field(default=300.0, gt=0, description="Timeout of a request that calls a model.")
     load_timeout_seconds: float = Field(default=900.0, gt=0, description="Timeout of a request that loads data.")
     shutdown_seconds: float = Field(
         default=10.0, gt=0, description="Time that running requests have to finish at shutdown."
+    )
+    integrity_seconds: float = Field(
+        default=3_600.0,
+        ge=0,
+        description="Time between two checks of the databases of a store; 0 for one at start.",
     )
     cors_origins: tuple[str, ...] = Field(
         default=(), description="Web origins that may call the service, as a JSON list."
@@ -255,6 +301,12 @@ class Settings(BaseSettings):
     feed_private: bool = Field(default=False, description="Allow feeds from this machine and from private networks.")
     feed_max_bytes: int = Field(default=8 * 2**20, ge=1, description="Maximum size of a feed.")
     keep_builds: int = Field(default=200, ge=0, description="Number of builds stored for `explain` and `replay`.")
+
+    @property
+    def counted_model(self) -> str:
+        """The model whose tokenizer counts prompts: `model`, else that of the chat model, else `gpt-4o`."""
+        adapter, _, named = self.chat_model.partition(":")
+        return self.model or named or ("local" if adapter == "local" else "gpt-4o")
 
     @property
     def in_qdrant(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +12,12 @@ from contexture.types import Message, Span
 
 RECALL_THRESHOLD = 0.5
 """Calibrated similarity below which a memory is not recalled unless the caller says otherwise."""
+
+MEMORIES_COLLECTION = "memories"
+"""The collection of memories in a store, and in citations."""
+
+SUMMARY_TYPE = "session_summary"
+"""The type of memories that summarize the trimmed history of a session."""
 
 
 class HealthState(StrEnum):
@@ -152,7 +158,8 @@ class ReplyState(StrEnum):
 class StoredReply:
     """The state of a message and its reply, stored under the id given by the sender.
 
-    `body` is JSON: the answer if the state is complete, the error if it is failed.
+    `body` is JSON: the answer if the state is complete, the error if it is failed. `references` name the memories and
+    events that the body repeats; they are written with the reply and not read back.
     """
 
     message_id: str
@@ -160,6 +167,7 @@ class StoredReply:
     state: ReplyState
     time: datetime
     body: bytes = b""
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,3 +184,39 @@ class Decision:
 
     allowed: bool
     reason: str = ""
+
+
+def record_reference(collection: str, record_id: str) -> str:
+    """The name under which copies of a record's text are found: its collection and its id."""
+    return f"{collection}/{record_id}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErasureTarget:
+    """Whose copies a store erases, in the tenant of the scope that erases.
+
+    Copies of `records`, named by `record_reference`, are erased for every user. The others concern the user of the
+    scope alone: `own_records`, which the scope may not read or which are deleted already; whole `sessions`; single
+    `events`; what was built in `touched_sessions`; everything of the user; and texts for which `matches` is true.
+    """
+
+    records: frozenset[str] = frozenset()
+    own_records: frozenset[str] = frozenset()
+    sessions: frozenset[str] = frozenset()
+    events: frozenset[str] = frozenset()
+    touched_sessions: frozenset[str] = frozenset()
+    whole_user: bool = False
+    matches: Callable[[str], bool] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnedEvent:
+    """A session event with the user and the session it belongs to."""
+
+    user: str
+    session_id: str
+    event: SessionEvent
+
+
+RECALLED_KEY = "recalled"
+"""Metadata of an answer's event: the ids of the memories that were in its prompt."""

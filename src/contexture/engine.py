@@ -16,9 +16,11 @@ from pydantic import BaseModel
 
 from contexture import wiring
 from contexture.answer.chat import ProcessMessage
-from contexture.answer.citation_check import CitationReport, parse_claims
+from contexture.answer.chat_types import ChatResult
+from contexture.answer.citation_check import CitationReport, Citing, parse_claims
 from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.idempotency import AnswerOnce
+from contexture.answer.permissions import REMEMBER, PolicyCheckedMemory, describe_memories
 from contexture.answer.research import AskResearch
 from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
@@ -38,15 +40,23 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.config import Settings
+from contexture.conversation import MEMORIES_COLLECTION, HealthState
+from contexture.erasure.erase import Erasure, ErasureStores
+from contexture.erasure.request import ForgetRequest, Receipt, parse_forget
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, SourceError
 from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
+from contexture.news.articles import ARTICLES
 from contexture.news.store import NewsStore
+from contexture.pages.records import PAGES
+from contexture.pages.visual import VISUAL_PAGES
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.ports import Clock, Health, Index, MemoryService, SessionStore, Tracer
 from contexture.retrieval.candidates import SearchResult, candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.message_context import MessageContexts
+from contexture.retrieval.reindex import Reindexer
 from contexture.types import Candidate, Collection, Filter, Record, Scope
 from contexture.workspace import BlockStore
 
@@ -70,14 +80,17 @@ class Contexture:
         self._operator = wiring.operator(settings)
         self._cleaners = CleanerFactory(redactor=self._redactor, secrets=self._known_secrets, operator=self._operator)
         self.searcher = wiring.search(settings, self._routed_index, embedders)
-        self._preparer = wiring.preparer(embedders, self._redactor)
+        self._preparer = wiring.preparer(settings, embedders, self._redactor)
+        self._message_contexts = MessageContexts(store, self._preparer.vectors)
+        self.reindexer = Reindexer(store, self._preparer, skipped=(PAGES.name, VISUAL_PAGES.name))
         self._clock = clock or wiring.SystemClock()
         self.health: Health = wiring.memory_health(settings)
         self._memory = wiring.memory_service(
             settings, store, self._preparer, self.searcher, clock=self._clock, health=self.health
         )
-        self.memory: MemoryService = self._memory
-        self.outbox = wiring.outbox(settings, self.memory, self._clock, pool)
+        self.memory: MemoryService = PolicyCheckedMemory(self._memory, lambda: self.policy)
+        # What is put into the outbox is checked by whoever puts it there, not again when it is delivered.
+        self.outbox = wiring.outbox(settings, self._memory.deliveries, self._clock, pool)
         self._sessions = wiring.sessions(settings, pool)
         self.sessions: SessionStore = self._sessions
         self._replies = wiring.replies(settings, pool)
@@ -86,7 +99,7 @@ class Contexture:
         self._summarizer = wiring.summarizer(settings)
         self._blocks = wiring.block_store(settings, pool)
         self.blocks: BlockStore = self._blocks
-        self.workspace = wiring.block_writer(self._blocks, store, self._preparer)
+        self.workspace = wiring.block_writer(self._blocks, store, self._preparer, self._handle_removed_blocks)
         self.workspaces = wiring.workspace_builder(
             settings,
             self.blocks,
@@ -107,8 +120,9 @@ class Contexture:
             searcher=self.searcher,
             scanner=self._redactor,
             pool=pool,
+            on_removed=lambda scope, ids: self.erasure.erase_copies(scope, PAGES.name, ids),
         )
-        self._query_builder = self._query_builder_for(settings.model)
+        self._query_builder = self._query_builder_for(settings.counted_model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
         self._builds = wiring.builds(settings, pool)
         self._replayer = wiring.capsule_replayer()
@@ -124,7 +138,35 @@ class Contexture:
             preparer=self._preparer,
             searcher=self.searcher,
             scanner=self._redactor,
-            on_removed=wiring.article_removal_hook(self.graph),
+            on_removed=wiring.article_removal_hook(
+                self.graph, lambda scope, ids: self.erasure.erase_copies(scope, ARTICLES.name, ids)
+            ),
+        )
+
+    @cached_property
+    def erasure(self) -> Erasure:
+        """Removes texts from every store that keeps them or a copy of them."""
+        return Erasure(
+            ErasureStores(
+                index=self._routed_index,
+                memory=self._memory,
+                memory_is_local=not self.settings.memory_url,
+                namespace=self.settings.memory_namespace,
+                universe=self.settings.memory_universe,
+                sessions=self.sessions,
+                copies={"builds": self._builds, "replies": self._replies, "outbox": self.outbox},
+                graph=self.graph,
+                blocks=self.blocks,
+                workspace=self.workspace,
+                pages=self.pages,
+                news=lambda: self.news,
+                preparer=self._preparer,
+                forget_imports=wiring.import_texts_eraser(self.settings),
+                scrub=lambda collections: wiring.scrub_index(self.index, collections),
+                clean=self.shown,
+                clock=self._clock,
+                out_of_reach=wiring.out_of_reach(self.settings),
+            )
         )
 
     @cached_property
@@ -158,20 +200,20 @@ class Contexture:
             policy=self.policy,
             sessions=self.sessions,
             build=self.build_turn,
-            route=wiring.chat_route(self.settings),
+            route=wiring.chat_route(self.settings, wiring.text_similarities(self._embedders)),
             memories=self.outbox,
             secrets=self.secrets,
-            counter=wiring.counter_for(self.settings.model),
+            counter=wiring.counter_for(self.settings.counted_model),
             clock=self._clock,
             settle=self.turns.settle,
-            arrived=lambda scope: self.outbox.wait_delivered(scope, self.settings.memory_catch_up_seconds),
+            arrived=self._wait_delivered,
             recipe=wiring.chat_recipe(self.settings),
         )
 
     @cached_property
     def once(self) -> AnswerOnce:
         """Processes messages with an id, each once."""
-        return AnswerOnce(process=self.chat, replies=self._replies)
+        return AnswerOnce(process=self.chat, replies=self._replies, check_readable=self._check_answer)
 
     @cached_property
     def execute(self) -> ExecuteCommand:
@@ -188,6 +230,7 @@ class Contexture:
             writer=wiring.command_writer(self.settings),
             place=wiring.memory_place(self.settings),
             operator=self._operator,
+            compare=self._embedders.compare,
         )
 
     @cached_property
@@ -198,7 +241,7 @@ class Contexture:
             policy=self.policy,
             route=wiring.chat_route(self.settings),
             secrets=self.secrets,
-            counter=wiring.counter_for(self.settings.model),
+            counter=wiring.counter_for(self.settings.counted_model),
             pictures=self.pages.picture,
             alike=wiring.text_similarity(self._embedders),
             recipe=wiring.ask_recipe(self.settings),
@@ -233,16 +276,34 @@ class Contexture:
         await self.index.create(scope or self.scope, collection)
 
     async def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Write records; a missing collection is created. Returns the number of the write."""
+        """Write records; a missing collection is created. Returns the number of the write.
+
+        Raises `InvalidRequest` for a record that names more than `max_readers` readers.
+        """
+        for record in records:
+            self._preparer.check_readers(f"record {record.id!r}", record.acl)
         name, writer = collection or self.settings.collection, scope or self.scope
         if all(known.name != name for known in await self.index.collections(writer)):
             await self.index.create(writer, Collection(name=name))
-        prepared = await self._preparer.prepare(records)
+        contexts = await self._message_contexts.find(writer, name, records)
+        prepared = await self._preparer.prepare(records, contexts)
         return await self.index.upsert(writer, name, prepared)
 
     async def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Remove records; returns how many existed."""
-        return await self.index.delete(scope or self.scope, collection or self.settings.collection, ids)
+        """Remove records, and the kept builds and replies that cite them; returns how many existed."""
+        name, writer = collection or self.settings.collection, scope or self.scope
+        readable = [record.id for record in await self.index.get(writer, name, ids)]
+        gone = await self.index.delete(writer, name, ids)
+        await self.erasure.erase_copies(writer, name, readable)
+        return gone
+
+    async def forget(self, request: ForgetRequest | Mapping[str, Any], *, scope: Scope | None = None) -> Receipt:
+        """Forget a user, a session, records or a subject, in every place that keeps a copy of their text.
+
+        The receipt lists what was removed where, and what is out of reach; with `preview` nothing is removed.
+        """
+        asked = request if isinstance(request, ForgetRequest) else parse_forget(request)
+        return await self.erasure.forget(asked.with_collection(self.settings.collection), scope=scope or self.scope)
 
     async def search(
         self,
@@ -252,11 +313,14 @@ class Contexture:
         scope: Scope | None = None,
         where: Filter | None = None,
         pool: int | None = None,
+        now: datetime | None = None,
     ) -> SearchResult:
         """Return matching passages, best first, redacted, with every ranking signal.
 
-        Raises `InvalidRequest` for an empty query.
+        A time in the question that is relative ("last week") is relative to `now`, by default the current
+        time. Raises `InvalidRequest` for a query that is empty or too long.
         """
+        self.check_query(question)
         trace = Trace()
         cleaner = self._cleaners.make(trace)
         asked = cleaner.mask_text(question)
@@ -265,10 +329,20 @@ class Contexture:
         if where is not None:
             check_form(where)
         name = collection or self.settings.collection
-        found = await self.searcher.search(scope or self.scope, name, asked, where=where, pool=pool, trace=trace)
+        found = await self.searcher.search(
+            scope or self.scope, name, asked, where=where, pool=pool, trace=trace, now=now or self.clock.now()
+        )
         raw = [candidate_from_passage(each, name, self._redactor.rules, cleaner.mask) for each in found]
         clean = cleaner.clean_candidates(raw)
         return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
+
+    def check_query(self, query: object) -> None:
+        """Raise `InvalidRequest` for a query longer than `max_query_characters`."""
+        most = self.settings.max_query_characters
+        if isinstance(query, str) and len(query) > most:
+            raise InvalidRequest(
+                f"the query has {len(query)} characters, and {most} are allowed (CONTEXTURE_MAX_QUERY_CHARACTERS)"
+            )
 
     def shown(self, text: str) -> str:
         """Redact a text that is not a record, with known secrets masked."""
@@ -304,6 +378,7 @@ class Contexture:
             request = QueryRequest(
                 query=request, collection=self.settings.collection, max_tokens=self.settings.max_tokens
             )
+        self.check_query(request.query)
         chosen = model or request.model
         builder = self._query_builder_for(chosen) if chosen else self._query_builder
         built = await builder.build(request, scope=scope or self.scope, now=now)
@@ -320,7 +395,13 @@ class Contexture:
         now: datetime | None = None,
         remember: bool = True,
     ) -> TurnContext:
-        """Build the prompt of a chat turn, stored on disk for `explain` and `replay`; see `TurnContextBuilder`."""
+        """Build the prompt of a chat turn, stored on disk for `explain` and `replay`; see `TurnContextBuilder`.
+
+        With `remember`, and if the policy allows it, a summary of trimmed history is stored.
+        """
+        history = turn.history if isinstance(turn, Turn) else turn.get("history")
+        if remember and history:
+            remember = (await self.policy.decide(scope or self.scope, REMEMBER, describe_memories(1))).allowed
         built = await self.turns.build_for_turn(
             turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
@@ -339,6 +420,7 @@ class Contexture:
 
         See `CommandContextBuilder`.
         """
+        self.check_query(raw_input.args if isinstance(raw_input, CommandRequest) else raw_input.get("args"))
         built = await self.commands.build_context(raw_input, scope=scope, now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -360,14 +442,18 @@ class Contexture:
 
         See `ResearchContextBuilder`.
         """
+        self.check_query(query)
         built = await self.research.build_context(
             query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
         )
         lost = await self._save_build(built.capsule) if built.capsule else None
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
-    async def verify(self, data: bytes, *, scope: Scope | None = None) -> CitationReport:
-        """Check every citation in a JSON file, as `scope` sees the store now; see `answer.citation_check`."""
+    async def verify(self, data: Citing, *, scope: Scope | None = None) -> CitationReport:
+        """Check every citation in a result, a capsule or the JSON of one, as `scope` sees the store now.
+
+        See `answer.citation_check`.
+        """
         claims = parse_claims(data)
         check = QuoteChecker(
             stored=self._routed_index,
@@ -390,6 +476,7 @@ class Contexture:
         now: datetime | None = None,
     ) -> ContextPayload:
         """Build the context of a request over the workspace, stored on disk; see `WorkspaceContextBuilder`."""
+        self.check_query(request.query if isinstance(request, ContextRequest) else request.get("query"))
         built = await self.workspaces.build(request, scope=scope, now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -426,14 +513,29 @@ class Contexture:
     async def capsule(self, build_id: str, *, scope: Scope | None = None) -> Capsule:
         """Return the capsule of a recent build.
 
-        Another user's build, and one made with rights that the scope has lost since, is treated as unknown.
+        Another user's build, one made with rights that the scope has lost since, and one that cites what the scope may
+        no longer read, are treated as unknown.
         """
         found = unpack_capsule(await asyncio.to_thread(self._builds.load, build_id))
         asker = scope or self.scope
         same = (found.tenant, found.user) == (asker.tenant, asker.user)
         if not same or not set(found.groups) <= set(asker.groups):
             raise NotFound(f"no build {build_id!r} is stored here")
+        cited = [each.citation for each in found.candidates if each.citation is not None]
+        await self._check_readable(asker, [(each.collection, each.record_id) for each in cited], f"build {build_id!r}")
         return found
+
+    async def _handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> None:
+        await self.erasure.handle_removed_blocks(scope, near, erased)
+
+    async def _check_answer(self, scope: Scope, result: ChatResult) -> None:
+        cited = [(MEMORIES_COLLECTION, each.memory_id) for each in result.citations]
+        await self._check_readable(scope, cited, "the answer to this message")
+
+    async def _check_readable(self, scope: Scope, cited: Sequence[tuple[str, str]], what: str) -> None:
+        """Raise `NotFound` if the scope may not read one of these records now."""
+        if await self.erasure.list_unreadable(scope, cited):
+            raise NotFound(f"{what} is withheld: it cites something that is gone, or that you may no longer read")
 
     async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
         """Return the capsule of a recent build and its ledger, with an entry for every candidate."""
@@ -462,12 +564,23 @@ class Contexture:
             await self._memory.close()
             await self._routed_index.close()
 
+    async def _wait_delivered(self, scope: Scope) -> bool:
+        """Wait until what this scope said before can be recalled; not at all while the memory service is not normal."""
+        is_normal = self.health.state() is HealthState.NORMAL
+        return await self.outbox.wait_delivered(scope, self.settings.memory_catch_up_seconds if is_normal else 0)
+
     async def _save_build(self, capsule: Capsule) -> Degradation | None:
         """Store a build; a build that cannot be stored is still returned, with a degradation."""
         try:
             await asyncio.to_thread(self._builds.save, capsule.build_id, pack_capsule(capsule))
         except SourceError as failure:
             return Degradation(source="builds", reason=str(failure))
+        cited = [(each.citation.collection, each.citation.record_id) for each in capsule.candidates if each.citation]
+        owner = Scope(tenant=capsule.tenant, user=capsule.user, groups=capsule.groups)
+        if self.erasure.was_erased(owner, cited):  # while this build used it
+            gone = await self.erasure.list_unreadable(owner, cited)
+            for collection in {place for place, name in cited if name in gone}:
+                await self.erasure.erase_copies(owner, collection, gone)
         return None
 
     def _turn_parts(self) -> wiring.TurnParts:

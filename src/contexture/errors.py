@@ -16,6 +16,7 @@
     + SourceUnavailable     it refused, or is not there
       Overloaded            it has all the work that it takes
       MissingLibrary        a system library is not installed; the Debian package is named
+      StoreDamaged          a database cannot be read as it was written; the way back is named
     + Outdated              what was read is no longer so; nothing was written
     + StoreLocked           another process holds the embedded store
     + StoreUnwritable       disk full, read-only folder: nothing was acknowledged
@@ -136,6 +137,12 @@ class Overloaded(SourceUnavailable):
 
 class MissingLibrary(SourceUnavailable, ImportError):
     """A package needs a system library that is not installed; the message names the Debian package."""
+
+    retryable = False
+
+
+class StoreDamaged(SourceUnavailable):
+    """A database cannot be read as it was written; the message names it and the way back."""
 
     retryable = False
 

@@ -70,3 +70,21 @@ class FeedValidatorStore(Protocol):
     def put(self, key: str, mark: FeedValidators) -> None:
         """Store validators; call it only after the entries of that version are stored."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtractedPage:
+    """The main text of a web page, and what the page says about itself; missing fields are empty."""
+
+    title: str = ""
+    text: str = ""
+    url: str = ""
+    published: datetime | None = None
+
+
+class PageExtractor(Protocol):
+    """Port: finds the main text of a web page; performs no network or file access."""
+
+    def extract(self, html: str, *, url: str = "") -> ExtractedPage | None:
+        """The main text of a page; None if there is none. Never raises, even for malformed HTML."""
+        ...

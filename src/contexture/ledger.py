@@ -35,6 +35,7 @@ class Reason(StrEnum):
     EMPTY = "empty"
     REDACTION_FAILED = "redaction_failed"
     INCOMPLETE = "incomplete"
+    SUPERSEDED = "superseded"
 
 
 class LedgerEntry(Struct, frozen=True, kw_only=True, gc=False):
@@ -48,7 +49,7 @@ class LedgerEntry(Struct, frozen=True, kw_only=True, gc=False):
     score: float
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     form: Form | None = None
-    of: Annotated[str | None, Meta(description="The candidate that this one repeats.")] = None
+    of: Annotated[str | None, Meta(description="The candidate that this one repeats, or that supersedes it.")] = None
     note: str = ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, R
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.results import FreeJson
 from contexture.text.unicode import repair_text
-from contexture.types import Scope
+from contexture.types import Scope, content_hash
 
 TIME_FIELDS = ("timestamp", "created_at")
 _PLAIN_FIELDS = ("text", "id", "type", "namespace", "universe", "session_id", "persona_id", "importance", "ttl_seconds")
@@ -127,6 +127,30 @@ def feedback_to_json(scope: Scope, given: Feedback) -> dict[str, Any]:
 
 
 # --- requests to us ---
+def rename_memory_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A memory with our field names, from one that may use those of other clients.
+
+    `value` is the text, or an object with `text` or `content` whose other fields are those of the memory or metadata;
+    `content` is the text, `key` the id, `tenant` the tenant. Our own names win.
+    """
+    value = payload.get("value")
+    inner = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {"text": value}
+    inner = {**inner, "text": inner.get("text") or inner.pop("content", None)}
+    outer = {name: each for name, each in payload.items() if name not in {"value", "content", "key", "tenant"}}
+    renamed = {"text": payload.get("content"), "id": payload.get("key"), "tenant_id": payload.get("tenant")}
+    found: dict[str, Any] = {}
+    for fields in (inner, renamed, outer):
+        found.update({name: each for name, each in fields.items() if each is not None})
+    return found
+
+
+def rename_recall_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A recall with our field names: `min_score` is the threshold, `tenant` the tenant."""
+    renamed = {"threshold": payload.get("min_score"), "tenant_id": payload.get("tenant")}
+    own = {name: each for name, each in payload.items() if name not in {"min_score", "tenant"}}
+    return {**{name: each for name, each in renamed.items() if each is not None}, **own}
+
+
 def memory_from_json(payload: Mapping[str, Any], *, namespace: str = "wm", universe: str = "") -> Memory:
     """Memory from an item of a batch; unknown fields become metadata, where the item's own metadata takes precedence.
 
@@ -183,20 +207,30 @@ def _convert(fields: Mapping[str, Any], kind: type[T]) -> T:
 
 
 # --- answers of a service ---
-def recall_answer_from_json(answer: object, query: Recall) -> tuple[Recalled, ...]:
+def recall_answer_from_json(
+    answer: object, query: Recall, on_invalid: Callable[[str], None] = lambda _: None
+) -> tuple[Recalled, ...]:
     """Memories in an answer, best first, at or above the threshold and at most `top_k`.
 
-    Reads `candidates` or `results`. Raises `SourceUnavailable` for any invalid item, because a partial answer would
-    look like a complete one.
+    Reads `candidates` or `results`. An invalid item is skipped and passed to `on_invalid` as a sentence; an answer with
+    nothing but invalid items raises `SourceUnavailable`.
     """
     named = (_list_member(answer, name) for name in ("candidates", "results"))
     items = next((found for found in named if found is not None), None)
     if items is None:
         raise invalid_answer_error("neither `candidates` nor `results` is a list")
-    try:
-        found = {each.id: each for each in map(_parse_recalled, map(repair_texts, items))}
-    except RecursionError as failure:
-        raise invalid_answer_error("it is nested too deeply") from failure
+    found: dict[str, Recalled] = {}
+    for at, item in enumerate(items):
+        try:
+            memory = _parse_recalled(repair_texts(item), at)
+        except RecursionError as failure:
+            raise invalid_answer_error("it is nested too deeply") from failure
+        except SourceUnavailable as failure:
+            if len(items) == 1 or (not found and at == len(items) - 1):
+                raise
+            on_invalid(str(failure))
+            continue
+        found[memory.id] = memory
     best = sorted(found.values(), key=lambda each: (-each.score, each.id))
     return tuple(each for each in best if each.score >= query.threshold)[: query.top_k]
 
@@ -225,10 +259,13 @@ def _list_member(answer: object, name: str) -> list[object] | None:
     return cast("list[object]", found) if isinstance(found, list) else None
 
 
-def _parse_recalled(item: object) -> Recalled:
+def _parse_recalled(item: object, at: int) -> Recalled:
+    """One item of an answer, its fields at the top or inside `payload`; without an id it gets one from its text."""
     if not isinstance(item, dict):
         raise invalid_answer_error(f"a memory is a {type(item).__name__}, not an object")
-    fields = cast("dict[str, Any]", item)
+    given = cast("dict[str, Any]", item)
+    inside: object = given.get("payload")
+    fields = rename_memory_fields({**(cast("dict[str, Any]", inside) if isinstance(inside, dict) else {}), **given})
     metadata: object = fields.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise invalid_answer_error("`metadata` is not an object")
@@ -236,7 +273,7 @@ def _parse_recalled(item: object) -> Recalled:
     source = said.get("source")
     kind = fields.get("kind")
     return Recalled(
-        id=_parse_id(fields.get("id")),
+        id=_parse_id(fields["id"]) if "id" in fields else f"item-{at}-{content_hash(str(fields.get('text')))[:16]}",
         text=_parse_text(fields.get("text")),
         score=_parse_score(fields.get("score")),
         time=read_time(said) or read_time(fields),
@@ -266,10 +303,17 @@ def _text_or_empty(value: object) -> str:
 
 
 def _parse_score(value: object) -> float:
-    number = _finite_number(value)
+    number = _finite_number(_read_number(value) if isinstance(value, str) else value)
     if number is None:
         raise invalid_answer_error(f"`score` is {value!r}, not a number")
     return min(1.0, max(0.0, number))
+
+
+def _read_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _finite_number(value: object) -> float | None:

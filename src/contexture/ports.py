@@ -10,9 +10,11 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from contexture.conversation import (
     Decision,
     Delivery,
+    ErasureTarget,
     Feedback,
     HealthState,
     Memory,
+    OwnedEvent,
     Recall,
     Recalled,
     SessionEvent,
@@ -157,6 +159,24 @@ class VectorSpaces(Protocol):
         ...
 
 
+@runtime_checkable
+class ScrubbableIndex(Protocol):
+    """An index that can remove deleted texts from the files it writes itself."""
+
+    async def scrub(self, collections: Sequence[str]) -> Sequence[str]:
+        """Remove the texts of deleted records from files; returns what stays of these collections, and until when."""
+        ...
+
+
+@runtime_checkable
+class EmbeddingCache(Protocol):
+    """An embedder that stores the vectors of texts, and can forget them."""
+
+    async def forget(self, texts: Sequence[str]) -> None:
+        """Remove the stored vectors of these texts."""
+        ...
+
+
 class Embedder(Protocol):
     """Embeds texts as unit vectors; equal texts give equal vectors, alone or in a batch."""
 
@@ -281,6 +301,14 @@ class Secrets(Protocol):
         ...
 
 
+class MemoryWriter(Protocol):
+    """The part of a memory service that stores."""
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Store all memories or none; returns their ids in order."""
+        ...
+
+
 class MemoryService(Protocol):
     """Stores, recalls and removes memories of one scope; runs in process or behind a URL.
 
@@ -320,6 +348,10 @@ class Health(Protocol):
         """Record a call that failed after its retries, or that the open circuit breaker rejected."""
         ...
 
+    def record_recovery(self) -> None:
+        """Record a probe that succeeded: a service that is down is degraded from now on."""
+        ...
+
 
 class SessionStore(Protocol):
     """Append-only log of events by session; a session of another tenant or user reads as empty."""
@@ -336,6 +368,29 @@ class SessionStore(Protocol):
         """Ids of the scope's sessions, most recently written first."""
         ...
 
+    async def citing(self, scope: Scope, record_ids: Sequence[str]) -> Sequence[OwnedEvent]:
+        """Events of every user of the tenant whose prompts held one of these memories (`RECALLED_KEY`)."""
+        ...
+
+    async def remove_citations(self, scope: Scope, record_ids: Sequence[str]) -> None:
+        """Remove the ids of these memories from the metadata of all events of the tenant."""
+        ...
+
+    async def erase(self, scope: Scope, session_id: str, event_ids: Sequence[str] | None = None) -> Sequence[str]:
+        """Remove these events of the scope's session, or the whole session; returns the ids of the removed events."""
+        ...
+
+
+class CopyStore(Protocol):
+    """A store that keeps copies of texts: builds, replies, memories that wait for delivery."""
+
+    async def erase(self, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> Sequence[str]:
+        """Remove what copies the target's texts; returns the ids of what is removed, or would be with `preview`.
+
+        When it returns, the removed texts are in no file of the store.
+        """
+        ...
+
 
 class ReplyStore(Protocol):
     """Stored replies by message id; those of another tenant or user are not found."""
@@ -348,6 +403,9 @@ class ReplyStore(Protocol):
         """Store the reply unless a complete one is stored already; returns the reply that is stored afterwards."""
         ...
 
+
+RemovalListener: TypeAlias = Callable[[Scope, Sequence[str]], Awaitable[None]]
+"""Called with the ids of removed records, so that copies of their texts can be removed too."""
 
 MessageHandler: TypeAlias = Callable[[Delivery], Awaitable[None]]
 """Handles one message of a bus."""

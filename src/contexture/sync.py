@@ -70,6 +70,7 @@ class SyncContexture:
     create = _blocking(Contexture.create)
     add = _blocking(Contexture.add)
     delete = _blocking(Contexture.delete)
+    forget = _blocking(Contexture.forget)
     search = _blocking(Contexture.search)
     read = _blocking(Contexture.read)
     build = _blocking(Contexture.build)

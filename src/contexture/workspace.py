@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -103,6 +104,9 @@ class BlockUsage(Struct, frozen=True, kw_only=True, gc=False):
 SUMMARY_BLOCKS, FOCUSED_SUMMARY_BLOCKS, SUMMARY_DEPTH = 8, 20, 3
 """Blocks below a page that its summary covers, the same for a page in focus, and the depth in levels."""
 
+SUMMARY_LEAVES = (BlockType.PAGE, BlockType.DB)
+"""Block types below which a summary reads nothing: a page is summarized from its own text."""
+
 
 class PageSummary(Struct, frozen=True, kw_only=True):
     """A summary of a page in at most `limit` tokens of `encoding`, the same for everyone who may read the page.
@@ -132,6 +136,60 @@ class BlockFacts(Struct, frozen=True, kw_only=True, gc=False):
     summary: PageSummary | None = None
 
 
+class CellValue(Struct, frozen=True, kw_only=True, gc=False):
+    """A value of a column, or a person in a column of people; `name` and `value` are normalised by `plain_name`."""
+
+    name: str
+    value: str
+    is_person: bool = False
+
+
+class CellFilter(Struct, frozen=True, kw_only=True):
+    """Blocks that have one of these values, or one from `start` up to `end`, in one of these columns; any if empty."""
+
+    names: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    start: str = ""
+    end: str = ""
+
+
+class BlockQuery(Struct, frozen=True, kw_only=True):
+    """Which blocks to select; all conditions hold.
+
+    BlockQuery(types=(BlockType.TODO,), done=False, due_before=now)
+
+    Without a type, databases or cells, tasks are selected: todos, cards, and rows that have a due date or are done or
+    not. Ends of times are exclusive. `utc_offset` is how many seconds the zone of whole days is ahead of UTC.
+    """
+
+    types: tuple[BlockType, ...] = ()
+    databases: tuple[str, ...] = ()
+    done: bool | None = None
+    due_from: datetime | None = None
+    due_before: datetime | None = None
+    modified_from: datetime | None = None
+    modified_before: datetime | None = None
+    cells: tuple[CellFilter, ...] = ()
+    group_by: tuple[str, ...] = ()
+    newest: bool = False
+    utc_offset: int = 0
+
+
+class BlockSelection(Struct, frozen=True, kw_only=True):
+    """The first blocks that a query selects, how many there are, and how many by value of each grouping column."""
+
+    blocks: tuple[Block, ...]
+    total: int
+    groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, dict[str, int]])
+
+
+class ChangeFeed(Struct, frozen=True, kw_only=True):
+    """The latest change of each block, newest first, and how many blocks changed; `user` is empty if not known."""
+
+    changes: tuple[Activity, ...]
+    total: int
+
+
 class BlockStore(Protocol):
     """Port: reads a workspace for one scope at a time.
 
@@ -158,11 +216,18 @@ class BlockStore(Protocol):
         """Up to `limit` children in order, starting after the child `after`."""
         ...
 
-    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
-        """Up to `limit` blocks below it in document order, at most `depth` levels down."""
+    async def subtree(
+        self, scope: Scope, block_id: str, *, depth: int, limit: int, leaves: Sequence[BlockType] = ()
+    ) -> Sequence[Block]:
+        """Up to `limit` blocks below it in document order, at most `depth` levels down.
+
+        Nothing is read below a block whose type is one of `leaves`.
+        """
         ...
 
-    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
+    async def subtrees(
+        self, scope: Scope, limits: Mapping[str, int], *, depth: int, leaves: Sequence[BlockType] = ()
+    ) -> Mapping[str, Sequence[Block]]:
         """By id, the result of `subtree` with the limit given for that id; all of them in one read."""
         ...
 
@@ -195,13 +260,46 @@ class BlockStore(Protocol):
         """Todos, cards and rows that have a due date, the earliest due first, ties by id."""
         ...
 
+    async def select(self, scope: Scope, query: BlockQuery, *, limit: int) -> BlockSelection:
+        """Up to `limit` blocks that a query selects, the earliest due first, then the last modified, ties by id."""
+        ...
+
+    async def find_values(self, scope: Scope, values: Sequence[str], *, limit: int) -> Sequence[CellValue]:
+        """Up to `limit` columns that hold one of these values, and people whose name or address it is part of.
+
+        In the order of `values`, then by column and value.
+        """
+        ...
+
+    async def changes(
+        self, scope: Scope, *, since: datetime, until: datetime, users: Sequence[str] = (), limit: int
+    ) -> ChangeFeed:
+        """Blocks that someone, or one of `users`, changed from `since` up to `until`; imports are nobody's changes."""
+        ...
+
 
 class PutResult(Struct, frozen=True, kw_only=True):
-    """How many blocks a write added, changed and left unchanged."""
+    """How many blocks a write added, changed and left unchanged.
+
+    Of an import, also the blocks whose readers were kept because it would have let more people read them, and those
+    that fewer people may read than before.
+    """
 
     added: int = 0
     changed: int = 0
     unchanged: int = 0
+    kept_readers: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
+
+
+class ImportAccess(Struct, frozen=True, kw_only=True):
+    """Marks a write as an import, which never lets anybody read a stored block who may not read it now.
+
+    A stored block keeps its readers if the import names none, or if its id is in `unchanged`: the import names the
+    readers that it named last time, and others were set by hand since. Narrower readers are applied.
+    """
+
+    unchanged: frozenset[str] = frozenset()
 
 
 class LinkTarget(Struct, frozen=True, kw_only=True):
@@ -247,11 +345,14 @@ class WritableBlocks(BlockStore, Protocol):
     after a restart; so is every page whose summary may change.
     """
 
-    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
+    async def put(
+        self, scope: Scope, blocks: Sequence[Block], *, now: datetime, importing: ImportAccess | None = None
+    ) -> PutResult:
         """Write these blocks; a parent may follow its children. Raises `InvalidRequest` for a cycle.
 
         A block without an author gets the writer as its author; missing times default to `now`. Each block that is new
-        or changed counts as an edit by the writer, at the block's `modified` time.
+        or changed counts as an edit by the writer, at the block's `modified` time. With `importing`, nobody has
+        edited it, and access is never widened; see `ImportAccess`.
         """
         ...
 
@@ -279,12 +380,30 @@ class WritableBlocks(BlockStore, Protocol):
         """Delete permanently what was soft-deleted before `before`; returns how many blocks the scope could read."""
         ...
 
+    async def trash(self, scope: Scope, *, before: datetime) -> Sequence[str]:
+        """The ids of all blocks that `purge` would delete permanently, those that the scope may not read included."""
+        ...
+
+    async def relatives(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Ids of these blocks, of all above and below them, and of those that link to them: where their text may show.
+
+        Includes deleted blocks and those that the scope may not read; empty for blocks that it may not read.
+        """
+        ...
+
+    async def erase(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Delete these blocks permanently with all below them, deleted or not, where the scope may read them.
+
+        Returns the ids of everything that was deleted. When it returns, the texts are in no file of the store.
+        """
+        ...
+
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
         """By name, the page, else the database, else the row with that title or alias, ties by id."""
         ...
 
-    async def stale(self, *, limit: int) -> Sequence[StaleBlock]:
-        """Up to `limit` blocks, of all tenants, whose search records must be written, the longest waiting first."""
+    async def stale(self, *, limit: int, tenant: str | None = None) -> Sequence[StaleBlock]:
+        """Up to `limit` blocks of a tenant, or of all, whose search records must be written, longest waiting first."""
         ...
 
     async def settle(self, done: Sequence[StaleBlock]) -> Sequence[StaleBlock]:
@@ -348,6 +467,86 @@ def is_done(block: Block) -> bool:
         for name, value in block.properties.items()
         if value is True or name.casefold() in ("status", "done", "статус")
     )
+
+
+CELL_CHARS = 100
+"""Longest value, and longest name of a column, that blocks can be selected by."""
+
+TASK_CELL, TYPE_CELL, PERSON_MARK = "#task", "#type", "@"
+"""Names of the computed cells: whether a task is open or done, a block's type, and names of the people in a column."""
+
+_MAX_CELLS = 200
+_TYPED_CELLS = frozenset((*_TASK_TYPES, BlockType.DB, BlockType.PAGE))
+_PERSON_COLUMNS = re.compile(
+    r"assign|owner|responsib|person|people|participant|attendee|sender|recipient|reviewer|reporter|member"
+    r"|исполнител|ответствен|владел|участник|автор|назначен|zuständig|verantwort|bearbeit|inhaber|eigentüm"
+)
+_NOT_PEOPLE = re.compile(r"customer|client|клиент|kunde")
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+
+
+def is_person_column(name: str) -> bool:
+    """Whether a column holds members of the workspace, by its name."""
+    plain = plain_name(name)
+    return _PERSON_COLUMNS.search(plain) is not None and _NOT_PEOPLE.search(plain) is None
+
+
+def person_name(value: str) -> str:
+    """The name of a person: that of an address is made of its local part, as `Ada Byron` of `ada.byron@example.org`."""
+    if not _ADDRESS.fullmatch(value.strip()):
+        return value
+    parts = re.split(r"[._+-]+", value.strip().partition("@")[0])
+    return " ".join(part[:1].upper() + part[1:] for part in parts if part and not part.isdigit()) or value
+
+
+def is_task(block: Block) -> bool:
+    """Whether a block is a task: a todo, a card, or a row that has a due date or is done or not."""
+    if block.type is not BlockType.DB_ROW:
+        return block.type in _TASK_TYPES
+    return task_due(block) is not None or isinstance(block.properties.get("done"), bool)
+
+
+def block_cells(block: Block) -> Sequence[tuple[str, str, str]]:
+    """What a block can be selected by: column, value and the value it stands for, the first two normalised.
+
+    A person can also be selected by parts of the name.
+    """
+    if block.type not in _TYPED_CELLS:
+        return ()
+    cells = [(TYPE_CELL, str(block.type), str(block.type))]
+    if is_task(block):
+        state = "done" if is_done(block) else "open"
+        cells.append((TASK_CELL, state, state))
+    if block.type in _TASK_TYPES:
+        for column, given in block.properties.items():
+            name = plain_name(column)[:CELL_CHARS]
+            for value in _cell_texts(given):
+                cells.append((name, plain_name(value), value))
+                if is_person_column(name):
+                    cells += [(f"{PERSON_MARK}{name}", part, plain_name(value)) for part in name_parts(value)]
+    storable = (cell for cell in cells if cell[1] and all("\0" not in part and is_encodable(part) for part in cell))
+    return tuple(dict.fromkeys(storable))[:_MAX_CELLS]
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text has no lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def name_parts(value: str) -> Sequence[str]:
+    """The texts that name a person: the address, the whole name and each word of it, normalised."""
+    name = plain_name(person_name(value))
+    words = [word for word in name.split() if len(word) > 1]
+    return tuple(dict.fromkeys((plain_name(value), name, *words)))
+
+
+def _cell_texts(given: Json) -> Iterator[str]:
+    for value in given if isinstance(given, list) else [given]:
+        if isinstance(value, bool) or value is None or isinstance(value, dict | list):
+            continue
+        text = str(value).strip()
+        if 0 < len(text) <= CELL_CHARS:
+            yield text
 
 
 def link_names(block: Block) -> Sequence[str]:

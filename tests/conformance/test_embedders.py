@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from contexture.adapters.embedders.granite import Granite
 from contexture.adapters.embedders.minilm import MiniLM
 from contexture.adapters.embedders.use import MultilingualUSE
 from contexture.testing.embedders import EmbedderConformance
 
 
+class TestGranite(EmbedderConformance):
+    """The default English embedder keeps the contract."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def embedder(cls) -> Granite:
+        """One model for all checks."""
+        return Granite()
+
+
 class TestMiniLM(EmbedderConformance):
-    """The English embedder keeps the contract."""
+    """The other English embedder keeps the contract."""
 
     @pytest.fixture(scope="class")
     @classmethod

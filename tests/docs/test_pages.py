@@ -12,8 +12,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from contexture import errors
+from contexture.cli._output import exit_code
 from contexture.cli.main import app
-from contexture.cli.output import exit_code
 from contexture.config import Settings
 
 ROOT = Path(__file__).parents[2]

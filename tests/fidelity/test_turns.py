@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from contexture.adapters.metrics.prometheus import TurnMetrics
 from contexture.adapters.redaction.default import NoopRedactor
+from contexture.builders.turn._history import drop_incomplete_calls, find_history_cut
 from contexture.builders.turn.build import TurnContextBuilder
-from contexture.builders.turn.history import drop_incomplete_calls, find_history_cut
 from contexture.builders.turn.request import TurnRecipe
 from contexture.builders.turn.summary import HistorySummarizer
 from contexture.conversation import HealthState, Recalled

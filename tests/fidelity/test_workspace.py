@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from contexture.builders.workspace import collect
+from contexture.builders.workspace import _collect as collect
+from contexture.builders.workspace._render import NOTHING_FOUND, SECTION_TITLES
 from contexture.builders.workspace.build import WorkspaceContextBuilder
-from contexture.builders.workspace.render import NOTHING_FOUND, SECTION_TITLES
 from contexture.builders.workspace.request import (
     ContextHints,
     ContextRequest,

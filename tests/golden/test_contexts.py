@@ -18,7 +18,7 @@ from contexture.builders.query.result import QueryContext
 from contexture.config import IndexOptions
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Collection, Equals, Not, Record, Scope
-from contexture.wiring.store import open_index
+from contexture.wiring._store import open_index
 from support.workbench import FIELDS, HIDDEN, NAME, Parts, Workbench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from contexture import Contexture, Scope, Settings
 from contexture.builders.query.request import QueryRequest
+from contexture.cli._demo_samples import load_sample_memories, load_sample_news
 from contexture.cli.demo import corpus_folder, memories_folder, news_folder
-from contexture.cli.demo_samples import load_sample_memories, load_sample_news
 from contexture.ingestion.loader import load_records
 from contexture.testing.doubles import NOON
 from support.service import small_engine

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from contexture import Contexture, Scope, Settings
 from contexture.builders.workspace.result import ContextPayload
-from contexture.cli.demo_samples import load_sample_workspace
+from contexture.cli._demo_samples import load_sample_workspace
 from contexture.testing.doubles import NOON
 from contexture.workspace import is_done, task_due
 from support.service import small_engine

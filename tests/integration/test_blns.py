@@ -86,7 +86,8 @@ async def check_context(bench: Workbench, request: QueryRequest) -> None:
     """One build: within its budget, fenced, cited, replayable."""
     built = await bench.builder.build(request, scope=ANNA)
     material = str(built.context.messages[1]["content"])
-    looks = [line.partition(" ")[0] for line in material.splitlines() if not is_fenced(line)]
+    bare = [line for line in material.splitlines() if not line.startswith(("```", "~~~")) and not is_fenced(line)]
+    looks = [line.partition(" ")[0] for line in bare]
 
     assert built.context.tokens <= request.max_tokens
     assert material == NOTHING_FOUND or looks == [f"[{at}]" for at in range(1, len(looks) + 1)]

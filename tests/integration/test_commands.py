@@ -50,7 +50,7 @@ async def test_every_command_answers_with_evidence_that_resolves(engine):
 
 @pytest.mark.parametrize(
     ("line", "lang"),
-    [('/synthesize topic="dockers strike in the port" window=1w', "en"), ("/synthesize забастовка докеров 1w", "ru")],
+    [('/synthesize topic="dockers strike in the port" window=1w', "en"), ("/synthesize забастовка в порту 1w", "ru")],
 )
 async def test_twelve_hundred_and_nine_hundred_strikers_are_a_conflict(engine, line, lang):
     """The port and the union count differently, in both languages."""

@@ -18,8 +18,9 @@ import pytest
 
 from contexture.adapters.index import disk_space
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.adapters.index.record_store import SqliteRecordStore, sqlite_errors
+from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.adapters.index.schema import MIGRATIONS
+from contexture.adapters.store_damage import sqlite_errors
 from contexture.errors import SourceUnavailable, StoreLocked, StoreUnwritable
 from contexture.testing.index_records import EAST, NAME, VECTORS, make_query, make_record, prepare_record, record_ids
 from contexture.types import Collection, Scope

@@ -49,7 +49,7 @@ async def test_a_folder_of_documents_is_loaded_once(tmp_path):
         [best, *_] = await engine.pages.find(engine.scope, "revenue of the third quarter", k=3, trace=Trace())
         [page] = await engine.pages.pages(engine.scope, [(best.doc_id, best.page)])
     assert "figures-2025.pdf" == best.filename
-    assert page.thumb_path.endswith(f"{best.doc_id}_page_{best.page:03d}_thumb.jpg")
+    assert f"/v1/pages/{best.doc_id}/{best.page}/thumb" == page.thumb_path
 
 
 def test_an_interrupted_load_is_finished_by_repeating_it(tmp_path):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from contexture import Contexture, Settings
+from contexture.cli._demo_samples import load_sample_workspace
 from contexture.cli.demo import GROUPS, TENANT, demo_scope, workspace_folder
-from contexture.cli.demo_samples import load_sample_workspace
 from contexture.errors import InvalidRequest
 from contexture.ingestion.blocks.history import ImportHistory
 from contexture.ingestion.blocks.import_source import ImportSource
@@ -25,7 +25,7 @@ from contexture.ingestion.blocks.importer import (
 )
 from contexture.ingestion.blocks.logseq import LIST_ITEM
 from contexture.types import Scope
-from contexture.workspace import Activity, ActivityKind, Block, BlockType, LinkKind, PutResult
+from contexture.workspace import Activity, ActivityKind, Block, BlockType, ImportAccess, LinkKind, PutResult
 from support.service import small_engine
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ class Nowhere:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    async def put(self, blocks: Sequence[Block]) -> PutResult:
+    async def put(self, blocks: Sequence[Block], _access: ImportAccess | None = None) -> PutResult:
         """Keep texts and properties."""
         self.said.extend(f"{block.text} {dict(block.properties)}" for block in blocks)
         return PutResult(added=len(blocks))

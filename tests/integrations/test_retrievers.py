@@ -16,7 +16,7 @@ from llama_index.core.schema import MetadataMode
 from contexture import Equals, Scope, SyncContexture
 from contexture.errors import InvalidRequest
 from contexture.integrations import haystack, langchain, llamaindex
-from contexture.integrations.lookup import Lookup
+from contexture.integrations._lookup import Lookup
 
 BORIS = Scope(tenant="acme", user="boris")
 

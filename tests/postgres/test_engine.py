@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from contexture import Contexture, Record, Scope, Settings, wiring
+from contexture.cli._demo_samples import load_sample_memories, load_sample_news, load_sample_workspace
 from contexture.cli.demo import memories_folder, news_folder, workspace_folder
-from contexture.cli.demo_samples import load_sample_memories, load_sample_news, load_sample_workspace
 from contexture.conversation import SessionEvent
 from contexture.errors import NotFound, UnknownAdapter
 from contexture.ledger import Ledger

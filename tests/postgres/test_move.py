@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from contexture import Contexture, Record, Scope, Settings, wiring
+from contexture.cli._demo_samples import load_sample_memories, load_sample_workspace
 from contexture.cli.demo import memories_folder, workspace_folder
-from contexture.cli.demo_samples import load_sample_memories, load_sample_workspace
 from contexture.cli.main import app
 from contexture.conversation import SessionEvent
 from contexture.errors import BrokenPromise, InvalidRequest, NotFound

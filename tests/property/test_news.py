@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contexture.adapters.feeds.parser import FeedparserParser
+from contexture.ingestion._html_text import html_to_text
 from contexture.ingestion.articles import article_to_row, row_to_article
-from contexture.ingestion.html_text import html_to_text
 from contexture.ledger import Trace
+from contexture.news._fingerprint import is_copy, make_fingerprint, read_fingerprint
 from contexture.news.articles import NewsQuestion, normalize_domain
-from contexture.news.fingerprint import is_copy, make_fingerprint, read_fingerprint
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Scope
 from support.news import STRIKE, article, news_over

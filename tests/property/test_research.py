@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from contexture.adapters.token_counters import counter_for
 from contexture.answer.citation_check import parse_claims
 from contexture.answer.grounding import find_cited_numbers, move_markers_before_stops, remove_unknown_markers
+from contexture.builders._tokens import estimate_tokens
 from contexture.builders.research.render import render_block, split_sentences
 from contexture.builders.research.result import deduplicate_results
-from contexture.builders.tokens import estimate_tokens
 from contexture.errors import InvalidRequest
 from contexture.ledger import State
 from contexture.pages.values import StoredPage

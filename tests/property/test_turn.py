@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from contexture.builders.turn.history import drop_incomplete_calls, find_history_cut
+from contexture.builders.turn._history import drop_incomplete_calls, find_history_cut
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule
 from contexture.conversation import HealthState, Recalled

@@ -13,7 +13,7 @@ from contexture.cli.demo import demo_settings
 from contexture.cli.main import app
 from contexture.config import IndexOptions, Settings
 from contexture.types import Collection, Scope
-from contexture.wiring.store import open_index
+from contexture.wiring._store import open_index
 
 pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
 

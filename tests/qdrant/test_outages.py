@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contexture import Record, Settings
-from contexture.adapters.index.record_store import SqliteRecordStore
+from contexture.adapters.index.record_store import SqliteRecordStore, pack_records
 from contexture.adapters.store_backup import back_up, restore_backup
 from contexture.errors import SourceTimeout, SourceUnavailable
 from contexture.testing.doubles import NOON
@@ -76,7 +76,9 @@ async def test_a_write_that_was_cut_short_is_made_good_by_the_next_opening(
     await index.upsert(ANNA, NAME, [prepare_record(make_record("a")), prepare_record(make_record("b"))])
     await index.close()
     truth = SqliteRecordStore(index._folder / "truth.sqlite")
-    truth.upsert(ANNA, NAME, [prepare_record(make_record("c"))])  # as a process does that is killed behind its commit
+    truth.upsert(
+        ANNA, NAME, pack_records([prepare_record(make_record("c"))])
+    )  # as a process does that is killed behind its commit
     truth.delete(ANNA, NAME, ["a"])
     truth.close()
     qdrant.asked.clear()

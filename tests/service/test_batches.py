@@ -17,7 +17,7 @@ from contexture.news import articles as news_articles
 from contexture.news import store as news_store
 from contexture.pages import records as page_records
 from contexture.retrieval import prepare, text_facts
-from contexture.service import middleware
+from contexture.service import _body_limits
 from contexture.service.routes import ingest
 from contexture.types import Record
 
@@ -77,7 +77,9 @@ BATCHES = {
         "/v1/ingest/documents",
         {"files": [{"filename": "pumps.txt", "content": FILE}]},
         {
-            **{name: found for name, found in PREPARED.items() if name != "prepare.detect_language"},
+            **{
+                name: PREPARED[name] for name in PREPARED.keys() - {"prepare.detect_language", "prepare.split_passages"}
+            },
             **TEXT_FACTS,
             "b64decode": (ingest, "_decode_upload"),
             "pages.detect_language": (page_records, "detect_language"),
@@ -127,7 +129,7 @@ async def test_nothing_about_a_batch_is_computed_on_the_event_loop(engine, clien
 async def test_a_large_body_is_searched_for_brackets_in_another_thread(client, monkeypatch):
     """Before it is parsed."""
     threads = Threads(monkeypatch)
-    threads.watch("brackets", middleware, "is_nested_deeper")
+    threads.watch("brackets", _body_limits, "is_nested_deeper")
     answer = await client.post("/v1/ingest/documents", json={"records": [{"id": "a", "text": "pump " * 100_000}]})
 
     assert 200 == answer.status_code

@@ -11,7 +11,7 @@ import pytest
 from contexture import Contexture, Settings, replay
 from contexture.adapters.embedders.cache import CachedEmbedder
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
-from contexture.cli.client import parse_error
+from contexture.cli._client import parse_error
 from contexture.errors import CommandRefused, NothingFound
 from contexture.pipeline.fence import is_fenced
 from contexture.service.envelope import encode_json

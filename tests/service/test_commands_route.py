@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from contexture.cli._output import console
 from contexture.cli.ask import render_command_answer
 from contexture.cli.main import app
-from contexture.cli.output import console
 from contexture.service.envelope import encode_json
 from contexture.testing.doubles import NOON
 from support.news_engine import ARTICLES, news_engine
@@ -17,7 +17,7 @@ from support.service import service_client
 
 ROUTE = "/v1/commands"
 STRICT = {"feature_flags": {"relax_filters_on_empty": False, "fallback_rerank_false_on_empty": False}}
-LINE = '/synthesize topic="ships waiting at the port strike" window=3d'
+LINE = '/synthesize topic="ships waiting at the port" window=3d'
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_an_answer_has_its_documented_fields(client):
     found = (await client.post(ROUTE, json={"raw_command": LINE})).json()
 
     assert ("/synthesize", "extractive", None) == (found["command"], found["mode"], found["model"])
-    assert {"agreements", "conflicts", "gaps"} == found["details"].keys()
+    assert {"agreements", "conflicts", "updates", "gaps"} == found["details"].keys()
     first = found["evidence"][0]
     assert {"article_id", "date", "url", "citation", "number", "text", "title", "source", "lang"} == first.keys()
     assert {"start", "end", "hash"} <= first["citation"].keys()

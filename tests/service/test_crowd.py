@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contexture.adapters.keys import ApiKeys
-from contexture.service.admission import LaneSlots, lane_name
+from contexture.service._admission import LaneSlots, lane_name
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from support.service import service_client
@@ -235,15 +235,20 @@ async def test_a_body_whose_sender_left_is_no_request(engine):
     assert [] == sent
 
 
-async def test_who_comes_to_a_full_house_is_sent_away_before_anything_else_is_done(engine, held, settings):
-    """Not even the key is looked at, and the answer has its id."""
+async def test_who_comes_to_a_full_lane_is_refused_before_the_body_is_read(engine, held, settings):
+    """A key is checked first, because a caller with fewer requests is let in; the answer has its id."""
     keys = ApiKeys(settings.home / "keys.sqlite")
     anna = {"Authorization": f"Bearer {keys.add('anna', Scope(tenant='acme', user='anna'), now=NOON)[1]}"}
     engine.settings = engine.settings.model_copy(update={"max_requests": 1, "max_waiting": 0})
+
+    async def unread():
+        raise AssertionError("the body was read")
+        yield b""
+
     async with service_client(engine, keys=keys) as client:
         stranger = await client.post("/v1/search", json=QUERY)
         (first,) = await searches(client, 1, anna)
-        late = await client.post("/v1/search", json=QUERY)
+        late = await client.post("/v1/search", content=unread(), headers=anna)
         held.go.set()
         await first
     keys.close()

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from contexture import Settings
 from contexture.errors import BudgetTooSmall, ContextError, SourceUnavailable, TooManyRequests
-from contexture.service.error_responses import STATUS_BY_CODE, error_response
+from contexture.service._error_responses import STATUS_BY_CODE, error_response
 from support.service import service_client, small_engine
 
 JSON = {"Content-Type": "application/json"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.service.middleware import is_nested_deeper
+from contexture.service._body_limits import is_nested_deeper
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('ab"\\[]{}\n'), max_size=6),

@@ -171,3 +171,44 @@ async def test_a_body_may_not_name_another_user(http):
         answer = await http.post(path, json=body, headers=who)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN"), path
     assert (await http.delete("/memory/m", params={"tenant_id": "other"}, headers=who)).status_code == 403
+
+
+async def test_bodies_of_other_clients_are_understood(http):
+    """`value` as text or object, `key`, `coord`, `tenant`, `namespace`, `tags`, `items`, `min_score`, `utility`."""
+    one = {"tenant": "local", "namespace": "wm", "key": "trip", "value": "The ferry leaves at nine.", "tags": ["trip"]}
+    other = {"key": "pier", "coord": [0.1, 0.2], "value": {"content": "The ferry leaves from pier four.", "mood": "ok"}}
+    written = await post(http, "/memory/remember", one)
+    batch = await post(http, "/memory/remember/batch", {"tenant": "local", "universe": "", "items": [other]})
+    asked = {"tenant": "local", "namespace": "wm", "query": "when does the ferry leave", "top_k": 5, "min_score": 0.1}
+    found = (await post(http, "/memory/recall", asked))["results"]
+
+    assert ("trip", ["pier"]) == (written["id"], batch["ids"])
+    assert {"trip", "pier"} == {each["id"] for each in found}
+    (pier,) = [each for each in found if each["id"] == "pier"]
+    assert ([0.1, 0.2], "ok") == (pier["metadata"]["coord"], pier["metadata"]["mood"])
+    rated = {"session_id": "s", "query": asked["query"], "prompt": "p", "response_text": "r", "utility": 4.0}
+    assert {"ok": True} == await post(http, "/context/feedback", rated)
+    assert {"ok": True} == await post(http, "/context/feedback", {"memory_id": "trip", "reward": -0.5})
+
+
+@pytest.mark.parametrize("path", ["/memory/remember", "/memory/remember/batch", "/memory/recall", "/context/feedback"])
+async def test_another_tenant_by_any_name_is_refused(http, path):
+    """It is never answered for the caller's own."""
+    body = {"tenant": "other", "text": "x", "memories": [], "query": "x", "memory_id": "x", "score": 1}
+
+    assert "FORBIDDEN" == (await post(http, path, body, status=403))["error"]["code"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/memory/remember", {"key": "x"}),
+        ("/memory/remember", {"value": {"mood": "ok"}}),
+        ("/memory/remember/batch", {}),
+        ("/context/feedback", {"memory_id": "x"}),
+        ("/context/feedback", {"score": 1}),
+    ],
+)
+async def test_a_body_without_what_it_is_about_is_refused(http, path, body):
+    """The error names the missing field."""
+    assert "VALIDATION_FAILED" == (await post(http, path, body, status=422))["error"]["code"]

@@ -86,7 +86,10 @@ ASKED = [
     ("POST", "/api/research/ask", {"query": "pumps"}),
     ("GET", "/v1/sessions", None),
     ("GET", "/v1/sessions/s/events", None),
+    ("POST", "/v1/forget", {"matching": "pump leaks", "preview": True}),
+    ("DELETE", "/v1/sessions/s", None),
     ("GET", "/v1/blocks/b", None),
+    ("POST", "/v1/ingest/reindex", {"limit": 2}),
     ("POST", "/v1/blocks/b/view", None),
     ("POST", "/v1/blocks/b/move", {}),
     ("DELETE", "/v1/ingest/blocks", {"ids": ["b"]}),
@@ -192,6 +195,8 @@ async def answers(app: FastAPI) -> AsyncIterator[tuple[tuple[str, str], httpx.Re
                 yield await ask("GET", f"{place}/explain/{quote(first, safe='')}")
                 yield await ask("GET", f"{place}/capsule")
                 yield await ask("POST", "/v1/citations/verify", answer.json())
+            if path == "/v1/sessions/s/events":
+                yield await ask("DELETE", f"{path}/{answer.json()['events'][0]['id']}")
             if path == "/v1/documents":
                 place = answer.json()["documents"][0]["doc_id"]
                 yield await ask("GET", f"/v1/documents/{place}")
@@ -224,10 +229,11 @@ async def test_every_example_is_as_described(app: FastAPI) -> None:
 async def test_every_route_says_how_it_fails_and_how_a_key_is_presented(app: FastAPI) -> None:
     """Errors have one shape, and nothing but status is open."""
     described = app.openapi()
-    operations_ = [each for path in described["paths"].values() for each in path.values()]
+    operations_ = [(path, each) for path, found in described["paths"].items() for each in found.values()]
 
-    assert all("4XX" in each["responses"] and "422" not in each["responses"] for each in operations_)
-    assert all(each["security"] == [{"HTTPBearer": []}] for each in operations_)
+    assert all("4XX" in each["responses"] and "422" not in each["responses"] for _, each in operations_)
+    assert {"/health", "/ready", "/metrics"} == {path for path, each in operations_ if not each["security"]}
+    assert all(each["security"] in ([], [{"HTTPBearer": []}]) for _, each in operations_)
 
 
 def bodies(app: FastAPI) -> dict[tuple[str, str], dict]:
@@ -285,6 +291,18 @@ def request_of(properties: dict) -> dict:
     """A document with one request that has these properties."""
     content = {"application/json": {"schema": {"type": "object", "properties": properties}}}
     return {"paths": {"/x": {"post": {"requestBody": {"content": content}, "responses": {}}}}}
+
+
+async def test_operations_have_plain_names_and_path_parameters_a_description(app: FastAPI) -> None:
+    """A generated client has functions such as `build_turn_context`, each once."""
+    operations = [each for path in app.openapi()["paths"].values() for each in path.values()]
+    names = [each["operationId"] for each in operations]
+    given = [one for each in operations for one in each.get("parameters", ()) if one["in"] == "path"]
+
+    assert "build_turn_context" in names
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if name.endswith(("_get", "_post", "_delete"))]
+    assert all(one.get("description") for one in given)
 
 
 async def test_what_may_be_any_json_is_described(app: FastAPI) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contexture.errors import InvalidRequest, Overloaded
-from contexture.service.admission import Slots
+from contexture.service._admission import Slots
 from support.service import service_client
 
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
@@ -35,7 +35,7 @@ async def test_a_page_of_a_named_origin_may_call(engine):
 
 async def test_a_page_can_read_that_it_was_sent_away(engine, monkeypatch):
     """In a full house too its browser is told that it may call, and the page when to try again."""
-    monkeypatch.setattr(Slots, "refusal", lambda _: Overloaded("that is all we take"))
+    monkeypatch.setattr(Slots, "refusal", lambda *_: Overloaded("that is all we take"))
     engine.settings = engine.settings.model_copy(update={"cors_origins": (APP,)})
     async with service_client(engine) as client:
         before = await client.options("/v1/search", headers={"Origin": APP, **PREFLIGHT})

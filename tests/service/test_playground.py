@@ -15,7 +15,7 @@ from contexture.documents import Page, Region, RegionKind
 from contexture.engine import replay
 from contexture.ledger import Reason, State
 from contexture.pages.values import Document
-from contexture.service.error_responses import STATUS_BY_CODE
+from contexture.service._error_responses import STATUS_BY_CODE
 from contexture.service.routes.playground import INDEX_FILE, MEDIA_TYPES, STATIC_FOLDER
 from contexture.testing.doubles import NOON
 from contexture.types import Scope

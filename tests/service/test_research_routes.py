@@ -94,7 +94,7 @@ async def test_an_answer_has_its_sources_and_their_pictures(client: httpx.AsyncC
     image = await client.get(told["sources"][0]["image_url"])
     assert (JPEG, "image/jpeg") == (thumb.content, thumb.headers["Content-Type"])
     assert JPEG + b"large" == image.content
-    assert told["sources"][0]["thumbnail_path"].endswith("/sun_page_001_thumb.jpg")
+    assert told["sources"][0]["thumbnail_path"] == "/v1/pages/sun/1/thumb"
 
 
 @pytest.mark.parametrize(
@@ -184,3 +184,18 @@ async def test_a_document_that_was_removed_is_cited_in_vain(client: httpx.AsyncC
 
     assert not found["holds"]
     assert "no record 'sun:1' can be read" in found["problems"][0]["reason"]
+
+
+async def test_an_answer_can_be_streamed(client: httpx.AsyncClient):
+    """The sources come first, then pieces, then the checked answer, which equals the answer without a stream."""
+    body = {"query": "How much does solar power lower bills?", "search_mode": "text"}
+    whole = (await client.post(ASK, json=body)).json()
+
+    events = (await client.post(ASK, json={**body, "stream": True})).text.strip().split("\n\n")
+    names = [event.split("\n")[0].removeprefix("event: ") for event in events]
+    last = json.loads(events[-1].split("data: ", 1)[1])
+
+    assert ("context", "done") == (names[0], names[-1])
+    assert {"delta"} == set(names[1:-1])
+    assert whole["answer"] == last["answer"]
+    assert whole["sources"] == last["sources"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.errors import SourceUnavailable
-from contexture.service.sse import EventStream, ServerEvent
+from contexture.service._sse import EventStream, ServerEvent
 
 
 async def run(stream, *, leave=None):

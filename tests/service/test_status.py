@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import httpx
@@ -12,11 +13,14 @@ import pytest
 import structlog
 
 from contexture import Settings
+from contexture.adapters import native
 from contexture.adapters.index import disk_space
 from contexture.conversation import Decision, HealthState, Memory
-from contexture.errors import SourceUnavailable
+from contexture.errors import SourceUnavailable, StoreDamaged
 from contexture.service.app import create_app
 from contexture.testing.bus import InMemoryBus
+from contexture.types import PUBLIC, Record
+from support.damage import overwrite_leaf_page
 from support.service import service_client, small_engine
 
 
@@ -80,7 +84,9 @@ async def test_health_names_every_component(client, engine):
     engine.health.record_failure()
     found = (await client.get("/health")).json()
 
-    assert {"store", "memory", "outbox", "embedders", "policy"} == found["components"].keys()
+    assert {"store", "integrity", "memory", "outbox", "embedders", "policy", "models", "ocr"} == (
+        found["components"].keys()
+    )
     assert "degraded" == found["components"]["memory"]["state"]
     assert "normal" == found["components"]["store"]["state"]
 
@@ -123,18 +129,85 @@ async def test_parked_memories_show(client, engine):
         db.execute("UPDATE items SET parked = 1, failure = 'refused' WHERE seq = 1")
     found = (await client.get("/health")).json()
 
-    assert ({"state": "normal", "parked": 0}, False) == (before, made)
-    assert {"state": "degraded", "parked": 1} == found["components"]["outbox"]
+    assert ({"state": "normal", "parked": 0, "damaged": 0}, False) == (before, made)
+    assert {"state": "degraded", "parked": 1, "damaged": 0} == found["components"]["outbox"]
     assert "refused" not in str(found)
 
 
-async def test_a_broken_outbox_is_down(client, engine):
-    """Nothing that is said can be kept for memory then."""
+async def test_a_broken_outbox_is_replaced_and_shows(client, engine):
+    """Memories are kept again at once, and the file that was broken is named until somebody removes it."""
     (engine.settings.home / "outbox.sqlite").write_bytes(b"no database" * 100)
+    found = (await client.get("/health")).json()["components"]["outbox"]
+    await engine.outbox.put(engine.scope, Memory(text="kept"))
+
+    assert "degraded" == found["state"]
+    assert "what could not be read is in 'outbox.sqlite.damaged-1'" in found["reason"]
+
+
+async def test_a_damaged_database_is_down_with_the_way_back(client, engine):
+    """A check in the background finds it; paths are not told."""
+    await engine.add([Record(id=f"r{n}", text=f"Pump {n} leaks. " * 50, acl=(PUBLIC,)) for n in range(20)])
+    engine.index._sqlite_store._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    monitor = client._transport.app.state.integrity
+    await monitor._check()
+    before = (await client.get("/health")).json()["components"]["integrity"]
+    await asyncio.to_thread(overwrite_leaf_page, engine.settings.home / "truth.sqlite")
+    await monitor._check()
+    found = await client.get("/health")
+    integrity = found.json()["components"]["integrity"]
+
+    assert ("normal", True) == (before["state"], "checked" in before)
+    assert (503, "down") == (found.status_code, integrity["state"])
+    assert "the database 'truth.sqlite' is damaged" in integrity["reason"]
+    assert "contexture restore FILE --force" in integrity["reason"]
+
+
+async def test_damage_that_a_request_meets_shows_at_once(client, engine, monkeypatch):
+    """Health does not wait for the next check, which then confirms or withdraws it."""
+
+    async def broken(*_words, **_named):
+        raise StoreDamaged("the database 'x' is damaged")
+
+    monkeypatch.setattr(engine, "search", broken)
+    answer = await client.post("/v1/search", json={"query": "pump"})
+    found = (await client.get("/health")).json()["components"]["integrity"]
+    await client._transport.app.state.integrity._check()
+    after = (await client.get("/health")).json()["components"]["integrity"]
+
+    assert (503, False) == (answer.status_code, answer.json()["error"]["retryable"])
+    assert ("down", "the database 'x' is damaged") == (found["state"], found["reason"])
+    assert "normal" == after["state"]
+
+
+async def test_a_damaged_cache_only_degrades(client, engine):
+    """It can be created again, and nothing is lost."""
+    (engine.settings.home / "graph.sqlite").write_bytes(b"no database" * 1_000)
+    await client._transport.app.state.integrity._check()
     found = await client.get("/health")
 
-    assert (200, "down") == (found.status_code, found.json()["components"]["outbox"]["state"])
-    (engine.settings.home / "outbox.sqlite").unlink()  # the engine delivers what waits when it closes
+    assert (200, "degraded") == (found.status_code, found.json()["components"]["integrity"]["state"])
+    assert "contexture rebuild" in found.json()["components"]["integrity"]["reason"]
+
+
+async def test_missing_libraries_of_models_and_text_recognition_show(client, engine, monkeypatch):
+    """Answers still come, from the next model and without the text of scans."""
+    engine.settings = engine.settings.model_copy(update={"chat_model": "local"})
+    monkeypatch.setattr(
+        native, "import_module", lambda name: (_ for _ in ()).throw(
+            OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+        )
+    )  # fmt: skip
+    found = (await client.get("/health")).json()["components"]
+
+    assert ("degraded", ["local"]) == (found["models"]["state"], found["models"]["names"])
+    assert (
+        "the local model needs the system library libgomp.so.1: apt-get install libgomp1" == found["models"]["reason"]
+    )
+    if find_spec("tesserocr"):
+        assert ("degraded", "tesseract") == (found["ocr"]["state"], found["ocr"]["kind"])
+        assert "apt-get install libgomp1" in found["ocr"]["reason"]
+    else:
+        assert {"state": "normal", "kind": "not installed"} == found["ocr"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from contexture.errors import (
     TooManyRequests,
 )
 from contexture.resilience.retry import RetryPolicy
-from contexture.service.admission import Slots
+from contexture.service._admission import Slots
 from contexture.service.app import create_app
 from contexture.service.server import bind_socket, socket_url
 from contexture.service.wire.chat import parse_inbound
@@ -77,7 +77,7 @@ async def test_a_service_answers_as_the_engine_does(engine, place):
     second = await answer_in_process(engine)(message())
 
     assert first == second
-    assert [(BORIS, "message.process")] == asked
+    assert [(BORIS, "message.process"), (BORIS, "memory.remember")] == asked
     assert 2 == len(await engine.sessions.list_events(BORIS, "s"))
 
 
@@ -117,7 +117,7 @@ async def test_messages_wait_for_a_service_that_is_not_there(engine, place):
 
 async def test_a_service_that_is_full_says_so_to_the_worker(engine, place, monkeypatch):
     """Nothing was looked at, so that the message may wait for its turn."""
-    monkeypatch.setattr(Slots, "refusal", lambda _: Overloaded("that is all we take"))
+    monkeypatch.setattr(Slots, "refusal", lambda *_: Overloaded("that is all we take"))
     async with answer_via_service(lambda: place, RetryPolicy()) as answer:
         with pytest.raises(Overloaded, match="that is all we take"):
             await answer(message())

@@ -13,7 +13,7 @@ from contexture.engine import Contexture
 from contexture.ports import Bus
 from contexture.service.app import create_app
 from contexture.testing.doubles import FixedClock
-from contexture.wiring.store import open_index
+from contexture.wiring._store import open_index
 from support.workbench import Parts
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contexture.adapters.token_counters import counter_for
+from contexture.builders._tokens import CountText
 from contexture.builders.telemetry import NoTurnTelemetry, TurnTelemetry
-from contexture.builders.tokens import CountText
 from contexture.builders.turn.build import TurnContextBuilder
 from contexture.builders.turn.request import TurnRecipe
 from contexture.builders.turn.summary import HistorySummarizer

@@ -25,7 +25,7 @@ from support.turns import KeptSummaries, KnownSecrets, TurnBench
 ANNA = Scope(tenant="acme", user="anna")
 BORIS = Scope(tenant="acme", user="boris")
 FERRY = Recalled(id="r-1", text="The ferry leaves at nine.", score=0.9, time=NOON, label="chat")
-ASKED = ChatRequest(message="When does the ferry leave?", session_id="s", message_id="m-1")
+ASKED = ChatRequest(message="The ferry to Bergen. When does it leave?", session_id="s", message_id="m-1")
 
 
 class Killed(Exception):
@@ -130,7 +130,7 @@ async def test_a_process_that_ends_anywhere_leaves_one_turn(make, part):
     assert [("user", ASKED.message), ("assistant", "At nine [1].")] == await turns(second)
     assert ("At nine [1].", [("r-1", True)]) == (result.reply, [(c.memory_id, c.cited) for c in result.citations])
     remembered = {memory.idempotency_key: memory for _, memory in kept.kept}
-    assert [ASKED.message, "At nine [1]."] == [memory.text for memory in remembered.values()]
+    assert ["The ferry to Bergen.", "At nine [1]."] == [memory.text for memory in remembered.values()]
     assert {("r-1",)} == {memory.injected for memory in remembered.values()}
     assert result == await second.run(ASKED, scope=ANNA)
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.answer import route
-from contexture.answer.chat import KeyedLock
-from contexture.answer.chat_turn import (
+from contexture.answer._chat_turn import (
     MessageIntent,
     analyse_message,
     build_system_prompt,
@@ -20,6 +19,7 @@ from contexture.answer.chat_turn import (
     select_history,
     to_messages,
 )
+from contexture.answer.chat import KeyedLock
 from contexture.answer.chat_types import ChatRequest
 from contexture.answer.route import ModelRoute
 from contexture.conversation import SessionEvent

@@ -116,14 +116,14 @@ async def test_a_message_is_answered_and_kept(desk: Desk) -> None:
 
 
 async def test_what_was_said_is_remembered_with_what_was_shown(desk: Desk) -> None:
-    """Both messages are episodic memories of the session, and name the memories that stood in the prompt."""
+    """Statement and answer are episodic memories of the session, and name the memories that stood in the prompt."""
     memory = ScriptedMemory(recalls=[FERRY])
     recipe = ChatRecipe(namespace="n", universe="u")
     process = desk.process(ScriptedChatModel(["At nine."]), memory=memory, recipe=recipe)
-    await process.run(to("When does the ferry leave?", persona_id="p"), scope=ANNA)
+    await process.run(to("I take the ferry. When does it leave?", persona_id="p"), scope=ANNA)
     (user_scope, user), (_, reply) = desk.kept.kept
 
-    assert (ANNA, "When does the ferry leave?", "At nine.") == (user_scope, user.text, reply.text)
+    assert (ANNA, "I take the ferry.", "At nine.") == (user_scope, user.text, reply.text)
     for each in (user, reply):
         assert (MemoryKind.EPISODIC, "s", "p", "n", "u", NOON, ("m-1",)) == (
             each.kind, each.session_id, each.persona_id, each.namespace, each.universe, each.time, each.injected,
@@ -150,12 +150,12 @@ async def test_a_message_waits_for_what_was_said_before(desk: Desk, *, arrived: 
 
 
 async def test_extracts_are_not_remembered_again(desk: Desk) -> None:
-    """An answer made of what is stored adds nothing to it."""
+    """An answer made of what is stored adds nothing to it, and neither does the question."""
     process = desk.process(ExtractiveModel(), memory=ScriptedMemory(recalls=[FERRY]))
     result = await process.run(to("When does the ferry leave?"), scope=ANNA)
 
     assert "The ferry leaves at nine. [1]" == result.reply
-    assert ["When does the ferry leave?"] == [memory.text for _, memory in desk.kept.kept]
+    assert not desk.kept.kept
 
 
 async def test_a_new_session_gets_a_name(desk: Desk) -> None:
@@ -355,14 +355,14 @@ async def test_a_caller_that_leaves_at_the_end_loses_nothing(desk: Desk) -> None
             await desk.kept.put(scope, *memories)
 
     process = replace(desk.process(ScriptedChatModel(["fine"])), memories=Slow())
-    task = asyncio.create_task(process.run(to("Hello"), scope=ANNA))
+    task = asyncio.create_task(process.run(to("I am back."), scope=ANNA))
     await answered.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
     assert ("fine", "complete") == _end(await desk.events())
-    assert ["Hello", "fine"] == [memory.text for _, memory in desk.kept.kept]
+    assert ["I am back.", "fine"] == [memory.text for _, memory in desk.kept.kept]
 
 
 async def test_a_stream_is_context_pieces_result(desk: Desk) -> None:

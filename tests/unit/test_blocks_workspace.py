@@ -217,7 +217,7 @@ async def given_up(engine, monkeypatch):
 async def test_a_caller_that_goes_away_lets_nobody_past_what_it_began(engine, monkeypatch):
     """A block that is deleted meanwhile is not found when the write that was given up has ended."""
     turn = Watched()
-    monkeypatch.setattr(engine.workspace._index_sync, "_turn", turn)
+    monkeypatch.setitem(engine.workspace._index_sync._turns, ANNA.tenant, turn)
     held = await given_up(engine, monkeypatch)
     removing = asyncio.create_task(engine.workspace.delete(ANNA, ["x"], now=NOON))
     waits = asyncio.create_task(turn.awaited.wait())
@@ -370,3 +370,26 @@ async def test_opening_a_store_brings_its_index_up_to_date(new_folder, monkeypat
     store.close()
     async with contexture.open(settings) as opened:
         assert {"p": "pump"} == await found(opened)
+
+
+async def test_a_tenant_does_not_wait_for_the_search_records_of_another(engine, monkeypatch):
+    """While one tenant's blocks are being embedded, another's are written and found."""
+    begun, go, prepare = asyncio.Event(), asyncio.Event(), engine._preparer.prepare
+
+    async def held(records):
+        if "loud" in records[0].text:
+            begun.set()
+            await go.wait()
+        return await prepare(records)
+
+    monkeypatch.setattr(engine._preparer, "prepare", held)
+    loud = Scope(tenant="loud", user="lou")
+    first = asyncio.create_task(engine.workspace.put(loud, [make_page("p", text="loud pump")], now=NOON))
+    await begun.wait()
+    await plant(engine)
+    mine = await found(engine)
+    go.set()
+    await first
+
+    assert {"t", "n", "d"} == mine.keys()
+    assert {"p"} == (await found(engine, scope=loud)).keys()

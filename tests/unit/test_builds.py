@@ -45,6 +45,16 @@ def test_the_oldest_build_makes_room(tmp_path: Path) -> None:
     assert {f"{build_id(number)}.json" for number in (3, 4)} == {path.name for path in tmp_path.iterdir()}
 
 
+def test_the_builds_of_one_tenant_do_not_push_out_those_of_another(tmp_path: Path) -> None:
+    """The tenant with the most loses its oldest, also after reopening; a lone tenant may keep all."""
+    builds = BuildFolder(tmp_path, 4)
+    for number, tenant in enumerate(["quiet", *["loud"] * 9]):
+        builds.save(build_id(number), f'{{"tenant": "{tenant}"}}'.encode())
+    BuildFolder(tmp_path, 4).save(build_id(10), b'{"tenant": "loud"}')
+
+    assert {f"{build_id(number)}.json" for number in (0, 8, 9, 10)} == {path.name for path in tmp_path.iterdir()}
+
+
 @pytest.mark.parametrize("name", ["ctx-00000000000f", "", "../../etc/passwd", "ctx-00000000000F", "ctx-0000000000010"])
 def test_unknown_builds_are_answered_alike(tmp_path: Path, name: str) -> None:
     """An id of another shape never reaches the disk."""

@@ -267,9 +267,10 @@ def test_the_same_without_an_event_loop(home):
     with open_sync(home) as engine:
         built = engine.build_research("solar power bills", num_results=1, now=NOON)
         answer = engine.ask_research("solar power bills", now=NOON)
-        entry = engine.explain(built.build_id, "sun:1").entry
+        (shown,) = {each.record_id for each in built.citations}
+        entry = engine.explain(built.build_id, shown).entry
 
-    assert ["sun:1"] == [each.record_id for each in built.citations]
+    assert shown in {"sun:1", "sun:2"}
     assert answer.context.sources
     assert "kept" == entry.state
 

@@ -64,7 +64,7 @@ def test_ingest_prints_a_count_and_its_problems(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "1", "text": "a pump"}\n{\n')
     result = run("ingest", tmp_path / "a.jsonl", tmp_path / "none", "--home", tmp_path / "home")
 
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert result.stdout == "1 read, 1 added, 0 unchanged, 0 duplicates, 2 failed\n"
     assert ["error: a.jsonl:2: not JSON", "error: none: cannot be read"] == [
         line[: len(start)]
@@ -80,7 +80,7 @@ def test_ingest_of_nothing_readable_fails(tmp_path):
     result = run("ingest", tmp_path / "a.jsonl", "--home", tmp_path / "home")
 
     assert result.exit_code == 2
-    assert "and 10 more" in result.stderr
+    assert 30 == len(result.stderr.splitlines())
 
 
 def test_declared_fields_filter_a_search(tmp_path):

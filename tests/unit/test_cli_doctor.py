@@ -71,7 +71,7 @@ def test_this_machine_is_fit(tmp_path):
 @pytest.mark.parametrize(
     ("place", "status", "said"),
     [
-        ("", "ok", "in the store, encoded by minilm"),
+        ("", "ok", "in the store, encoded by granite"),
         ("chroma:pages", "ok", "in chroma:pages"),
         ("chroma+http://127.0.0.1:9", "broken", "Chroma at"),
         ("nowhere", "broken", "write `chroma:FOLDER`"),

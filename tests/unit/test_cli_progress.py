@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from contexture.cli import output
+from contexture.cli import _output as output
 
 TERMINAL = {"TERM": "xterm"}
 """Whatever this process was started in."""

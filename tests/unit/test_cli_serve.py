@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from contexture import Settings
 from contexture.adapters.index.lock import StoreLock
 from contexture.announcement import ServiceAnnouncement, announce_service, read_announcement
-from contexture.cli.client import RemoteService, find_service, parse_error, request_service
+from contexture.cli._client import RemoteService, find_service, parse_error, request_service
 from contexture.cli.keys import parse_span
 from contexture.cli.main import app
 from contexture.errors import (

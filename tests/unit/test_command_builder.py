@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from contexture.adapters.token_counters import counter_for
-from contexture.builders.command.render import TITLE_CHARS
+from contexture.builders.command._render import TITLE_CHARS
 from contexture.builders.command.request import PACKAGE_VERSION, CommandRequest, ExperimentArm, override_routing
 from contexture.capsule import pack_capsule
 from contexture.config import Settings
@@ -23,7 +23,7 @@ from contexture.errors import (
 from contexture.ledger import Reason, State
 from contexture.testing.doubles import FailingRedactor
 from contexture.types import Scope
-from contexture.wiring.builders import experiments
+from contexture.wiring._builders import experiments
 from support.commands import HIDDEN, SIX, CommandBench, ScriptedNews, found, surroundings
 from support.replay import replayer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.builders.command.parser import MAX_COMMAND_CHARS, parse_command
+from contexture.builders.command._parser import MAX_COMMAND_CHARS, parse_command
 from contexture.builders.command.syntax import (
     ALIASES,
     CLOSED_VALUES,
@@ -231,3 +231,35 @@ def test_windows_widen_in_the_documented_order():
 
     assert "6h 12h 24h 3d 1w 2w 1m 3m 6m 1y".split() == chain
     assert Window.THREE_DAYS is Window.ONE_DAY.wider
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("limit=5", "k=8"),
+        ("since=3d", "window=24h"),
+        ("days=3", "window=24h"),
+        ("language=ru", "lang=ru"),
+        ("windwo=3d", "window=24h"),
+        ("sorces=a.example", "sources="),
+    ],
+)
+def test_a_word_that_means_a_key_is_refused_with_the_key(word, meant):
+    """A key within two edits, or one that people write for it, is named instead of becoming text."""
+    with pytest.raises(InvalidRequest, match="did you mean") as refused:
+        parse_command("/ask", f"port strike {word}")
+
+    assert meant in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["E=mc2", "colour=red", "a=b"])
+def test_any_other_word_with_a_sign_stays_text(word):
+    """What is like no key is part of the question."""
+    assert word in parse_command("/ask", f"what is {word}").text
+
+
+def test_a_window_before_punctuation_is_understood():
+    """A question mark after a bare window does not make it text."""
+    parsed = parse_command("/ask", "what happened in the last 1w?")
+
+    assert ("1w", "what happened in the last") == (parsed.window, parsed.text)

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from contexture.builders.command._parser import parse_command
 from contexture.builders.command.collect import RecoverySearch, initial_search
-from contexture.builders.command.parser import parse_command
 from contexture.builders.command.request import CommandRequest, ExperimentArm, Flags, resolve_params
 from contexture.errors import (
     CommandRefused,
@@ -18,7 +18,7 @@ from contexture.errors import (
     SourceUnavailable,
 )
 from contexture.ledger import Reason, Trace
-from contexture.news.fingerprint import make_fingerprint, read_fingerprint
+from contexture.news._fingerprint import make_fingerprint, read_fingerprint
 from contexture.resilience.retry import Deadline
 from contexture.testing.doubles import NOON
 from contexture.types import Scope

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from contexture.builders.command.validate import RULES, check_context
+from contexture.builders.command._validate import RULES, check_context
 from contexture.errors import InvalidRequest
 from support.commands import CommandBench, ScriptedNews, found
 
@@ -28,8 +28,8 @@ BROKEN = {
     "docs": [(("retrieval", "docs"), [], "there are none")],
     "k_final": [
         (("retrieval", "k_final"), 7, "7 is not the number of documents, 6"),
-        (("params", "k_final"), 4, "4 was asked for"),
-        (("params", "k_final"), 11, "11 was asked for"),
+        (("params", "k_final"), 4, "`params` has 4, which is not the number of documents, 6"),
+        (("params", "k_final"), 11, "`params` has 11, which is not the number of documents, 6"),
     ],
     "documents": [
         (("retrieval", "docs", 0, "date"), "01.06.2026", "docs[0] is dated '01.06.2026'"),
@@ -99,6 +99,7 @@ def test_few_documents_break_a_rule_only_strictly(context):
     """Four documents will do unless five are insisted on."""
     documents = context["retrieval"]["docs"][:4]
     thin = changed(changed(context, ("retrieval", "docs"), documents), ("retrieval", "k_final"), 4)
+    thin = changed(thin, ("params", "k_final"), 4)
     check_context(thin)
 
     with pytest.raises(InvalidRequest, match="k_final: 4 documents are fewer than 5"):

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from contexture.adapters.documents import _worker
+from contexture.adapters.documents._text import PAGE_CHARACTERS, split_pages
 from contexture.adapters.documents.file_types import EXTENSIONS, TEXT_EXTENSIONS, read_document
-from contexture.adapters.documents.text import PAGE_CHARACTERS, split_pages
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
 
@@ -59,6 +60,22 @@ NO_PAGES = b"""%PDF-1.4
 trailer <</Root 1 0 R /Size 3>>
 %%EOF"""
 
+LAUGHS = (
+    '<?xml version="1.0"?> <!DOCTYPE x [<!ENTITY a "ha">'
+    + "".join(f"<!ENTITY {chr(98 + n)} '{f'&{chr(97 + n)};' * 10}'>" for n in range(9))
+    + "]><x>&j;</x>"
+)
+NOISE = "".join(f"<!-- {n} -->" for n in range(9_999))
+PARAMETER = b'<!DOCTYPE x [<!ENTITY % p "x">]><x/>'
+UTF7 = b'<?xml version="1.0" encoding="UTF-7"?>+ADwAIQ-DOCTYPE x [+ADwAIQ-ENTITY a "ha">]><x/>'
+
+
+def with_part(name: str, data: bytes) -> bytes:
+    """A sound Word file with one part replaced."""
+    with zipfile.ZipFile(SAMPLES / "maintenance-plan.docx") as archive:
+        return packed({each: archive.read(each) for each in archive.namelist()} | {name: data})
+
+
 BAD = [
     ("empty.pdf", lambda: b"", "empty"),
     ("truncated.pdf", lambda: pdf_bytes()[:900], "damaged or truncated"),
@@ -75,6 +92,13 @@ BAD = [
     ("empty.docx", lambda: packed({"word/document.xml": b"<not-word/>"}), "damaged|no text"),
     ("bomb.docx", lambda: packed({"word/document.xml": b" " * 40_000_000}), "compression ratio"),
     ("bomb.pptx", lambda: packed({"ppt/presentation.xml": b" " * 40_000_000}), "compression ratio"),
+    ("entities.docx", lambda: packed({"word/document.xml": LAUGHS.encode()}), "declares XML entities"),
+    ("utf16.docx", lambda: packed({"word/document.xml": LAUGHS.encode("utf-16")}), "declares XML entities"),
+    ("padded.docx", lambda: packed({"word/document.xml": LAUGHS.replace("?> <", f"?>{NOISE}<").encode()}), "entities"),
+    ("parameter.docx", lambda: packed({"word/document.xml": PARAMETER}), "declares XML entities"),
+    ("style.docx", lambda: with_part("word/styles.xml", LAUGHS.encode()), "'word/styles.xml' declares XML entities"),
+    ("slides.pptx", lambda: packed({"ppt/presentation.xml": LAUGHS.encode()}), "declares XML entities"),
+    ("utf7.docx", lambda: packed({"word/document.xml": UTF7}), "is damaged: multi-byte encodings"),
     ("broken.png", lambda: b"\x89PNG\r\n\x1a\n" + bytes(50), "picture cannot be read"),
     ("binary.txt", lambda: b"text\0with\0zeros" * 10, "binary"),
     ("blank.md", lambda: b" \n\n ", "no text"),
@@ -215,3 +239,13 @@ def test_every_ending_has_a_reader():
     """Text endings are among those that can be read, and every one is lower case without a dot."""
     assert TEXT_EXTENSIONS < EXTENSIONS
     assert all(name == name.lower() and "." not in name for name in EXTENSIONS)
+
+
+def test_a_temporary_path_is_not_part_of_a_reason(tmp_path):
+    """A parser that names the file it failed on is quoted with the file's own name."""
+    path = tmp_path / "0" / "plan.txt"
+    order = _worker.ReadRequest(str(path), "plan.txt", PLAIN)
+    reason = f"no such file: {path}; {path.parent}/word/styles.xml is missing"
+
+    assert "no such file: plan.txt; word/styles.xml is missing" == _worker._hide_path(reason, order)
+    assert str(tmp_path) not in _worker._handle_request(order, io.BytesIO()).reason

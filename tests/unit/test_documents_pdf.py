@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from fpdf import FPDF
 
+from contexture.adapters.documents._text import HeadingOutline
 from contexture.adapters.documents.file_types import read_document
 from contexture.adapters.documents.pdf.layout import FontStyle, Word, group_lines, reading_order
-from contexture.adapters.documents.text import HeadingOutline
 from contexture.documents import ReadDocument, ReadLimits, RegionKind
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "documents"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from contexture.adapters.embedders.encoding import Calibration, normalize_vector
+from contexture.adapters.embedders.granite import Granite
 from contexture.adapters.embedders.minilm import MiniLM
 from contexture.adapters.embedders.use import MultilingualUSE
 
@@ -30,6 +31,7 @@ def test_a_vector_of_zeros_gets_a_direction() -> None:
 @pytest.mark.parametrize(
     ("embedder", "folder", "lang"),
     [
+        (Granite(), "xquad", "en"),
         (MiniLM(), "xquad", "en"),
         (MultilingualUSE(), "xquad", "ru"),
         (MultilingualUSE(), "xquad-cross", "ru"),
@@ -38,7 +40,7 @@ def test_a_vector_of_zeros_gets_a_direction() -> None:
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 async def test_medians_mean_what_thresholds_assume(
-    eval_data: Path, embedder: MiniLM | MultilingualUSE, folder: str, lang: str
+    eval_data: Path, embedder: Granite | MiniLM | MultilingualUSE, folder: str, lang: str
 ) -> None:
     """Half of the true pairs pass .7 to .9, and nine in ten unrelated pairs stay below .3."""
     with (eval_data / folder / "corpus.jsonl").open(encoding="utf-8") as lines:

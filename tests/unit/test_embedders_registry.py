@@ -27,8 +27,8 @@ def test_a_known_name_gives_its_embedder(name: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "no embedder is called ''; the known ones are fastembed, litellm, minilm, use"),
-        ("word2vec", "no embedder is called 'word2vec'; the known ones are fastembed, litellm, minilm, use"),
+        ("", "no embedder is called ''; the known ones are fastembed, granite, litellm, minilm, use"),
+        ("word2vec", "no embedder is called 'word2vec'; the known ones are fastembed, granite, litellm, minilm, use"),
         ("minilm:x", "takes no model: write 'minilm' alone"),
         ("fastembed:", "needs a model: write `fastembed:MODEL`"),
     ],

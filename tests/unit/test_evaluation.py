@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fpdf import FPDF
 
 from contexture.config import Settings
 from contexture.errors import InvalidRequest
 from contexture.evaluation import corpus
-from contexture.evaluation.datasets import load_corpus, load_questions, load_span_questions, load_texts
-from contexture.evaluation.metrics import (
+from contexture.evaluation._datasets import load_corpus, load_questions, load_span_questions, load_texts
+from contexture.evaluation._metrics import (
     count_characters,
     count_overlap,
     mean,
@@ -21,6 +23,8 @@ from contexture.evaluation.metrics import (
     recall,
     reciprocal_rank,
 )
+from contexture.evaluation.commands import evaluate_commands
+from contexture.evaluation.pages import evaluate_pages
 
 
 def test_ndcg_is_one_for_a_perfect_ranking() -> None:
@@ -93,12 +97,22 @@ def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
         load_texts(tmp_path)
 
 
-def test_a_malformed_date_counts_as_missing(tmp_path: Path) -> None:
-    """Rows keep their place when their date is no ISO time."""
-    rows = [{"id": 1, "text": "x", "date": "2026-04-08T::00Z"}, {"id": 2, "text": "y", "date": "2026-04-08"}]
+def test_a_malformed_clock_time_keeps_the_day(tmp_path: Path) -> None:
+    """Rows are dated in UTC; one whose day is malformed too has no date."""
+    dates = ["2026-04-08T::00Z", "2026-04-08", "2026/04/08", "2026-04-08T02:00:00+02:00", "spring", None]
+    rows = [{"id": at, "text": "x", "date": date} for at, date in enumerate(dates)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    day = datetime(2026, 4, 8, tzinfo=UTC)
 
-    assert [True, False] == [record.time is None for record in load_corpus(tmp_path)]
+    assert [day] * 4 + [None] * 2 == [record.time for record in load_corpus(tmp_path)]
+
+
+def test_questions_know_when_they_are_asked(tmp_path: Path) -> None:
+    """The day in `asked` is what relative times in the question are relative to."""
+    row = {"id": 1, "text": "What happened this week?", "gold": [], "asked": "2022/06/16"}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(row))
+
+    assert [datetime(2022, 6, 16, tzinfo=UTC)] == [question.asked for question in load_questions(tmp_path)]
 
 
 @pytest.fixture
@@ -152,3 +166,54 @@ async def test_spans_are_found_in_a_long_text(tmp_path: Path) -> None:
     assert [tuple(row["spans"][0])] == list(load_span_questions(tmp_path)[0].spans)
     assert 1.0 == found["recall"]
     assert 0 < found["iou"] <= found["precision"] <= 1
+
+
+async def test_pages_are_ranked_over_all_files(tmp_path: Path) -> None:
+    """Recall counts gold pages among the first, and a miss has its rank, or none if the page was not found."""
+    (tmp_path / "pdfs").mkdir()
+    for name, texts in (
+        ("pumps", ("The pump of station two leaks.", "Bearings are greased.")),
+        ("cranes", ("Cranes.",)),
+    ):
+        pdf = FPDF()
+        pdf.set_font("Helvetica", size=10)
+        for text in texts:
+            pdf.add_page()
+            pdf.text(20, 60, text)
+        pdf.output(str(tmp_path / "pdfs" / f"{name}.pdf"))
+    questions = [
+        {"id": "q1", "text": "Which pump leaks?", "gold": ["pumps.pdf#1"]},
+        {"id": "q2", "text": "Which pump leaks?", "gold": ["pumps.pdf#9"]},
+    ]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, questions)))
+
+    found = await evaluate_pages(tmp_path, settings=Settings(home=tmp_path / "home"))
+
+    assert (0.5, 0.5, 2) == (found["recall@1"], found["recall@10"], found["queries"])
+    assert {"q2": {"pumps.pdf#9": None}} == found["misses"]
+
+
+async def test_commands_are_measured_on_dated_articles(tmp_path: Path) -> None:
+    """The article that answers is retrieved, quoted first, and in the prompt; the clock is the question's date."""
+    rows = [
+        {"id": "a", "title": "Ferry crews strike", "date": "2026-03-10", "source": "a.example",
+         "text": "CNN —\n\nFerry crews in Nortka went on strike over the new night timetable on Monday."},
+        {"id": "b", "title": "Bakery opens", "date": "2026-03-09", "source": "b.example",
+         "text": "A bakery opened beside the old lighthouse and sells rye bread from six in the morning."},
+        {"id": "c", "title": "Ferry crews strike again", "date": "2026-06-10", "source": "a.example",
+         "text": "Ferry crews in Nortka went on strike a second time, three months after the first dispute."},
+    ]  # fmt: skip
+    asked = [{"id": "q", "text": "Why did ferry crews in Nortka strike?", "asked": "2026/03/12", "gold": ["a"]}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)), "utf-8")
+
+    found = await evaluate_commands(tmp_path, window="1m", settings=Settings(home=tmp_path / "home"))
+
+    names = ("gold_retrieved", "gold_quoted", "gold_first", "gold_in_prompt")
+    assert dict.fromkeys(names, 1.0) == {name: found[name] for name in names}
+
+
+async def test_an_unknown_window_is_refused(tmp_path: Path) -> None:
+    """The error names the windows that exist."""
+    with pytest.raises(InvalidRequest, match="6h, 12h"):
+        await evaluate_commands(tmp_path, window="5m", settings=Settings(home=tmp_path))

@@ -162,12 +162,19 @@ async def test_removed_articles_leave_the_graphs_file(engine):
 
 
 async def test_sources_that_differ_stand_side_by_side(engine):
-    """Two figures for one thing are a conflict, and what one source alone says is a gap."""
-    details = (await run(engine, '/synthesize topic="ships waiting at the port strike" window=3d')).details
+    """Two figures for one thing are a conflict, shown with both dates."""
+    details = (await run(engine, '/synthesize topic="ships are waiting" window=3d')).details
     (ships,) = [each for each in details.conflicts if each.about == "ship"]
 
     assert {"example.org", "herald.example"} == {side.source for side in ships.sides}
-    assert "single_source" in {each.kind for each in details.gaps}
+    assert all(side.date for side in ships.sides)
+
+
+async def test_what_one_source_alone_says_is_a_gap(engine):
+    """A statement that no other source makes is listed with its source."""
+    details = (await run(engine, '/synthesize topic="strike costs" window=3d')).details
+
+    assert ("single_source", "money.example") in {(each.kind, each.source) for each in details.gaps}
 
 
 async def test_what_is_stored_is_recalled_for_ninety_days(engine):

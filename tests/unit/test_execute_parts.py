@@ -7,14 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from contexture.answer.commands._sentence_ranking import split_question
 from contexture.answer.commands.answer import UNSUPPORTED_FIGURES, Evidence
-from contexture.answer.commands.article_sentences import split_question
 from contexture.answer.commands.events import find_date
 from contexture.answer.commands.job import HEADINGS
 from contexture.answer.commands.writer import (
     FREE_PRICE,
     PRICES,
-    UNKNOWN_PRICE,
     Price,
     SpendingBudget,
     check_statements,
@@ -25,7 +24,7 @@ from contexture.answer.grounding import Figure, extract_figures, find_differing_
 from contexture.builders.command.request import DEFAULT_ROUTING
 from contexture.config import Settings
 from contexture.types import Citation
-from contexture.wiring.answering import command_writer
+from contexture.wiring._answering import command_writer
 
 FRIDAY = date(2026, 5, 29)
 
@@ -53,6 +52,29 @@ FRIDAY = date(2026, 5, 29)
 def test_dates_are_told_from_the_day_of_the_article(text, day):
     """A date is read in words, in figures, or relative to when the article was published."""
     assert (day and date.fromisoformat(day)) == find_date(text, FRIDAY)
+
+
+SATURDAY = date(2026, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("Депутаты собрались в понедельник.", "2026-06-01"),
+        ("Депутаты соберутся в понедельник.", "2026-06-08"),
+        ("Заседание состоится в понедельник.", "2026-06-08"),
+        ("В воскресенье состоялся концерт.", "2026-05-31"),
+        ("The council met on Monday.", "2026-06-01"),
+        ("The council will meet on Monday.", "2026-06-08"),
+        ("The council is scheduled to meet Sunday.", "2026-06-07"),
+        ("The president announced Wednesday that taxes will rise.", "2026-06-03"),
+        ("Последнее заседание прошло в прошлую пятницу.", "2026-06-05"),
+        ("The next round is next Friday.", "2026-06-12"),
+    ],
+)
+def test_a_weekday_is_resolved_by_tense(text, day):
+    """In Saturday's article a weekday of the past lies before it and one of the future after it."""
+    assert date.fromisoformat(day) == find_date(text, SATURDAY)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +137,10 @@ def test_a_purse_is_never_overdrawn():
     assert purse.affordable_tokens(Price(0, 0), 10_000, 100) == 100
 
 
-def test_every_routed_model_has_a_price_and_an_unknown_one_the_highest():
-    """Nothing is cheap because nobody knows its price."""
+def test_every_routed_model_has_a_price_and_an_unknown_one_is_free():
+    """The budget cannot limit a model whose price nobody gave; a setting can price it."""
     assert {name for names in DEFAULT_ROUTING.values() for name in names} <= PRICES.keys()
-    assert look_up_price("unheard-of") == UNKNOWN_PRICE
-    assert all(UNKNOWN_PRICE.read > each.read and UNKNOWN_PRICE.written > each.written for each in PRICES.values())
+    assert look_up_price("unheard-of") == FREE_PRICE
 
 
 @pytest.mark.parametrize(
@@ -128,12 +149,12 @@ def test_every_routed_model_has_a_price_and_an_unknown_one_the_highest():
         ("local", FREE_PRICE),
         ("extractive", FREE_PRICE),
         ("litellm:x", Price(1, 2)),
-        ("litellm:y", UNKNOWN_PRICE),
-        ("other:z", UNKNOWN_PRICE),
+        ("litellm:y", FREE_PRICE),
+        ("other:z", FREE_PRICE),
     ],
 )
 def test_the_model_behind_a_name_is_paid_for(adapter, price):
-    """What runs here is free, a vendor's model has its listed price, and one that is not listed the highest."""
+    """What runs here is free, a vendor's model has its listed price, and one that is not listed is free."""
     listed = {"litellm:x": (1.0, 2.0), "litellm:y": None}
     model = SimpleNamespace(price=listed[adapter]) if adapter in listed else object()
 

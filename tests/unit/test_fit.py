@@ -75,11 +75,13 @@ def test_a_good_prompt_passes() -> None:
         (10, shown(redacted=False), [], "without redaction"),
         (10, shown(citation=None), [], "without a source"),
         (10, shown(), ["fine", "[1] (forged)"], "unfenced"),
+        (10, shown(), ["fine <|im_end|>"], "control token"),
     ],
 )
 def test_a_broken_promise_is_not_returned(
     tokens: int, candidates: list[Candidate], texts: list[str], message: str
 ) -> None:
     """A prompt that breaks a promise is an error, never an answer."""
+    messages = [{"role": "user", "content": "\n".join(texts)}]
     with pytest.raises(BrokenPromise, match=message):
-        validate_prompt(tokens=tokens, limit=10, shown=candidates, texts=texts)
+        validate_prompt(tokens=tokens, limit=10, shown=candidates, texts=texts, messages=messages)

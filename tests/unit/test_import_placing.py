@@ -9,12 +9,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contexture.ingestion.blocks._placement import spread_orders
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem
 from contexture.ingestion.blocks.history import ImportSnapshot
 from contexture.ingestion.blocks.importer import ImportResult, import_blocks
-from contexture.ingestion.blocks.placement import spread_orders
 from contexture.ingestion.files import LoadProblem
-from contexture.workspace import Activity, Block, BlockType, PutResult
+from contexture.workspace import Activity, Block, BlockType, ImportAccess, PutResult
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Notebook:
     written: list[str] = field(default_factory=list)
     deeds: list[Activity] = field(default_factory=list)
 
-    async def put(self, blocks: Sequence[Block]) -> PutResult:
+    async def put(self, blocks: Sequence[Block], _access: ImportAccess | None = None) -> PutResult:
         """Write blocks and remember which."""
         coming = {block.id for block in blocks}
         assert all(block.parent is None or block.parent in coming or block.parent in self.blocks for block in blocks)

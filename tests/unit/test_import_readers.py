@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks._markdown import parse_markdown
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
 from contexture.ingestion.blocks.import_source import NOTION, OBSIDIAN, ImportSource, find_importer
 from contexture.ingestion.blocks.logseq import journal_title, parse_page, title_from_stem
-from contexture.ingestion.blocks.markdown import parse_markdown
 from contexture.ingestion.blocks.obsidian import split_frontmatter
 from contexture.ingestion.blocks.sources import MAX_FILE_BYTES, ArchiveLimits, SourceFile, decode_file, open_archive
 from contexture.ingestion.blocks.tables import TableColumns, read_table

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.adapters.keys import DEFAULT_RIGHTS, ApiKeys, Right
-from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
+from contexture.errors import InvalidRequest, NotFound, SourceUnavailable, StoreDamaged
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 
@@ -170,7 +170,7 @@ def test_a_right_that_this_version_does_not_know_opens_nothing(keys, tmp_path):
 def test_a_file_that_is_no_database_is_a_clear_error(tmp_path):
     """The path is named."""
     (tmp_path / "keys.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 9)
-    with pytest.raises(StoreUnwritable, match=r"keys\.sqlite"):
+    with pytest.raises(StoreDamaged, match=r"keys\.sqlite"):
         ApiKeys(tmp_path / "keys.sqlite")
 
 
@@ -179,5 +179,5 @@ def test_a_database_that_breaks_later_is_a_clear_error(keys, tmp_path):
     _, token = keys.add("laptop", ANNA, now=NOON)
     with sqlite3.connect(tmp_path / "home" / "keys.sqlite") as other:
         other.execute("drop table keys")
-    with pytest.raises(StoreUnwritable, match="cannot be read or written"):
+    with pytest.raises(SourceUnavailable, match="no such table: keys"):
         keys.find(token, now=NOON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -53,11 +54,63 @@ async def test_the_conversation_is_quoted_without_a_number() -> None:
 async def test_numbers_of_earlier_prompts_are_not_repeated() -> None:
     """An earlier answer is quoted without its marks: they would name blocks of this prompt, or none."""
     said = (("assistant", "The key is under the mat. [2]\nThe key is blue. [1] [3]"),)
-    memory = "[1] (chat)\nThe key is under the mat."
 
-    assert {"The key is under the mat. [1]", "The key is blue."} == set(
-        (await answer("Where is the key?", memory, said)).split("\n")
+    assert {"The key is under the mat.", "The key is blue."} == set(
+        (await answer("Where is the key?", "", said)).split("\n")
     )
+
+
+async def test_the_assistant_is_quoted_only_if_nobody_else_speaks_of_it() -> None:
+    """What a model said before may be invented."""
+    memory = "[1] (assistant, 2026-06-01)\nYour cat is called Max.\n\n[2] (user, 2026-05-01)\nMy cat is called Tom."
+
+    assert "My cat is called Tom. [2]" == await answer("What is my cat called?", memory)
+    assert "Your cat is called Max. [1]" == await answer("What is my cat called?", memory.partition("\n\n")[0])
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("What is my dog called?", "My daughter is called Mia."),
+        ("What is my pet called?", "My daughter is called Mia."),
+        ("What is the name of my son?", "The name of my daughter is Mia."),
+        ("Как зовут мою собаку?", "Мою дочь зовут Мия."),
+    ],
+)
+async def test_a_question_about_one_is_not_answered_with_another(question: str, memory: str) -> None:
+    """The name of a child is no answer to a question about a dog."""
+    assert await answer(question, f"[1] (user)\n{memory}") in NO_MATCH_ANSWERS.values()
+
+
+async def test_a_pet_is_a_dog_or_a_cat() -> None:
+    """A general word accepts what it covers."""
+    assert "My dog is called Rex. [1]" == await answer("What is my pet called?", "[1] (user)\nMy dog is called Rex.")
+
+
+async def test_a_sentence_without_a_common_word_is_quoted_for_its_meaning() -> None:
+    """A question in one language is answered from a memory in another."""
+
+    async def compare(question: str, sentences: Sequence[str]) -> list[float]:
+        return [0.9 if "nuts" in sentence else 0.1 for sentence in sentences]
+
+    asked = prompt("На что у меня аллергия?", "[1] (user)\nI like trains.\n\n[2] (user)\nI am allergic to nuts.")
+
+    assert "I am allergic to nuts. [2]" == await ExtractiveModel(compare).complete(asked, max_tokens=50)
+
+
+async def test_all_that_the_user_said_is_listed_when_asked() -> None:
+    """The assistant's words are not among it."""
+    memory = "[1] (user)\nI like trains.\n\n[2] (assistant)\nYou like planes.\n\n[3] (user)\nI am allergic to nuts."
+
+    assert "I like trains. [1]\nI am allergic to nuts. [3]" == await answer("What do you know about me?", memory)
+
+
+async def test_tool_results_are_read() -> None:
+    """They are part of the conversation."""
+    said = [{"role": "tool", "tool_call_id": "t", "content": "The ferry to Bergen leaves at 9:40."}]
+    asked = [*said, {"role": "user", "content": "When does the ferry leave?"}]
+
+    assert "The ferry to Bergen leaves at 9:40." == await ExtractiveModel().complete(asked, max_tokens=50)
 
 
 async def test_questions_are_not_answers() -> None:

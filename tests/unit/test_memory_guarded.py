@@ -203,3 +203,94 @@ async def test_a_service_that_is_broken_on_purpose_is_not_called_and_counts_as_f
     assert "simulated outage" in told
     assert (0, HealthState.DEGRADED) == (watch.inner.calls, watch.health.state())
     assert ["m"] == await watch.recall()
+
+
+class Probed:
+    """A guarded service that is probed, on a clock that moves by hand."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.time = 0.0
+        self.answers = list(answers)
+        self.asked: list[float] = []
+        self.finished = asyncio.Event()
+        self.health = HealthMonitor(clock=lambda: self.time)
+        self.breaker = CircuitBreaker("memory", clock=lambda: self.time)
+        self.inner = ScriptedMemory(recalls=[Recalled(id="m", text="tea", score=0.9)], failures=[DOWN] * 3)
+        guard = MemoryGuard(
+            health=self.health,
+            breaker=self.breaker,
+            clock=lambda: self.time,
+            probe=self.probe,
+            sleep=self.sleep,
+        )
+        self.memory = GuardedMemory(self.inner, guard)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self.time += seconds
+        await asyncio.sleep(0)
+
+    async def probe(self) -> None:
+        """The next scripted sign of life."""
+        self.asked.append(self.time)
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.finished.set()
+        if answer is not None:
+            raise answer
+
+
+async def test_a_probe_that_succeeds_closes_the_breaker_before_its_time():
+    """The next call is made five seconds after the service is back, not fifteen after the last failure."""
+    probed = Probed(None)
+    for _ in range(3):
+        with pytest.raises(SourceUnavailable):
+            await probed.memory.recall(SCOPE, asking("tea"))
+    await probed.finished.wait()
+    await asyncio.sleep(0)
+
+    assert [5.0] == probed.asked
+    assert ["m"] == [found.id for found in await probed.memory.recall(SCOPE, asking("tea"))]
+
+
+async def test_probes_go_on_until_the_service_answers_and_end_down_through_degraded():
+    """A service that is down is degraded first, as after its time."""
+    probed = Probed(DOWN, DOWN, None)
+    for _ in range(3):
+        with pytest.raises(SourceUnavailable):
+            await probed.memory.recall(SCOPE, asking("tea"))
+    for _ in range(4):
+        probed.health.record_failure()
+    assert HealthState.DOWN is probed.health.state()
+    await probed.finished.wait()
+    await asyncio.sleep(0)
+
+    assert [5.0, 10.0, 15.0] == probed.asked
+    assert HealthState.DEGRADED is probed.health.state()
+
+
+async def test_no_probe_outlives_the_service():
+    """Closing stops it, whatever the service does."""
+    probed = Probed(*[DOWN] * 100)
+    for _ in range(3):
+        with pytest.raises(SourceUnavailable):
+            await probed.memory.recall(SCOPE, asking("tea"))
+    await probed.memory.close()
+    asked = len(probed.asked)
+    await asyncio.sleep(0)
+
+    assert asked == len(probed.asked)
+
+
+async def test_failed_deliveries_count_neither_for_the_breaker_nor_for_health():
+    """A backlog that a service refuses does not take recall down; a delivery that succeeds counts as well."""
+    watch = Watch(*[DOWN] * 8)
+    for _ in range(8):
+        with pytest.raises(SourceUnavailable):
+            await watch.memory.deliveries.remember(SCOPE, [Memory(text="tea", idempotency_key="k")])
+
+    assert watch.health.state() is HealthState.NORMAL
+    assert watch.breaker.seconds_open() == 0
+    watch.health.record_failure()
+    await watch.memory.deliveries.remember(SCOPE, [Memory(text="tea", idempotency_key="k")])
+    assert watch.health.state() is HealthState.NORMAL

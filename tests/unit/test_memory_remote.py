@@ -145,7 +145,6 @@ WRONG = [
     {},
     {"candidates": {}},
     {"candidates": ["text"]},
-    {"candidates": [{**ITEM, "id": None}]},
     {"candidates": [{**ITEM, "id": True}]},
     {"candidates": [{**ITEM, "score": "high"}]},
     {"candidates": [{**ITEM, "score": None}]},
@@ -350,3 +349,38 @@ async def test_batches_that_make_no_sense_are_refused(payload):
     with pytest.raises(InvalidRequest):
         await MemoryClient(inner, SCOPE, FixedClock()).remember_batch(payload)
     assert inner.remembered == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"id": "m", "score": "0.9", "payload": {"text": "tea"}},
+        {"id": "m", "score": 0.9, "value": "tea"},
+        {"id": "m", "score": 0.9, "value": {"content": "tea", "tags": ["drinks"]}},
+        {"key": "m", "score": "0.9", "payload": {"value": {"text": "tea"}}},
+    ],
+)
+async def test_answers_of_other_services_are_read(item):
+    """Their text may be in `payload` or `value`, and their score a string."""
+    (found,) = await remote({"results": [item]}).recall(SCOPE, asking("tea"))
+
+    assert ("m", "tea", 0.9) == (found.id, found.text, found.score)
+
+
+async def test_a_memory_without_an_id_gets_one_from_its_text():
+    """Equal answers give equal ids."""
+    answer = {"results": [{"score": 0.9, "text": "tea"}, {"score": 0.8, "text": "coffee"}]}
+    first, second = [await remote(answer).recall(SCOPE, asking("tea")) for _ in range(2)]
+
+    assert 2 == len({found.id for found in first})
+    assert [found.id for found in first] == [found.id for found in second]
+
+
+async def test_a_bad_memory_is_skipped_and_named_and_the_rest_is_used():
+    """One item that cannot be read does not cost the others."""
+    reasons: list[str] = []
+    bad = {"id": "bad", "score": "high", "text": "tea"}
+    found = await remote({"candidates": [bad, ITEM]}, on_invalid=reasons.append).recall(SCOPE, asking("content"))
+
+    assert ["mem-001"] == [each.id for each in found]
+    assert ["`score` is 'high', not a number" in reason for reason in reasons] == [True]

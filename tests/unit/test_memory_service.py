@@ -11,9 +11,9 @@ import pytest
 from contexture.conversation import Feedback, Memory, MemoryKind, Recall
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
 from contexture.memory import service
+from contexture.memory._write_plan import find_echo
 from contexture.memory.records import ALIAS_KIND, MEMORIES
 from contexture.memory.service import HINT_WEIGHTS, LocalMemory
-from contexture.memory.write_plan import find_echo
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON, FailingEmbedder, FixedClock, WordCounter
@@ -216,12 +216,12 @@ async def test_an_opinion_of_a_memory_that_is_forgotten_meanwhile_does_not_bring
     await bench.memory.remember(ANNA, [Memory(text="tea", id="m"), Memory(text="rum", id="n", readers=(PUBLIC,))])
     elsewhere, prepare, meanwhile = bench.service(Parts()), bench.memory._prepare, []
 
-    async def slow(records):
+    async def slow(scope, records):
         if not meanwhile:
             meanwhile.append("done")
             await elsewhere.forget(ANNA, ["m"])
             await elsewhere.remember(ANNA, [Memory(text="rum", id="n", readers=("user:anna",))])
-        return await prepare(records)
+        return await prepare(scope, records)
 
     monkeypatch.setattr(bench.memory, "_prepare", slow)
     with pytest.raises(NotFound):

@@ -58,11 +58,11 @@ def test_numbers_that_no_recall_could_work_with_are_refused(name, value):
 async def test_memories_are_kept_here_unless_an_address_is_set(tmp_path):
     """An address makes the engine a client of the service behind it, and failures move the engine's health."""
     async with open_store(Settings(home=tmp_path / "a")) as engine:
-        assert isinstance(engine.memory._service, LocalMemory)
+        assert isinstance(engine._memory._service, LocalMemory)
 
     away = Settings(home=tmp_path / "b", memory_url="http://127.0.0.1:9", memory_max_retries=0)
     async with open_store(away) as engine:
-        assert isinstance(engine.memory._service, RemoteMemory)
+        assert isinstance(engine._memory._service, RemoteMemory)
         assert engine.health.state() is HealthState.NORMAL
         with pytest.raises(SourceUnavailable):
             await engine.memory.recall(engine.scope, asking("tea"))

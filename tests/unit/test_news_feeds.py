@@ -242,3 +242,35 @@ async def test_fetching_does_not_block_the_loop(server):
     await asyncio.gather(slow, return_exceptions=True)
 
     assert (fetched.data, fetched.mark) == (FEED, FeedValidators(etag=ETAG, modified=DATE))
+
+
+PAGE = """<html><head><title>Ferries return</title><meta property="article:published_time" content="2026-03-12"></head>
+<body><nav><a href="/">Home</a> <a href="/sport">Sport</a></nav><article><h1>Ferries return</h1>{body}</article>
+<aside>Most read</aside><footer>Copyright Harbour Herald</footer></body></html>""".format(
+    body="".join(
+        f"<p>{at} ferries left the harbour of Nortka for the islands after the storm had passed.</p>"
+        for at in range(2, 9)
+    )
+)
+
+
+def test_a_web_page_is_read_as_an_article(tmp_path):
+    """The main text is the article; navigation, asides and the footer are not."""
+    extractor = pytest.importorskip("contexture.adapters.feeds.extractor").TrafilaturaExtractor()
+    (tmp_path / "page.html").write_text(PAGE, "utf-8")
+    reader = ArticleFileReader(readers=("public",), now=NOON, parser=FeedparserParser(), extractor=extractor)
+    (found,) = reader.read_files([tmp_path / "page.html"])
+
+    assert ("Ferries return", "2026-03-12") == (found.article.title, found.article.published.date().isoformat())
+    assert "8 ferries left the harbour" in found.article.text
+    assert not any(word in found.article.text for word in ("Sport", "Most read", "Copyright"))
+
+
+def test_a_page_without_a_text_is_a_problem(tmp_path):
+    """A page that holds no article is reported, not stored."""
+    extractor = pytest.importorskip("contexture.adapters.feeds.extractor").TrafilaturaExtractor()
+    (tmp_path / "page.html").write_text("<html><body></body></html>", "utf-8")
+    reader = ArticleFileReader(readers=("public",), now=NOON, parser=FeedparserParser(), extractor=extractor)
+    (problem,) = reader.read_files([tmp_path / "page.html"])
+
+    assert "no article text was found" in problem.message

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.ingestion.html_text import html_to_text
+from contexture.ingestion._html_text import html_to_text
+from contexture.news._fingerprint import is_copy, make_fingerprint, read_fingerprint
 from contexture.news.articles import domain_with_parents, normalize_domain, safe_web_url
-from contexture.news.fingerprint import is_copy, make_fingerprint, read_fingerprint
 from support.news import STRIKE
 
 RUSSIAN = (

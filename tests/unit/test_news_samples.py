@@ -13,8 +13,8 @@ from contexture.adapters.feeds.parser import FeedparserParser
 from contexture.cli.demo import GROUPS, news_folder
 from contexture.ingestion.articles import ArticleFileReader
 from contexture.ingestion.files import LoadProblem
+from contexture.news._fingerprint import is_copy, read_fingerprint
 from contexture.news.articles import article_to_record
-from contexture.news.fingerprint import is_copy, read_fingerprint
 from contexture.text.segmentation import split_sentences
 from contexture.types import PUBLIC, Scope
 

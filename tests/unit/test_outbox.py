@@ -17,6 +17,7 @@ from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, S
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from contexture.wiring import SystemClock
+from support.damage import overwrite_leaf_page
 
 ANNA = Scope(tenant="acme", user="anna", groups=("sales",))
 BORIS = Scope(tenant="acme", user="boris")
@@ -227,6 +228,7 @@ async def test_a_few_bad_items_never_keep_others_waiting(path: Path) -> None:
     clock = Clock()
     service = Service(poison="bad", failure=SourceUnavailable("500"))
     box = opened(path, service, clock=clock, options=OutboxOptions(batch=1))
+    box._jitter.seed(0)
     await box.put(ANNA, *(memory(f"bad {number}") for number in range(5)))
     await box.put(ANNA, memory("good"))
     for _ in range(4):
@@ -248,17 +250,44 @@ async def test_what_cannot_be_stored_is_refused(path: Path, bad: Memory) -> None
     await box.stop()
 
 
-async def test_a_damaged_item_is_named(path: Path) -> None:
-    """A row that cannot be read is an error that says which, is left where it is, and does not keep the box open."""
-    box = opened(path, Service())
-    await box.put(ANNA, memory("one"))
+async def test_an_undecodable_item_is_set_aside_and_the_others_are_delivered(path: Path) -> None:
+    """It is reported once, stays stored, counts as damaged, and is not retried with the parked items."""
+    reported, service = [], Service()
+    box = opened(path, service, on_damaged=reported.append)
+    await box.put(ANNA, memory("one"), memory("two"), memory("three"))
     with sqlite3.connect(path) as other:
-        other.execute("UPDATE items SET memory = '{'")
+        other.execute("UPDATE items SET memory = '{' WHERE seq = 2")
     other.close()
+    for _ in range(2):
+        status = await box.drain()
+        await box.retry_parked()
 
-    with pytest.raises(SourceUnavailable, match="item 1 of the outbox is damaged"):
-        await box.drain()
-    assert 1 == (await box.status()).waiting
+    assert ["one", "three"] == service.texts
+    assert (0, 0, 1) == (status.waiting, status.parked, status.damaged)
+    assert 1 == len(reported)
+    assert reported[0].startswith("item 2 is set aside: damaged: ")
+    await box.stop()
+
+
+async def test_a_damaged_file_is_set_aside_and_every_readable_item_is_delivered(path: Path) -> None:
+    """The file is kept beside a new one, the status names it, and only the items of one page are missing."""
+    reported, service = [], Service(down=SourceUnavailable("down"))
+    first = opened(path, service)
+    await first.put(ANNA, *(memory(f"{number} " + "long " * 100) for number in range(200)))
+    await first.stop()
+    overwrite_leaf_page(path)
+    service.down = None
+    box = opened(path, service, on_damaged=reported.append)
+    status = await box.drain()
+
+    assert 180 < len(service.kept) < 200
+    assert 0 == status.waiting
+    assert "outbox.sqlite.damaged-1" == status.set_aside
+    assert 1 == len(reported)
+    assert "outbox.sqlite' is damaged" in reported[0]
+    await box.put(ANNA, memory("afterwards", "k"))
+    await box.drain()
+    assert "k" in service.kept
     await box.stop()
 
 

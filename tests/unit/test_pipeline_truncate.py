@@ -58,13 +58,44 @@ def cut(limit, strategy=TruncationStrategy.EXTRACTIVE, text=TEXT, **rest):
 
 
 def test_keep_start():
-    """The beginning is kept, up to whole words."""
-    assert "The harbour opened in" == cut(4, TruncationStrategy.KEEP_START).text
+    """The beginning is kept, up to whole words, with a mark."""
+    assert "The harbour opened …" == cut(4, TruncationStrategy.KEEP_START).text
 
 
 def test_keep_end():
-    """The end is kept, from a whole word on."""
-    assert "burned down later." == cut(3, TruncationStrategy.KEEP_END).text
+    """The end is kept, from a whole word on, with a mark."""
+    assert "… burned down later." == cut(4, TruncationStrategy.KEEP_END).text
+
+
+def test_cuts_are_made_between_sentences():
+    """A sentence that does not fit is left out rather than broken, if enough remains."""
+    assert "The harbour opened in 1901. …" == cut(8, TruncationStrategy.KEEP_START).text
+    assert "… The lighthouse burned down later." == cut(8, TruncationStrategy.KEEP_END).text
+
+
+TABLE = "\n".join(["| Town | Tide |", "|---|---|", *(f"| town{at} | {at} metres |" for at in range(40))])
+
+
+def test_a_table_keeps_its_header_and_whole_rows():
+    """The rows that match the question are kept in their order, and the others are counted."""
+    found = cut(60, text=TABLE, query="town7 or town31")
+    lines = found.text.split("\n")
+
+    assert ["| Town | Tide |", "|---|---|"] == lines[:2]
+    assert {"| town7 | 7 metres |", "| town31 | 31 metres |"} <= set(lines)
+    assert lines[-1] == f"(… {40 - len(lines) + 3} rows left out)"
+    assert all(line in TABLE for line in lines[:-1])
+
+
+@pytest.mark.parametrize("strategy", [s for s in TruncationStrategy if s is not TruncationStrategy.SUMMARIZE])
+def test_code_keeps_its_fence(strategy):
+    """Whole lines are kept, and the fence is closed."""
+    code = "\n".join(["```python", *(f"step_{at} = make(step_{at})" for at in range(40)), "```"])
+    lines = cut(40, strategy, text=code).text.split("\n")
+
+    assert ("```python", "```") == (lines[0], lines[-1])
+    assert "lines left out)" in lines[-2]
+    assert all(line in code.split("\n") for line in lines[1:-2])
 
 
 def test_a_long_word_is_cut_anywhere():
@@ -77,30 +108,29 @@ def test_a_long_word_is_cut_anywhere():
     start = truncate(text, Letters(), 90, strategy=TruncationStrategy.KEEP_START, min_tokens=1)
     end = truncate(text, Letters(), 90, strategy=TruncationStrategy.KEEP_END, min_tokens=1)
 
-    assert (90, 90) == (start.tokens, end.tokens)
-    assert (((0, 90),), ((110, 200),)) == (start.spans, end.spans)
+    assert (89, 89) == (start.tokens, end.tokens)
+    assert (((0, 87),), ((113, 200),)) == (start.spans, end.spans)
 
 
 def test_extraction_follows_the_question():
     """The sentence that answers is kept, with its true place in the text."""
-    found = cut(9, query="Who built the lighthouse?")
+    found = cut(11, query="Who built the lighthouse?")
 
-    assert "The lighthouse was built by Anna Berg in 1923." == found.text
-    assert [found.text] == [TEXT[start:end] for start, end in found.spans]
+    assert "… The lighthouse was built by Anna Berg in 1923. …" == found.text
+    assert ["The lighthouse was built by Anna Berg in 1923."] == [TEXT[start:end] for start, end in found.spans]
 
 
 def test_extraction_keeps_the_order_and_marks_what_is_missing():
     """Sentences come in their original order with an ellipsis where others were left out."""
-    found = cut(15, query="lighthouse")
+    found = cut(17, query="lighthouse")
+    first, last = "The lighthouse was built by Anna Berg in 1923.", "The lighthouse burned down later."
 
-    assert (
-        "The lighthouse was built by Anna Berg in 1923." + ELLIPSIS + "The lighthouse burned down later." == found.text
-    )
+    assert f"… {first}{ELLIPSIS}{last}" == found.text
 
 
 def test_neighbouring_sentences_stay_joined():
     """Without a question the first sentences are kept as one piece."""
-    assert TEXT[: TEXT.index(" The lighthouse")] == cut(10).text
+    assert TEXT[: TEXT.index(" The lighthouse")] + " …" == cut(11).text
 
 
 def test_white_space_between_sentences_is_paid_for():
@@ -109,19 +139,19 @@ def test_white_space_between_sentences_is_paid_for():
     class Letters(Words):
         count = staticmethod(len)
 
-    assert "Aa." == truncate("Aa. Bb. Cc.", Letters(), 6, min_tokens=1, min_chars=1).text
+    assert "Aa. …" == truncate("Aa. Bb. Cc.", Letters(), 6, min_tokens=1, min_chars=1).text
 
 
 def test_a_single_long_sentence_is_cut_at_its_best_place():
     """When no sentence fits, the best one is kept from its start."""
-    found = cut(3, query="Anna Berg", text=TEXT.replace(". ", ", then "))
+    found = cut(4, query="Anna Berg", text=TEXT.replace(". ", ", then "))
 
-    assert "The harbour opened" == found.text
+    assert "The harbour opened …" == found.text
 
 
 def test_known_sentences_are_used():
     """Stored sentence offsets are taken as they are."""
-    assert "opened in 1901." == cut(3, offsets=[(12, 27)]).text
+    assert "… opened in 1901. …" == cut(5, offsets=[(12, 27)]).text
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(99, False), (100, True)])

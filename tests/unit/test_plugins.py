@@ -13,8 +13,9 @@ import pytest
 
 from contexture.config import IndexOptions, Settings
 from contexture.errors import UnknownAdapter
+from contexture.ingestion.blocks.import_source import FILES, ImportSource, find_importer
 from contexture.ports import Embedder
-from contexture.testing.doubles import HashEmbedder
+from contexture.testing.doubles import NOON, HashEmbedder
 from contexture.wiring import plugins
 from contexture.wiring.plugins import PluginGroup
 
@@ -147,6 +148,8 @@ BROKEN = [
     (GOOD.replace("async def", "def"), ":flat", "its 'embed' must be a coroutine function"),
     (GOOD.replace("def calibrate", "async def calibrate"), ":flat", "its 'calibrate' must not be a coroutine function"),
     ("def flat(colour): pass", ":flat", "it needs 'colour', and is given model, threads"),
+    (GOOD.replace("embed(self, texts)", "embed(self)"), ":flat", "its 'embed' cannot be called with (texts): too many"),
+    (GOOD.replace("cosine)", "cosine, more)"), ":flat", "its 'calibrate' cannot be called with (cosine): missing"),
 ]
 
 
@@ -167,6 +170,21 @@ def test_a_broken_part_is_named_with_its_cause_and_stops_nothing_else(
     assert said in str(refused.value)
     assert plugins.load_embedder("sound", threads=1)
     assert plugins.load_embedder("minilm", threads=1)
+
+
+def test_a_part_that_hangs_when_it_is_imported_is_named_and_stops_nothing(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for once, and the others are checked."""
+    monkeypatch.setattr(plugins, "_MAX_SECONDS", 0.05)
+    hangs = "import threading\nthreading.Event().wait()"
+    install("sleepy", PluginGroup.EMBEDDERS, hangs, sleepy=":flat")
+    install("awake", PluginGroup.EMBEDDERS, GOOD, awake=":flat")
+    found = problems(PluginGroup.EMBEDDERS)
+    monkeypatch.setattr(plugins, "_MAX_SECONDS", 1e9)
+
+    assert "cannot be imported: that takes longer than 0.05 s" in found["sleepy", "sleepy"]
+    assert "cannot be imported: that takes longer" in problems(PluginGroup.EMBEDDERS)["sleepy", "sleepy"]
 
 
 def test_nobody_takes_the_name_of_another(install: Install) -> None:
@@ -223,13 +241,26 @@ def test_a_broken_builder_is_named(install: Install, code: str, said: str) -> No
 
 def test_importers_of_other_packages_are_asked_before_plain_files(install: Install, tmp_path: Path) -> None:
     """And after those for Logseq, Obsidian and Notion; one that does not work is left out."""
-    install("scrolls", PluginGroup.IMPORTERS, "def recognizes(path): return True\ndef read(source): yield", scroll="")
+    install(
+        "scrolls", PluginGroup.IMPORTERS, "def recognizes(path): return True\ndef read(source): return 7", scroll=""
+    )
     install("tablets", PluginGroup.IMPORTERS, "def recognizes(path): return True", tablet="")
     order = plugins.load_importers()
 
-    assert "scrolls" == getattr(order[-2], "__name__", "")
+    chosen = find_importer(tmp_path, order)
+    assert order[-2] is chosen
+    assert 7 == chosen.read(ImportSource(path=tmp_path, now=NOON))
     assert 5 == len(order)
     assert "it has no 'read'" in problems(PluginGroup.IMPORTERS)[("tablet", "tablets")]
+
+
+def test_an_importer_that_raises_is_skipped(install: Install, tmp_path: Path) -> None:
+    """The others are still asked, so that one package cannot stop every import."""
+    install("scrolls", PluginGroup.IMPORTERS, "def recognizes(path): 1 / 0\ndef read(source): yield", scroll="")
+    order = plugins.load_importers()
+
+    assert 5 == len(order)
+    assert find_importer(tmp_path, order) is FILES
 
 
 def test_a_proxy_fulfils_a_port_by_what_it_passes_on() -> None:

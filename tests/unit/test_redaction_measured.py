@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from contexture.adapters.redaction._personal_data import EMAIL
+from contexture.adapters.redaction._rules import RuleRedactor
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.redaction.personal_data import EMAIL
-from contexture.adapters.redaction.rules import RuleRedactor
 from contexture.errors import NotFound
 from contexture.evaluation.redaction import evaluate_folder, evaluate_pii, evaluate_secrets
 

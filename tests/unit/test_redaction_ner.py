@@ -9,7 +9,7 @@ import pytest
 
 from contexture.adapters.redaction.default import default_redactor
 
-MODULE = "contexture.adapters.redaction.ner"
+MODULE = "contexture.adapters.redaction._ner"
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from re import _constants, _parser
 
 import pytest
 
-from contexture.adapters.redaction.credentials import ASSIGNMENT_RULES, CREDENTIAL_RULES, OWN_RULES
+from contexture.adapters.redaction._credentials import ASSIGNMENT_RULES, CREDENTIAL_RULES, OWN_RULES
+from contexture.adapters.redaction._personal_data import COMMON_RULES, EMAIL, PHONE_RULES, RUSSIAN_RULES, URL
+from contexture.adapters.redaction._rules import Rule, RuleRedactor, merge_overlapping_spans
 from contexture.adapters.redaction.default import DEFAULT_ENTITIES, CompositeRedactor, NoopRedactor, default_redactor
-from contexture.adapters.redaction.personal_data import COMMON_RULES, EMAIL, PHONE_RULES, RUSSIAN_RULES, URL
 from contexture.adapters.redaction.presidio import PresidioEntity, PresidioRedactor
-from contexture.adapters.redaction.rules import Rule, RuleRedactor, merge_overlapping_spans
 from contexture.errors import InvalidRequest
 from contexture.types import Span
 

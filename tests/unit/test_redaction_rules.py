@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from contexture.adapters.redaction._personal_data import passes_inn, passes_luhn, passes_mod97, passes_snils
 from contexture.adapters.redaction.default import default_redactor
-from contexture.adapters.redaction.personal_data import passes_inn, passes_luhn, passes_mod97, passes_snils
 
 REDACTOR = default_redactor(secrets=False)
 WITH_URLS = default_redactor(entities=("URL",), secrets=False)

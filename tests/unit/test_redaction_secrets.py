@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.adapters.redaction.credentials import CREDENTIAL_RULES
-from contexture.adapters.redaction.rules import RuleRedactor
+from contexture.adapters.redaction._credentials import CREDENTIAL_RULES
+from contexture.adapters.redaction._rules import RuleRedactor
 
 REDACTOR = RuleRedactor(CREDENTIAL_RULES)
 LETTERS = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"

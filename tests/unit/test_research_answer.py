@@ -12,6 +12,7 @@ import pytest
 from contexture.adapters.llm.extractive import NO_MATCH_ANSWERS, ExtractiveModel
 from contexture.adapters.policy.open import OpenPolicy
 from contexture.adapters.token_counters import counter_for
+from contexture.answer._image_tokens import DEFAULT_PAGE_SIZE, AreaCost, TileCost, find_image_cost, read_jpeg_size
 from contexture.answer.grounding import (
     UnsupportedReason,
     find_cited_numbers,
@@ -21,7 +22,6 @@ from contexture.answer.grounding import (
     strip_markers,
     word_overlap,
 )
-from contexture.answer.image_tokens import DEFAULT_PAGE_SIZE, AreaCost, TileCost, find_image_cost, read_jpeg_size
 from contexture.answer.research import AskRecipe, AskResearch, ResearchQuestion, parse_research_question
 from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
@@ -230,8 +230,8 @@ async def test_the_answer_has_the_documented_shape():
     """`answer`, `sources` with thumbnails, `truncated` and `total_tokens`, and what was found out besides."""
     told = json.loads(json.dumps((await answered("Solar power lowers bills by 30 percent [1].")).to_dict()))
 
-    assert {"answer", "sources", "truncated", "total_tokens", "citations", "removed_markers", "unsupported", "model",
-            "degradations", "build_id", "extractive", "cited", "images"} == set(told)  # fmt: skip
+    assert {"answer", "sources", "truncated", "total_tokens", "citations", "markers", "removed_markers", "unsupported",
+            "model", "degradations", "build_id", "extractive", "cited", "images"} == set(told)  # fmt: skip
     assert told["sources"][0]["thumbnail_path"].endswith("sun_page_001_thumb.jpg")
     assert ["sun:1"] == [each["record_id"] for each in told["citations"]]
 

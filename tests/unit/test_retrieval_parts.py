@@ -32,13 +32,42 @@ async def test_english_passages_have_two_vectors() -> None:
 
     assert {"en-1", "any-1@en"} == set(english)
     assert {"any-1@other"} == set(russian)
-    assert {"en-1": 16, "any-1@en": 8, "any-1@other": 8} == ENCODERS.vectors
+    assert {"en-1": 16, "any-1@en": 8, "any-1@other": 8, "en-1+context": 16, "any-1@other+context": 8} == (
+        ENCODERS.vectors
+    )
+
+
+async def test_a_passage_with_a_context_has_the_mean_of_two_vectors() -> None:
+    """Under a name of its own and not normalised, in the space that questions in its language search."""
+    texts, langs, contexts = ["pump", "насос", "oil"], ["en", "ru", "en"], ["What leaks?", "Что течёт?", ""]
+    english, russian, plain = await ENCODERS.passages(texts, langs, contexts)
+    own, joined = await ENCODERS.passages(["pump", "What leaks?\npump"], ["en", "en"])
+
+    assert {"en-1+context", "any-1@en"} == set(english)
+    assert {"any-1@other+context"} == set(russian)
+    assert {"en-1", "any-1@en"} == set(plain)
+    assert np.allclose((own["en-1"] + joined["en-1"]) / 2, english["en-1+context"])
+
+
+async def test_vectors_of_a_former_embedder_are_searched_where_there_are_some() -> None:
+    """A question is embedded by the former embedder too if the collection still has its vectors."""
+    encoders = Encoders(
+        specialists={"en": HashEmbedder(16, "en-2")},
+        generalist=HashEmbedder(8, "any-1"),
+        former={"en": [HashEmbedder(16, "en-1")]},
+    )
+
+    assert {"en-2", "en-1"} == set(await encoders.question("pump", "en", {"en-1", "en-2", "any-1@en"}))
+    assert "en-1" not in await encoders.question("pump", "en")
+    assert {"en-1"} == encoders.former_vectors
+    assert {"en-2", "any-1@en"} == set((await encoders.passages(["pump"], ["en"]))[0])
 
 
 async def test_a_question_meets_each_passage_in_one_space() -> None:
     """An English question searches English passages with the specialist; any other question never does."""
-    assert {"en-1", "any-1@other"} == set(await ENCODERS.question("pump", "en"))
-    assert {"any-1@en", "any-1@other"} == set(await ENCODERS.question("насос", "ru"))
+    context = "any-1@other+context"
+    assert {"en-1", "en-1+context", "any-1@other", context} == set(await ENCODERS.question("pump", "en"))
+    assert {"any-1@en", "any-1@other", context} == set(await ENCODERS.question("насос", "ru"))
 
 
 async def test_a_question_is_asked_for_no_more_than_there_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,13 @@ def test_a_capsule_a_model_and_a_check_work_without_an_event_loop(new_folder: Ca
         built = ctx.build("where does the pump leak?", model="gpt-4o")
         capsule = ctx.capsule(built.context.build_id)
         report = ctx.verify(pack_capsule(capsule))
+        same = [
+            ctx.verify(each) for each in (capsule, pack_capsule(capsule).decode(), json.loads(pack_capsule(capsule)))
+        ]
+        also = [ctx.verify(each).holds for each in (built, built.to_dict())]
 
         assert "gpt-4o" == capsule.settings["model"]
         assert report.citations
+        assert [report] * 3 == same
+        assert [True, True] == also
         assert not report.problems

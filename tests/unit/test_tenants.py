@@ -13,7 +13,7 @@ import pytest
 from contexture.adapters.index.collection_registry import CollectionRegistry, collection_columns
 from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.index.filters import BUILT_IN
-from contexture.adapters.store_migration.folder import FolderStore
+from contexture.adapters.store_migration._folder import FolderStore
 from contexture.adapters.store_migration.migrate import compare_stores, migrate_store
 from contexture.errors import BrokenPromise, StoreUnwritable, UnknownCollection
 from contexture.retrieval import prepare as made_module

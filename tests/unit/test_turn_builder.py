@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from contexture.builders.tokens import FunctionCounter
+from contexture.builders._tokens import FunctionCounter
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.conversation import HealthState, MemoryPiece, Recalled

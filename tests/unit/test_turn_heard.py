@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.builders.turn.history import drop_already_in_history
+from contexture.builders.turn._history import drop_already_in_history
 from contexture.builders.turn.request import HistoryLine
 from contexture.ledger import Reason, Trace
 from contexture.types import Candidate

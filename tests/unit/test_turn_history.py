@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contexture.builders.turn.history import count_unread, drop_incomplete_calls, find_history_cut, find_newest_exchange
+from contexture.builders.turn._history import (
+    count_unread,
+    drop_incomplete_calls,
+    find_history_cut,
+    find_newest_exchange,
+)
 from support.turns import chat, tool_exchange
 
 

@@ -110,7 +110,7 @@ async def test_a_model_writes_the_summary_when_there_is_one():
     await trimmed(bench(sink, model=model).builder())
 
     assert "They spoke of words." == sink.kept[0][1].text
-    assert "[1] (conversation)\n\\user: user0w0" in model.asked[0][1]["content"]
+    assert "[1] (conversation)\nuser: user0w0" in model.asked[0][1]["content"]
 
 
 @pytest.mark.parametrize("answer", [SourceUnavailable("down"), "  "])

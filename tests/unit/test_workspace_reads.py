@@ -18,7 +18,7 @@ from contexture.testing.blocks_tree import make_block, make_page
 from contexture.testing.doubles import WordRedactor
 from contexture.testing.in_memory_blocks import InMemoryBlockStore
 from contexture.types import Scope, Span
-from contexture.workspace import Block, BlockFacts, BlockLink, LinkKind
+from contexture.workspace import Block, BlockFacts, BlockLink, BlockType, LinkKind
 from support.workspaces import WorkspaceBench, WorkspaceParts, workspace_bench
 
 ANNA = Scope(tenant="local", user="anna")
@@ -40,10 +40,12 @@ class Noted(InMemoryBlockStore):
         self.asked: Counter[str] = Counter()
         self._down = down
 
-    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
+    async def subtree(
+        self, scope: Scope, block_id: str, *, depth: int, limit: int, leaves: Sequence[BlockType] = ()
+    ) -> Sequence[Block]:
         """Blocks below one."""
         self.asked[block_id] += 1
-        return await super().subtree(scope, block_id, depth=depth, limit=limit)
+        return await super().subtree(scope, block_id, depth=depth, limit=limit, leaves=leaves)
 
     async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
         """Facts, or a failure."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contexture import Contexture, Settings
-from contexture.builders.workspace.intent import RowOrder, RowSelection, detect_selection
+from contexture.builders.workspace._intent import RowOrder, RowSelection, detect_selection
 from contexture.workspace import Block, BlockType
 from support.service import small_engine
 

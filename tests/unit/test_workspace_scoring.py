@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from contexture.builders.workspace.hydrate import affinity
-from contexture.builders.workspace.intent import WorkspaceIntent, day_span, detect_intent, due_time, week_span
-from contexture.builders.workspace.tree import ancestor_steps, distance, join_path, make_path, page_title, split_path
+from contexture.builders.workspace._hydrate import affinity
+from contexture.builders.workspace._intent import WorkspaceIntent, day_span, detect_intent, due_time, week_span
+from contexture.builders.workspace._tree import ancestor_steps, distance, join_path, make_path, page_title, split_path
 from contexture.workspace import Block, BlockType, BlockUsage
 
 NOW = datetime(2026, 6, 3, 12, tzinfo=UTC)  # a Wednesday

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from contexture.adapters.index.disk_space import check_free_space
+from contexture.adapters.private_files import create_private_file
+from contexture.adapters.store_damage import check_at_open, sqlite_errors
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 from contexture.types import DEFAULT_RIGHTS, ApiKey, Right, Scope
 
@@ -33,15 +36,20 @@ class ApiKeys:
 
     def __init__(self, path: Path) -> None:
         self._guard = threading.Lock()
+        self._path = path
+        check_at_open(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its WAL files the same mode
+            create_private_file(path)
+        except OSError as failure:
+            raise StoreUnwritable(f"cannot store keys in {str(path)!r}: {failure.strerror}") from failure
+        with ExitStack() as undo, sqlite_errors(path):
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            undo.callback(self._db.close)
             self._db.execute("pragma journal_mode=wal")
             self._db.execute(_SCHEMA)
             self._add_rights_column()
-        except (OSError, sqlite3.Error) as failure:
-            raise StoreUnwritable(f"cannot store keys in {str(path)!r}: {failure}") from failure
+            undo.pop_all()
 
     def add(
         self,
@@ -67,6 +75,7 @@ class ApiKeys:
             "".join((name, scope.tenant, scope.user, *scope.groups)).encode()
         except UnicodeEncodeError as failure:
             raise InvalidRequest("the names of a key may not contain a lone surrogate") from failure
+        self._check_space()
         made = ApiKey(id=secrets.token_hex(6), name=name, scope=scope, created=now, expires=expires, rights=given)
         secret = secrets.token_urlsafe(32)
         groups = msgspec.json.encode(scope.groups).decode()
@@ -91,7 +100,9 @@ class ApiKeys:
 
     def list(self) -> Sequence[ApiKey]:
         """All keys, also revoked and expired ones, oldest first."""
-        return [_key_from_row(row) for row in self._run(f"select {_COLUMNS} from keys order by created, id")]  # noqa: S608 - a constant
+        rows = self._run(f"select {_COLUMNS} from keys order by created, id")  # noqa: S608 - a constant
+        with self._storage_errors():
+            return [_key_from_row(row) for row in rows]
 
     def revoke(self, key_id: str, *, now: datetime) -> ApiKey:
         """Revoke a key; revoking it again changes nothing. Raises `NotFound` for an unknown id."""
@@ -100,6 +111,14 @@ class ApiKeys:
         if found is None:
             raise NotFound(f"there is no key {key_id!r}; `contexture keys list` shows all keys")
         return found
+
+    def _storage_errors(self) -> AbstractContextManager[None]:
+        """Raises errors of the file as ours."""
+        return sqlite_errors(self._path)
+
+    def _check_space(self) -> None:
+        """Raise `StoreUnwritable` if the disk is nearly full."""
+        check_free_space(self._path.parent)
 
     def find(self, presented: str, *, now: datetime) -> ApiKey | None:
         """Active key for a token; None if the token is unknown, wrong, revoked or expired."""
@@ -113,7 +132,8 @@ class ApiKeys:
         same = hmac.compare_digest(stored, _hash_secret(parts[2]))
         if row is None or not same:
             return None
-        found = _key_from_row(row)
+        with self._storage_errors():
+            found = _key_from_row(row)
         return found if found.is_active(now) else None
 
     def is_empty(self) -> bool:
@@ -134,11 +154,8 @@ class ApiKeys:
                     raise
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
-        try:
-            with self._guard:
-                return self._db.execute(statement, values).fetchall()
-        except sqlite3.Error as failure:
-            raise StoreUnwritable(f"the keys cannot be read or written: {failure}") from failure
+        with self._guard, self._storage_errors():
+            return self._db.execute(statement, values).fetchall()
 
 
 def _hash_secret(secret: str) -> bytes:

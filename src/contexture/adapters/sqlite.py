@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -15,7 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from contexture.adapters.index.record_store import sqlite_errors
+from contexture.adapters.index.disk_space import check_free_space
+from contexture.adapters.private_files import create_private_file
+from contexture.adapters.store_damage import check_at_open, sqlite_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
 
 T = TypeVar("T")
@@ -29,12 +30,19 @@ class Tables(Protocol):
         """Whether anything may have been written."""
         ...
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a write transaction and return its result once it is durable."""
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, grows: bool = False) -> T:
+        """Run `work` in a write transaction and return its result once it is durable.
+
+        With `grows` it stores something new, which a nearly full disk refuses with `StoreUnwritable`.
+        """
         ...
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` over one snapshot of the tables and return its result."""
+        ...
+
+    async def scrub(self) -> None:
+        """Remove the copies of deleted rows from the files of the database, as far as it can."""
         ...
 
     def close(self) -> None:
@@ -46,7 +54,7 @@ class SqliteTables:
     """Runs transactions on a SQLite file, one at a time, in a thread; each is atomic.
 
     The file is opened, or created with mode 0600, on first use. `migrations` may only be appended to; a file written
-    by a newer version of the package raises `SourceUnavailable`.
+    by a newer version of the package raises `SourceUnavailable`, and a damaged one `StoreDamaged`.
     """
 
     def __init__(self, path: Path, migrations: tuple[str, ...]) -> None:
@@ -67,16 +75,24 @@ class SqliteTables:
             self._open_connection()
         self.close()
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, grows: bool = False) -> T:
         """Run `work` in a write transaction and return its result once it is on disk.
 
-        Cancelling the caller does not cancel the write.
+        Cancelling the caller does not cancel the write. With `grows` it stores something new, which a nearly full disk
+        refuses with `StoreUnwritable`.
         """
-        return await asyncio.shield(asyncio.to_thread(self._transaction, work, "IMMEDIATE"))
+        if grows:
+            check_free_space(self._path.parent)
+        return await asyncio.shield(asyncio.to_thread(self._write, work))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` over one snapshot of the file and return its result."""
-        return await asyncio.to_thread(self._transaction, work, "DEFERRED")
+        return await asyncio.to_thread(self._read, work)
+
+    async def scrub(self) -> None:
+        """Move the write-ahead log into the file and empty it; deleted rows are overwritten there."""
+        if self.exists:
+            await asyncio.to_thread(self._empty_log)
 
     def close(self) -> None:
         """Close the file, after the running transaction."""
@@ -85,23 +101,38 @@ class SqliteTables:
             if self._connection is not None:
                 self._connection.close()
 
-    def _transaction(self, work: Callable[[sqlite3.Connection], T], kind: str) -> T:
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock, sqlite_errors(self._path):
             connection = self._open_connection()
-            connection.execute(f"BEGIN {kind}")
+            connection.execute("BEGIN IMMEDIATE")
             with connection:  # commits, or rolls back on an exception
                 return work(connection)
+
+    def _empty_log(self) -> None:
+        with self._lock, sqlite_errors(self._path):
+            self._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock, sqlite_errors(self._path):
+            connection = self._open_connection()
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.rollback()  # a commit would fail again if `work` met a damaged page
 
     def _open_connection(self) -> sqlite3.Connection:
         if self._closed:
             raise SourceUnavailable(f"{str(self._path)!r} is closed")
         if self._connection is None:
+            check_at_open(self._path)
             _create_private_file(self._path)
             connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
             with ExitStack() as undo:
                 undo.callback(connection.close)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")
                 _migrate(connection, self._path, self._migrations)
                 undo.pop_all()
             self._connection = connection
@@ -134,7 +165,7 @@ def check_storable(what: str, text: str) -> str:
 def _create_private_file(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        create_private_file(path)
     except OSError as failure:
         raise StoreUnwritable(f"cannot write {str(path)!r}: {failure.strerror}") from failure
 

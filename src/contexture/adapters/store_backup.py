@@ -21,10 +21,17 @@ from typing import IO
 import msgspec
 
 from contexture.adapters.index.lock import StoreLock
-from contexture.errors import InvalidRequest, NotFound, SourceUnavailable, StoreUnwritable
+from contexture.adapters.store_damage import (
+    RECORDS_DATABASE,
+    damaged_database_error,
+    find_connection_damage,
+    find_damage,
+    find_wal_damage,
+    list_databases,
+    sqlite_errors,
+)
+from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 
-RECORDS_DATABASE = "truth.sqlite"
-DATABASE_PATTERNS = ("*.sqlite", "*.db")
 FILE_FOLDERS = ("pages", "builds")
 SINGLE_FILES = ("redaction.salt",)
 """Files that make up a store; everything else in its folder is rebuilt when the store is opened."""
@@ -36,8 +43,9 @@ BackupProgress = Callable[[str, int, int], None]
 def back_up(home: Path, target: Path, *, now: datetime, progress: BackupProgress | None = None) -> BackupManifest:
     """Write the store in `home` into the archive `target`, verify it, and return its manifest.
 
-    All databases are copied from one consistent snapshot. `target` appears only after the archive is verified.
-    Raises `NotFound` without a store in `home`, `InvalidRequest` if `target` exists, and `StoreUnwritable` if writing
+    All databases are copied from one consistent snapshot, and each copy is checked. `target` appears only after the
+    archive is verified by unpacking and opening its databases. Raises `NotFound` without a store in `home`,
+    `InvalidRequest` if `target` exists, `StoreDamaged` if a database is damaged, and `StoreUnwritable` if writing
     fails.
     """
     if not (home / RECORDS_DATABASE).is_file():
@@ -48,7 +56,8 @@ def back_up(home: Path, target: Path, *, now: datetime, progress: BackupProgress
     try:
         with _private_file(draft):
             _write_archive(home, draft, now, progress or (lambda _task, _done, _whole: None))
-            manifest = verify_archive(draft)
+            manifest = verify_archive(draft, name=target)
+            _open_archived_databases(draft, target, manifest)
             draft.rename(target)
     except OSError as failure:
         raise StoreUnwritable(f"cannot write {str(target)!r}: {failure.strerror}") from failure
@@ -56,18 +65,23 @@ def back_up(home: Path, target: Path, *, now: datetime, progress: BackupProgress
 
 
 def _write_archive(home: Path, draft: Path, now: datetime, progress: BackupProgress) -> None:
-    databases = sorted(path for pattern in DATABASE_PATTERNS for path in home.glob(pattern))
+    databases = list_databases(home)
+    for path in databases:
+        if why := find_wal_damage(path):
+            raise damaged_database_error(path, why)
     files: dict[str, ArchivedFile] = {}
     with tarfile.open(draft, "w") as archive:
         with open_snapshots(databases) as connections:
             for path, connection in connections.items():
                 copy = draft.with_name(f"{draft.name}.{path.name}")
-                with _private_file(copy):
+                with _private_file(copy), sqlite_errors(path):
                     rows = copy_database(
                         connection, copy, lambda done, whole, name=path.name: progress(name, done, whole)
                     )
+                    if why := find_damage(copy):
+                        raise damaged_database_error(path, why)
                     files[path.name] = _add_file(archive, copy, path.name, rows=rows)
-        loose = _list_loose_files(home)
+        loose = list_loose_files(home)
         for at, path in enumerate(loose, start=1):
             name = path.relative_to(home).as_posix()
             if filed := _add_if_present(archive, path, name):
@@ -80,7 +94,22 @@ def _write_archive(home: Path, draft: Path, now: datetime, progress: BackupProgr
         os.fsync(written.fileno())
 
 
-def _list_loose_files(home: Path) -> list[Path]:
+def _open_archived_databases(draft: Path, target: Path, manifest: BackupManifest) -> None:
+    """Unpack each database of a new archive, check it and count its rows; raises `InvalidRequest` naming `target`."""
+    with open_archive(draft, name=target) as archive:
+        for name, filed in manifest.files.items():
+            if filed.rows is None:
+                continue
+            copy = draft.with_name(f"{draft.name}.{PurePosixPath(name).name}")
+            try:
+                _extract_file(archive, name, copy)
+                if _count_checked_rows(target, copy, name) != filed.rows:
+                    raise damaged_archive_error(target, f"the number of rows of {name!r} differs from the manifest")
+            finally:
+                copy.unlink(missing_ok=True)
+
+
+def list_loose_files(home: Path) -> list[Path]:
     """Files beside the databases, without dot files, which are still being written."""
     inside = (path for folder in FILE_FOLDERS for path in sorted((home / folder).rglob("*")))
     single = (home / name for name in SINGLE_FILES)
@@ -173,18 +202,18 @@ def _check_unpacked(source: Path, path: Path, filed: ArchivedFile) -> None:
     with path.open("rb") as file:
         if hash_file(file) != filed.sha256:
             raise damaged_archive_error(source, f"{path.name!r} differs from the manifest after unpacking")
-    if filed.rows is not None and _count_checked_rows(source, path) != filed.rows:
+    if filed.rows is not None and _count_checked_rows(source, path, path.name) != filed.rows:
         raise damaged_archive_error(source, f"the number of rows of {path.name!r} differs from the manifest")
 
 
-def _count_checked_rows(source: Path, path: Path) -> Mapping[str, int]:
+def _count_checked_rows(source: Path, path: Path, name: str) -> Mapping[str, int]:
     try:
         with closing(sqlite3.connect(path)) as file:
-            if file.execute("PRAGMA quick_check").fetchone() != ("ok",):
-                raise damaged_archive_error(source, f"the database {path.name!r} is corrupt")
+            if why := find_connection_damage(file, quick=True):
+                raise damaged_archive_error(source, f"the database {name!r} is damaged: {why}")
             return count_rows(file)
     except sqlite3.Error as failure:
-        raise damaged_archive_error(source, f"the database {path.name!r} cannot be read: {failure}") from failure
+        raise damaged_archive_error(source, f"the database {name!r} cannot be read: {failure}") from failure
 
 
 def _replace_contents(home: Path, fresh: Path) -> None:
@@ -255,32 +284,33 @@ def add_manifest(archive: tarfile.TarFile, manifest: BackupManifest) -> None:
 
 
 @contextmanager
-def open_archive(path: Path) -> Generator[tarfile.TarFile]:
-    """Open a backup for reading; raises `InvalidRequest` for a file that is no backup."""
+def open_archive(path: Path, *, name: Path | None = None) -> Generator[tarfile.TarFile]:
+    """Open a backup for reading; raises `InvalidRequest`, naming it `name`, for a file that is no backup."""
     try:
         with tarfile.open(path, "r:") as archive:
             yield archive
     except (tarfile.TarError, EOFError) as failure:
-        raise damaged_archive_error(path, str(failure)) from failure
+        raise damaged_archive_error(name or path, str(failure)) from failure
     except OSError as failure:
-        raise InvalidRequest(f"cannot read {str(path)!r}: {failure.strerror}") from failure
+        raise InvalidRequest(f"cannot read {str(name or path)!r}: {failure.strerror}") from failure
 
 
-def verify_archive(path: Path) -> BackupManifest:
+def verify_archive(path: Path, *, name: Path | None = None) -> BackupManifest:
     """Read every file of a backup, compare it with the manifest, and return the manifest.
 
-    Raises `InvalidRequest` if the archive is damaged or has another format.
+    Raises `InvalidRequest`, in which the archive is called `name`, if it is damaged or has another format.
     """
-    with open_archive(path) as archive:
+    called = name or path
+    with open_archive(path, name=name) as archive:
         found: dict[str, ArchivedFile] = {}
         for member in archive:
             if member.name != MANIFEST_FILE:
-                found[_safe_member_name(path, member)] = _describe_member(archive, member)
-        manifest = _read_manifest(path, archive)
-    listed = {name: ArchivedFile(size=filed.size, sha256=filed.sha256) for name, filed in manifest.files.items()}
+                found[_safe_member_name(called, member)] = _describe_member(archive, member)
+        manifest = _read_manifest(called, archive)
+    listed = {each: ArchivedFile(size=filed.size, sha256=filed.sha256) for each, filed in manifest.files.items()}
     if listed != found:
-        wrong = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
-        raise damaged_archive_error(path, f"{wrong[0]!r} does not match the manifest")
+        wrong = sorted(each for each in {*listed, *found} if listed.get(each) != found.get(each))
+        raise damaged_archive_error(called, f"{wrong[0]!r} does not match the manifest")
     return manifest
 
 
@@ -328,20 +358,19 @@ def open_snapshots(paths: Sequence[Path]) -> Generator[Mapping[Path, sqlite3.Con
     """Open one read connection per file, all on the same snapshot: the state a crash at that moment would leave.
 
     Writers wait only while the snapshots are opened, which takes milliseconds, not while they are read. Raises
-    `SourceUnavailable` if SQLite fails.
+    `SourceUnavailable` if SQLite fails, and `StoreDamaged` if a file is none that it can read.
     """
     with ExitStack() as opened:
-        try:
-            readers = {path: opened.enter_context(closing(_connect(path))) for path in paths}
-            with ExitStack() as held:
-                for path in paths:
+        readers = {path: opened.enter_context(closing(_connect(path))) for path in paths}
+        with ExitStack() as held:
+            for path in paths:
+                with sqlite_errors(path):
                     held.enter_context(_hold_write_lock(path))
-                for reader in readers.values():
+            for path, reader in readers.items():
+                with sqlite_errors(path):
                     reader.execute("BEGIN")
                     reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            yield readers
-        except sqlite3.Error as failure:
-            raise SourceUnavailable(f"the store cannot be read: {failure}") from failure
+        yield readers
 
 
 def copy_database(source: sqlite3.Connection, target: Path, progress: CopyProgress) -> Mapping[str, int]:

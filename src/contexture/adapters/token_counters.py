@@ -1,6 +1,6 @@
 """Token counters by model name.
 
-Exact byte-pair counts for OpenAI's encodings, offline, and estimates on the high side for other models.
+Exact counts for OpenAI's encodings and the local model, offline, and estimates on the high side for other models.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ def _to_json(value: Any) -> str:
 
 
 ENCODINGS = ("cl100k_base", "o200k_base")
+LOCAL_MODEL_ENCODING = "smollm2"
+LOCAL_TOKENS_PER_TURN = 3  # the start and the end of a turn, and the line break after it
 
 # Ordinary prose needs fewer characters per token than this, so one window is usually enough.
 WINDOW_CHARS_PER_TOKEN = 6
@@ -211,25 +213,88 @@ BEYOND_GREEK_AND_CYRILLIC = re.compile("[\u0590-\U0010ffff]")
 PROPORTIONAL_STEPS = 6
 
 
+class LocalModelCounter:
+    """Exact token counter for the local model, by the tokenizer in its weights; raises `SourceUnavailable` without it.
+
+    Text that spells a control token counts as ordinary text, and the model reads it as such.
+    """
+
+    def __init__(self) -> None:
+        from contexture.adapters.llm import smollm2
+
+        self._format_turn = smollm2.format_turn
+        self._tokenizer = smollm2.load_tokenizer()
+        self._answer_start = len(self._tokenizer.encode_chat(()))
+        self._remembered = lru_cache(maxsize=_COUNT_CACHE_SIZE)(self._count)
+
+    @property
+    def encoding(self) -> str:
+        """Name of the encoding."""
+        return LOCAL_MODEL_ENCODING
+
+    @property
+    def exact(self) -> bool:
+        """Always true."""
+        return True
+
+    @property
+    def special_tokens(self) -> Sequence[str]:
+        """The control tokens of the model."""
+        return tuple(self._tokenizer.special)
+
+    def count(self, text: str) -> int:
+        """Number of tokens of a text; counts of short texts are cached."""
+        return self._remembered(text) if len(text) <= _MAX_CACHED_PARAGRAPH_CHARS else self._count(text)
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Number of tokens of a chat in the template of the model; names and images are not part of it."""
+        turns = sum(LOCAL_TOKENS_PER_TURN + self.count(turn) for turn in map(self._format_turn, messages))
+        return turns + self._answer_start
+
+    def prefix(self, text: str, limit: int) -> str:
+        """Prefix with at most `limit` tokens that cannot be extended by one character."""
+        if limit <= 0:
+            return ""
+        size = limit * WINDOW_CHARS_PER_TOKEN
+        while self._count(text[:size]) <= limit:
+            if size >= len(text):
+                return text
+            size *= 2
+        end = self._tokenizer.find_boundary(LONE_SURROGATE.sub("\ufffd", text[:size]), limit)
+        while self._count(text[:end]) > limit:
+            end -= 1
+        while self._count(text[: end + 1]) <= limit:
+            end += 1
+        return text[:end]
+
+    def _count(self, text: str) -> int:
+        return len(self._tokenizer.encode(text))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Margin:
     """Safety margin of an estimate over the count of the base tokenizer, which `factor` multiplies.
 
-    `letter` is added per character of a script beyond Latin, Greek and Cyrillic; `byte` per
-    UTF-8 byte beyond the first of each character; `fixed` once per text that is not empty.
+    `digit` is added per ASCII digit, which some tokenizers never join; `letter` per character of a script beyond Latin,
+    Greek and Cyrillic; `sign` per symbol or emoji, on top of that; `byte` per UTF-8 byte beyond the first of each
+    character; `fixed` once per text that is not empty.
     """
 
     factor: float
+    digit: float = 0.0
     letter: float = 0.0
+    sign: float = 0.0
     byte: float = 0.0
     fixed: int = 0
+    capped: bool = True
 
 
 class EstimatedCounter:
     """Token counter that adds a margin to the count of another tokenizer, so that a budget is not exceeded.
 
     Compatibility characters are counted in their NFKC form if that counts more, because some tokenizers expand them
-    first.
+    first. No capped estimate is above the number of UTF-8 bytes and the fixed part of the margin: no tokenizer that
+    falls back to bytes counts more.
     """
 
     def __init__(self, encoding: str, base: TokenCounter, margin: Margin) -> None:
@@ -251,10 +316,8 @@ class EstimatedCounter:
         """Upper estimate of the tokens of a text; the margins were measured on other tokenizers."""
         if not text:
             return 0
-        if text.isascii():
-            return self._with_margin(self._base.count(text), "")
         plain = self._with_margin(self._base.count(text), text)
-        if is_normalized("NFKC", text):
+        if text.isascii() or is_normalized("NFKC", text):
             return plain
         expanded = normalize("NFKC", text)
         return max(plain, self._with_margin(self._base.count(expanded), expanded))
@@ -290,21 +353,38 @@ class EstimatedCounter:
             guess = stride if steps < PROPORTIONAL_STEPS and fits < stride < over else (fits + over) // 2
         return fits
 
-    def _with_margin(self, tokens: int, wide: str) -> int:
-        margin = self._margin
-        letters = len(BEYOND_GREEK_AND_CYRILLIC.findall(wide))
-        surplus = len(wide.encode("utf-8", "surrogatepass")) - len(wide)
-        return math.ceil(tokens * margin.factor + letters * margin.letter + surplus * margin.byte) + margin.fixed
+    def _with_margin(self, tokens: int, text: str) -> int:
+        margin, size = self._margin, len(text)
+        estimate = tokens * margin.factor + len(_ASCII_DIGIT.findall(text)) * margin.digit
+        if not text.isascii():
+            size = len(text.encode("utf-8", "surrogatepass"))
+            estimate += len(BEYOND_GREEK_AND_CYRILLIC.findall(text)) * margin.letter
+            estimate += len(_SIGN.findall(text)) * margin.sign + (size - len(text)) * margin.byte
+        whole = math.ceil(estimate)
+        return (min(whole, max(tokens, size)) if margin.capped else whole) + margin.fixed
 
 
-# Margins over cl100k_base, one step above the smallest that keep every measured text (English, Russian, code, emoji,
-# mixtures, awkward strings) at or above Claude 2's tokenizer, and at or above both that one and p50k_base.
+_ASCII_DIGIT = re.compile("[0-9]")
+_SIGN = re.compile("[\u2010-\u2bff\U0001f000-\U0001fbff]")
+
+# Margins over cl100k_base, one step above the smallest that keep digits, ideographs and emoji at or above every exact
+# tokenizer here and Claude 2's, and every measured text (English, Russian, code, mixtures, awkward strings) at or above
+# Claude 2's tokenizer, and at or above both that one and p50k_base.
+# The first margins, which are not capped, count capsules that were built with them.
 ESTIMATE_MARGINS = {
-    "estimate-claude": Margin(factor=1.3, letter=0.4, fixed=1),
-    "estimate-any": Margin(factor=1.4, byte=0.7, fixed=8),
+    "estimate-claude-2": Margin(factor=1.3, digit=0.6, letter=1.75, sign=0.7, fixed=1),
+    "estimate-any-2": Margin(factor=1.4, digit=0.6, letter=0.3, sign=0.7, byte=0.7, fixed=8),
+    "estimate-claude-1": Margin(factor=1.3, letter=0.4, fixed=1, capped=False),
+    "estimate-any-1": Margin(factor=1.4, byte=0.7, fixed=8, capped=False),
+}
+_CURRENT_ESTIMATES = {"estimate-claude": "estimate-claude-2", "estimate-any": "estimate-any-2"}
+_FIRST_COUNTERS = {
+    "estimate-claude-2": "estimate-claude-1",
+    "estimate-any-2": "estimate-any-1",
+    LOCAL_MODEL_ENCODING: "estimate-any-1",
 }
 ESTIMATE_BASE_ENCODING = "cl100k_base"
-UNKNOWN_MODEL_ENCODING = "estimate-any"
+UNKNOWN_MODEL_ENCODING = "estimate-any-2"
 
 # The first pattern that matches one part of `provider/model` or `provider:model` decides.
 MODEL_ENCODINGS = (
@@ -322,8 +402,10 @@ MODEL_ENCODINGS = (
     ("gpt-35*", "cl100k_base"),
     ("text-embedding-3*", "cl100k_base"),
     ("text-embedding-ada-002", "cl100k_base"),
-    ("*claude-*", "estimate-claude"),
-    ("gemini-*", "estimate-claude"),
+    ("local", LOCAL_MODEL_ENCODING),
+    ("smollm2-135m*", LOCAL_MODEL_ENCODING),
+    ("*claude-*", "estimate-claude-2"),
+    ("gemini-*", "estimate-claude-2"),
 )
 
 
@@ -332,13 +414,28 @@ def counter_for(model_or_encoding: str) -> TokenCounter:
 
     Unknown names get an estimate with a wide margin, whose `exact` is False. Raises `InvalidRequest` for an empty name.
     """
+    return _make_counter(_resolve_encoding(model_or_encoding))
+
+
+def _resolve_encoding(model_or_encoding: str) -> str:
     name = model_or_encoding.strip().lower()
     parts = [part for part in re.split("[/:]", name) if part]
     if not parts or name.endswith(("/", ":")):
         raise InvalidRequest(f"{model_or_encoding!r} is not a model name; use one such as 'gpt-5' or 'openai/gpt-4o'")
-    if name in ENCODINGS or name in ESTIMATE_MARGINS:
-        return _make_counter(name)
-    return _make_counter(_find_encoding(parts))
+    name = _CURRENT_ESTIMATES.get(name, name)
+    return name if _is_encoding(name) else _find_encoding(parts)
+
+
+def counter_of_build(model: str, encoding: str | None) -> TokenCounter:
+    """Token counter that a build for this model used; None for a build of a time when its encoding was not stored."""
+    if encoding is not None:
+        return _make_counter(encoding) if _is_encoding(encoding) else counter_for(model)
+    found = _resolve_encoding(model)
+    return _make_counter(_FIRST_COUNTERS.get(found, found))
+
+
+def _is_encoding(name: str) -> bool:
+    return name in ENCODINGS or name in ESTIMATE_MARGINS or name == LOCAL_MODEL_ENCODING
 
 
 def _find_encoding(parts: list[str]) -> str:
@@ -352,4 +449,6 @@ def _find_encoding(parts: list[str]) -> str:
 def _make_counter(encoding: str) -> TokenCounter:
     if encoding in ENCODINGS:
         return BytePairCounter(encoding)
+    if encoding == LOCAL_MODEL_ENCODING:
+        return LocalModelCounter()
     return EstimatedCounter(encoding, BytePairCounter(ESTIMATE_BASE_ENCODING), ESTIMATE_MARGINS[encoding])

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from contexture.answer import route
-from contexture.answer.chat_turn import (
+from contexture.answer._chat_turn import (
     LANGUAGE_KEY,
     FinishedTurn,
     OpenTurn,
@@ -34,16 +34,17 @@ from contexture.answer.chat_turn import (
     to_messages,
 )
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, ChatStep, Delta, Started
+from contexture.answer.permissions import REMEMBER, describe_memories, require_permission
 from contexture.builders.turn.build import TurnContext
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.summary import SummarySink
 from contexture.conversation import SessionEvent
-from contexture.errors import ContextError, NotPermitted, SourceError
+from contexture.errors import ContextError, SourceError
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
 from contexture.text.unicode import repair_text
-from contexture.types import Scope
+from contexture.types import Json, Scope
 
 
 class KeyedLock:
@@ -70,6 +71,8 @@ POLICY_ACTION = "message.process"
 
 T = TypeVar("T")
 
+_MEMORIES_PER_TURN = 2  # the message and its answer
+_MEMORY_DENIED = Degradation(source="memory", reason="the policy does not allow this exchange to be remembered")
 _MEMORY_LATE = Degradation(source="memory", reason="the last message is not stored in memory yet")
 
 
@@ -84,8 +87,9 @@ class BuildTurn(Protocol):
         max_prompt_tokens: int | None = None,
         scope: Scope | None = None,
         now: datetime | None = None,
+        remember: bool = True,
     ) -> TurnContext:
-        """Return the context."""
+        """Return the context; with `remember` a summary of trimmed history is stored."""
         ...
 
 
@@ -183,10 +187,14 @@ class ProcessMessage:
 
     async def check_permitted(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
         """Raise `NotPermitted`, with the policy's reason, unless the policy allows this message."""
-        resource = {"session_id": session_id, "persona_id": request.persona_id, "length": len(request.message)}
-        decision = await self.policy.decide(scope, POLICY_ACTION, {**resource, "model": request.model})
-        if not decision.allowed:
-            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
+        resource = describe_message(
+            request.message, session_id=session_id, persona_id=request.persona_id, model=request.model
+        )
+        await require_permission(self.policy, scope, POLICY_ACTION, resource)
+
+    async def may_remember(self, scope: Scope) -> bool:
+        """Whether the policy allows a message and its answer to be stored as memories."""
+        return (await self.policy.decide(scope, REMEMBER, describe_memories(_MEMORIES_PER_TURN))).allowed
 
     def mask_message(self, message: str) -> str:
         """Return the message as it is stored and shown to a model: text repaired, known secrets masked."""
@@ -209,8 +217,14 @@ class ProcessMessage:
             session_id=session_id,
             persona_id=request.persona_id,
         )
-        arrived = await self.arrived(scope)
-        built = await self.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
+        arrived, remembers = await self.arrived(scope), await self.may_remember(scope)
+        built = await self.build(
+            turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now, remember=remembers
+        )
+        losses = [] if arrived else [_MEMORY_LATE]
+        losses += [] if remembers else [_MEMORY_DENIED]
+        for lost in losses:
+            built = replace(built, ledger=built.ledger.with_degradation(lost))
         return OpenTurn(
             id=turn_name,
             scope=scope,
@@ -220,7 +234,8 @@ class ProcessMessage:
             analysis=analysis,
             lang=lang,
             now=now,
-            context=built if arrived else replace(built, ledger=built.ledger.with_degradation(_MEMORY_LATE)),
+            context=built,
+            remembers=remembers,
         )
 
     # --- the answer ---
@@ -273,7 +288,8 @@ class ProcessMessage:
             injected=injected_memory_ids(turn.context),
         )
         try:
-            await self.remember(turn.scope, said, reply.model)
+            if turn.remembers:
+                await self.remember(turn.scope, said, reply.model)
             await self.settle()
         except SourceError as failure:  # the answer was given and its events are stored
             trace.add_degradation("memory", failure)
@@ -292,7 +308,8 @@ class ProcessMessage:
         """Pass the memories of a turn to the memory sink; idempotent."""
         # An extractive answer only quotes stored text, so only the message is new.
         new = replace(said, told="") if model == self.recipe.quoting else said
-        await self.memories.put(scope, *build_memories(new, self.recipe.namespace, self.recipe.universe))
+        if memories := build_memories(new, self.recipe.namespace, self.recipe.universe):
+            await self.memories.put(scope, *memories)
 
     async def _append_event(self, turn: OpenTurn, event: SessionEvent) -> int:
         """Append the event to its session and return its position."""
@@ -310,6 +327,11 @@ class ProcessMessage:
 
     def _collect_degradations(self, turn: OpenTurn, trace: Trace) -> tuple[Degradation, ...]:
         return (*turn.context.ledger.degradations, *trace.finish(()).degradations)
+
+
+def describe_message(message: str, *, session_id: str, persona_id: str, model: str | None) -> dict[str, Json]:
+    """The input of the policy for processing a message, the same on every route."""
+    return {"session_id": session_id, "persona_id": persona_id, "length": len(message), "model": model}
 
 
 def _last_session_language(events: Sequence[SessionEvent]) -> str:

@@ -5,9 +5,10 @@ The file is a built context, an answer, a search result or a capsule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from typing_extensions import TypedDict
@@ -15,8 +16,9 @@ from typing_extensions import TypedDict
 from contexture.answer.grounding import remove_unknown_markers
 from contexture.builders.research.collect import page_key
 from contexture.builders.research.render import join_blocks, render_block
-from contexture.capsule import Capsule, unpack_capsule
+from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.errors import InvalidRequest
+from contexture.pipeline.fence import FENCE_VERSION, PromptFence
 from contexture.results import JsonResult
 from contexture.retrieval.citations import CitationProblem, Quote
 from contexture.types import Citation
@@ -70,11 +72,16 @@ class CitationReport(JsonResult):
         return {"holds": self.holds, "citations": self.citations, "problems": [*faults, *problems]}
 
 
-def parse_claims(data: bytes) -> CitationClaims:
-    """Return the quotes and faults of a JSON file; raises `InvalidRequest` if it is not JSON or cites nothing."""
+Citing: TypeAlias = "bytes | str | Mapping[str, Any] | Capsule | JsonResult"
+"""What can be verified: JSON of a built context, an answer or a capsule, the same as a dict, or the object itself."""
+
+
+def parse_claims(given: Citing) -> CitationClaims:
+    """Return the quotes and faults of what cites; raises `InvalidRequest` if it is not JSON or cites nothing."""
     try:
+        data = _encode_citing(given)
         found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+    except (msgspec.DecodeError, UnicodeError, TypeError, RecursionError) as failure:
         raise InvalidRequest(f"this is not JSON: {failure}") from failure
     if not isinstance(found, dict):
         raise InvalidRequest("expected a JSON object: a built context, an answer or a capsule")
@@ -87,6 +94,16 @@ def parse_claims(data: bytes) -> CitationClaims:
     if not any(quote.citations for quote in claims.quotes):
         raise InvalidRequest("there is nothing to verify: no citation in it names characters of a record")
     return claims
+
+
+def _encode_citing(given: Citing) -> bytes:
+    if isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, Capsule):
+        return pack_capsule(given)
+    return msgspec.json.encode(given.to_dict() if isinstance(given, JsonResult) else given)
 
 
 def _claims_from_capsule(capsule: Capsule) -> CitationClaims:
@@ -127,7 +144,7 @@ def _find_faults(told: Mapping[str, Any]) -> Iterator[str]:
     for number, row in enumerate(sources, start=1):
         yield from _find_page_faults(f"sources[{number}]", row)
     formatted, answer = told.get("formatted_text"), told.get("answer")
-    if isinstance(formatted, str) and formatted != _format_sources(sources):
+    if isinstance(formatted, str) and _join_signs(formatted) not in _format_sources(sources):
         yield "formatted_text does not match its sources"
     if isinstance(answer, str) and "sources" in told:
         for removed in remove_unknown_markers(answer, range(1, len(sources) + 1)).removed:
@@ -146,13 +163,30 @@ def _find_page_faults(name: str, row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} is {place!r} but cites page {strange.page} and record {strange.record_id!r}"
 
 
-def _format_sources(sources: Sequence[Mapping[str, Any]]) -> str:
-    return join_blocks(
-        [
-            render_block(number, str(row.get("filename")), row.get("page", 0), str(row.get("markdown_content")))
-            for number, row in enumerate(sources, start=1)
-        ]
-    )
+def _format_sources(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The sources as every version of the fence shows them, without the spaces that disarm control tokens."""
+    return [
+        _join_signs(
+            join_blocks(
+                [
+                    render_block(
+                        number,
+                        str(row.get("filename")),
+                        row.get("page", 0),
+                        str(row.get("markdown_content")),
+                        PromptFence(version=version),
+                    )
+                    for number, row in enumerate(sources, start=1)
+                ]
+            )
+        )
+        for version in range(FENCE_VERSION, 0, -1)
+    ]
+
+
+def _join_signs(text: str) -> str:
+    """The text without spaces after signs: which tokens a model declares as special is not in the file."""
+    return re.sub(r"(?<=[<\[＜［]) ", "", text)
 
 
 def _dict_rows(found: object) -> list[dict[str, Any]]:

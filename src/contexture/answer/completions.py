@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import TypeAlias
 
 from contexture.answer import route
-from contexture.answer.chat import POLICY_ACTION, ProcessMessage
-from contexture.answer.chat_turn import build_memory_citations
+from contexture.answer._chat_turn import build_memory_citations
+from contexture.answer.chat import POLICY_ACTION, ProcessMessage, describe_message
 from contexture.answer.chat_types import MemoryCitation
-from contexture.builders.turn.request import Turn
+from contexture.answer.permissions import require_permission
+from contexture.builders.turn.request import Turn, plain_text
 from contexture.builders.turn.result import TurnContext
-from contexture.errors import InvalidRequest, NotPermitted
+from contexture.errors import InvalidRequest
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel
@@ -114,10 +115,8 @@ class Completions:
 
     async def _build_context(self, request: CompletionRequest, scope: Scope, now: datetime) -> TurnContext:
         turn = turn_from_messages(request.messages)
-        asked = {"messages": len(request.messages), "model": request.model}
-        decision = await self.chat.policy.decide(scope, POLICY_ACTION, asked)
-        if not decision.allowed:
-            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
+        resource = describe_message(plain_text(turn.user_message), session_id="", persona_id="", model=request.model)
+        await require_permission(self.chat.policy, scope, POLICY_ACTION, resource)
         return await self.chat.build(turn, max_prompt_tokens=request.max_prompt_tokens, scope=scope, now=now)
 
     def _max_answer_tokens(self, request: CompletionRequest) -> int:

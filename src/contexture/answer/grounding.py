@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from contexture.answer._figure_labels import find_misplaced_figures
+from contexture.answer._quotations import find_quotations, is_quoted_from
 from contexture.text.language import STOPWORDS
 from contexture.text.segmentation import split_passages, split_sentences
 from contexture.text.terms import extract_terms, split_words, stem, term_id
@@ -34,13 +36,15 @@ class UnsupportedReason(StrEnum):
     WORDS = "not_in_source"
     FIGURE = "figure_not_in_source"
     NAME = "name_not_in_source"
+    QUOTE = "quotation_not_in_source"
+    LABEL = "figure_of_another_label"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnsupportedSentence:
     """A sentence of the answer, at characters `start` to `end`, that its sources do not support.
 
-    `missing` lists the figures or names that the sources do not contain.
+    `missing` lists the figures, names or quotations that the sources do not contain.
     """
 
     sentence: str
@@ -53,16 +57,24 @@ class UnsupportedSentence:
 async def find_unsupported_sentences(
     answer: str, sources: Mapping[int, str], *, question: str = "", alike: SimilarityFunction | None = None
 ) -> tuple[UnsupportedSentence, ...]:
-    """Return every sentence that cites no source, or that its cited sources do not support; headings are skipped."""
+    """Return every sentence that cites no source, or that its cited sources do not support.
+
+    Headings are skipped, and so are sentences which say that the sources have no answer. A quotation is compared with
+    the sources that its sentence cites, or with all of them if it cites none.
+    """
     found: list[UnsupportedSentence] = []
     moved = move_markers_before_stops(answer)
-    for start, end in split_sentences(moved):
+    sentences = split_sentences(moved)
+    invented = _find_invented_quotations(moved, sentences, sources, question)
+    for start, end in sentences:
         sentence = moved[start:end]
         said = strip_markers(sentence).strip()
-        if not _makes_claim(said):
+        if not _makes_claim(said) and (start, end) not in invented:
             continue
         texts = [sources[number] for number in find_cited_numbers(sentence) if number in sources]
-        lack, missing = await _find_reason(said, texts, question, alike)
+        lack, missing = UnsupportedReason.QUOTE, invented.get((start, end), ())
+        if not missing:
+            lack, missing = await _find_reason(said, texts, question, alike)
         if lack is not None:
             shown = " ".join(answer[start:end].split())
             found.append(UnsupportedSentence(sentence=shown, start=start, end=end, lack=lack, missing=missing))
@@ -76,9 +88,45 @@ def word_overlap(sentence: str, sources: Sequence[str]) -> float:
     return len(said & held) / len(said) if said else 1.0
 
 
+def _find_invented_quotations(
+    answer: str, sentences: Sequence[tuple[int, int]], sources: Mapping[int, str], question: str
+) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the quotations that no cited source contains, by the sentence in which they end."""
+    found: dict[tuple[int, int], tuple[str, ...]] = {}
+    for quote in find_quotations(answer):
+        around = [each for each in sentences if each[0] < quote.end and quote.start < each[1]]
+        if not around:
+            continue
+        cited = find_cited_numbers(answer[around[0][0] : around[-1][1]])
+        texts = [sources[number] for number in cited if number in sources] or list(sources.values())
+        if not is_quoted_from(quote.text, [*texts, question]):
+            found[around[-1]] = (*found.get(around[-1], ()), quote.text)
+    return found
+
+
+_HOLD = r"(?:contain|hold|mention|state|say|provide|include|answer|specify|give|disclose|address|cover|show|have)\w*"
+_TEXTS = r"(?:documents?|sources?|pages?|passages?|context|texts?|excerpts?|materials?)"
+_TEXTS_RUSSIAN = r"(?:документ|источник|материал|текст|страниц)\w*"
+_NO_ANSWER = re.compile(
+    rf"\b{_TEXTS}\b[^.]{{0,40}}\b(?:do(?:es)? not|don't|doesn't|did not|cannot) {_HOLD}\b"
+    rf"|\b{_TEXTS}\b[^.]{{0,40}}\b{_HOLD} no (?:information|answer|mention|figures?|data)\b"
+    rf"|\bnot (?:\w+ )?(?:stated|mentioned|specified|found|disclosed|given|provided|answered)\b[^.]{{0,40}}\b{_TEXTS}\b"
+    rf"|\bno (?:information|answer|mention)\b[^.]{{0,60}}\b{_TEXTS}\b"
+    r"|\bI (?:cannot|can't|could not|couldn't) (?:find|answer|determine)\b"
+    rf"|{_TEXTS_RUSSIAN}[^.]{{0,40}}\b(?:нет|не (?:содерж|указ|сообща|говор|отвеча|упомина)\w*)"
+    rf"|\b(?:нет|не (?:указан|найден|содерж|упомин|сказан)\w*)[^.]{{0,60}}{_TEXTS_RUSSIAN}",
+    re.IGNORECASE,
+)
+
+
 def _makes_claim(said: str) -> bool:
-    """Whether a sentence makes a claim; a heading or a line that introduces a list does not."""
-    return bool(extract_terms(said)) and not said.startswith("#") and not said.endswith((":", "："))
+    """Whether a sentence makes a claim.
+
+    A heading, a line that introduces a list, and a sentence which says that the sources have no answer do not.
+    """
+    if not extract_terms(said) or said.startswith("#") or said.endswith((":", "：")):
+        return False
+    return not (_NO_ANSWER.search(said) and not extract_digits(said))
 
 
 async def _find_reason(
@@ -88,6 +136,8 @@ async def _find_reason(
         return UnsupportedReason.MARKER, ()
     if strange := _missing_figures(said, texts):
         return UnsupportedReason.FIGURE, strange
+    if strange := find_misplaced_figures(said, texts):
+        return UnsupportedReason.LABEL, strange
     if strange := _missing_names(said, [*texts, question]):
         return UnsupportedReason.NAME, strange
     if word_overlap(said, texts) >= MIN_WORD_SHARE or await _is_similar(said, texts, alike):
@@ -131,7 +181,7 @@ async def _is_similar(said: str, texts: Sequence[str], alike: SimilarityFunction
 # Bounded blanks and possessive runs: each character is examined once, so matching is linear for any text.
 _GAP = r"\s{0,3}"
 _SOURCE_WORD = rf"(?:(?:documents?|docs?\.?|sources?|документы?|источники?){_GAP})?[#№]?{_GAP}"
-_SINGLE_REFERENCE = rf"{_SOURCE_WORD}\d{{1,4}}(?:{_GAP}[-–]{_GAP}\d{{1,4}})?"
+_SINGLE_REFERENCE = rf"{_SOURCE_WORD}\d{{1,3}}(?:{_GAP}[-–]{_GAP}\d{{1,3}})?"
 _PAGE_TAIL = rf"(?::[^\[\]\n]{{0,300}}|,?{_GAP}(?:pages?|pp?\.|стр\.?|страницы?){_GAP}[\d\s,–-]{{1,40}})?"
 # A bracket before a parenthesis is a Markdown link.
 _MARKER = re.compile(
@@ -159,12 +209,78 @@ class CleanedMarkers:
     removed: tuple[RemovedMarker, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CitationMarker:
+    """A marker of an answer at characters `start` to `end`: its source numbers, and the sentence that it supports."""
+
+    numbers: tuple[int, ...]
+    start: int
+    end: int
+    sentence_start: int
+    sentence_end: int
+
+
+def find_markers(answer: str) -> tuple[CitationMarker, ...]:
+    """Return the markers of an answer, in order; one behind a full stop supports the sentence before it."""
+    sentences = split_sentences(move_markers_before_stops(answer))
+    found: list[CitationMarker] = []
+    for match in _find_marker_matches(answer):
+        start = match.start() + len(match[0]) - len(match[0].lstrip())
+        inside = [each for each in sentences if each[0] <= start < each[1]]
+        first, last = inside[0] if inside else (start, match.end())
+        numbers = tuple(_parse_numbers(match["names"]))
+        found.append(
+            CitationMarker(numbers=numbers, start=start, end=match.end(), sentence_start=first, sentence_end=last)
+        )
+    return tuple(found)
+
+
+_OTHER_MARKERS = re.compile(
+    r"\[\[(?P<linked>\d{1,3})\]\]\([^()\s]{0,2000}\)|【(?P<lens>\d{1,3})(?::\d{1,4})?†[^【】\n]{0,300}】"
+    r"|(?<!^)\[\^(?P<note>\d{1,3})\](?!:)"
+)
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+
+
+def normalize_markers(text: str) -> str:
+    """Write markers of other styles, `[[1]](url)`, `【1†source】` and `[^1]`, as `[1]`; code is left alone."""
+    return _outside_code(text, lambda part: _OTHER_MARKERS.sub(_to_plain_marker, part))
+
+
+def _to_plain_marker(found: re.Match[str]) -> str:
+    return f"[{found['linked'] or found['lens'] or found['note']}]"
+
+
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
+    parts: list[str] = []
+    at = 0
+    for code in _CODE.finditer(text):
+        parts += [change(text[at : code.start()]), code[0]]
+        at = code.end()
+    return "".join([*parts, change(text[at:])])
+
+
+def _find_marker_matches(text: str) -> list[re.Match[str]]:
+    """Markers outside of code."""
+    code = [found.span() for found in _CODE.finditer(text)]
+    return [
+        found for found in _MARKER.finditer(text)
+        if not any(start < found.end() and found.start() < end for start, end in code)
+    ]  # fmt: skip
+
+
 def remove_unknown_markers(text: str, known: Container[int]) -> CleanedMarkers:
-    """Remove markers that name unknown sources; a marker that also names known ones keeps those."""
+    """Remove markers that name unknown sources; a marker that also names known ones keeps those.
+
+    Code is left alone, and so is an unknown number in brackets directly behind a letter, such as `array[9]`.
+    """
     removed: list[RemovedMarker] = []
 
     def keep(found: re.Match[str]) -> str:
         numbers = _parse_numbers(found["names"])
+        before = found.string[: found.start()][-1:]
+        if not found[0][:1].isspace() and (before.isalpha() or before == "_") and not any(n in known for n in numbers):
+            return found[0]
         valid = [number for number in numbers if number in known]
         if len(valid) == len(numbers):
             return found[0]
@@ -173,12 +289,14 @@ def remove_unknown_markers(text: str, known: Container[int]) -> CleanedMarkers:
         space = found[0][: len(found[0]) - len(found[0].lstrip())]
         return f"{space}[{', '.join(map(str, valid))}]" if valid else ""
 
-    return CleanedMarkers(text=_MARKER.sub(keep, text).strip(), removed=tuple(removed))
+    cleaned = _outside_code(text, lambda part: _MARKER.sub(keep, part))
+    return CleanedMarkers(text=cleaned.strip(), removed=tuple(removed))
 
 
 def find_cited_numbers(text: str) -> tuple[int, ...]:
     """Return the source numbers in the markers of a text, each once, in order."""
-    return tuple(dict.fromkeys(number for found in _MARKER.finditer(text) for number in _parse_numbers(found["names"])))
+    matches = _find_marker_matches(text)
+    return tuple(dict.fromkeys(number for found in matches for number in _parse_numbers(found["names"])))
 
 
 def strip_markers(text: str) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from contexture.answer._chat_turn import CITATIONS_KEY, FinishedTurn, derive_turn_id, reply_event_name
 from contexture.answer.chat import KeyedLock, ProcessMessage
-from contexture.answer.chat_turn import CITATIONS_KEY, FinishedTurn, derive_turn_id, reply_event_name
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, MemoryCitation
-from contexture.conversation import ReplyState, SessionEvent, StoredReply
+from contexture.conversation import MEMORIES_COLLECTION, ReplyState, SessionEvent, StoredReply, record_reference
 from contexture.errors import ContextError, InvalidRequest, NotFound, SourceUnavailable
 from contexture.ledger import Degradation
 from contexture.pipeline.masking import has_masked_secret
@@ -40,16 +41,26 @@ class EarlierAttempt:
     told: SessionEvent | None
 
 
+CheckReadable: TypeAlias = Callable[[Scope, ChatResult], Awaitable[None]]
+"""Raises `NotFound` for a result that cites what the scope may not read now."""
+
+
+async def _check_nothing(_scope: Scope, _result: ChatResult) -> None:
+    """Accept every result: the memories are not here."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerOnce:
     """Processes messages that have a `message_id`, and stores the outcome of each.
 
     A message that was answered gets the same answer again. One whose processing was interrupted, even by a crash of the
-    process, is resumed: its events and memories are not written twice. One that failed is tried again.
+    process, is resumed: its events and memories are not written twice. One that failed is tried again. `check_readable`
+    raises `NotFound` for a stored answer that cites a memory which the scope may not read now.
     """
 
     process: ProcessMessage
     replies: ReplyStore
+    check_readable: CheckReadable = _check_nothing
     message_locks: KeyedLock = field(default_factory=KeyedLock)
 
     async def run(self, request: ChatRequest, *, scope: Scope, now: datetime | None = None) -> ChatResult:
@@ -58,7 +69,9 @@ class AnswerOnce:
         async with self.message_locks.hold((scope.tenant, scope.user, asked.message_id)):
             kept = await self.replies.get(scope, asked.message_id)
             if kept is not None and kept.state is ReplyState.COMPLETE:
-                return self._checked_result(asked, decode_result(kept))
+                result = self._checked_result(asked, decode_result(kept))
+                await self.check_readable(scope, result)
+                return result
             left = await self._load_earlier_attempt(asked, scope)
             return await self._answer_and_store(asked, left, scope, now or self.process.clock.now())
 
@@ -82,10 +95,15 @@ class AnswerOnce:
         )
 
     async def find(self, message_id: str, *, scope: Scope) -> StoredReply:
-        """Return the stored outcome of a message; an unknown one and another user's both raise `NotFound`."""
+        """Return the stored outcome of a message.
+
+        An unknown message, another user's, and one whose answer cites what the scope may not read now raise `NotFound`.
+        """
         found = await self.replies.get(scope, message_id)
         if found is None:
             raise NotFound(f"there is no message {message_id!r}")
+        if found.state is ReplyState.COMPLETE:
+            await self.check_readable(scope, decode_result(found))
         return found
 
     async def _answer_and_store(
@@ -130,7 +148,8 @@ class AnswerOnce:
             told=result.reply,
             injected=tuple(citation.memory_id for citation in result.citations),
         )
-        await self.process.remember(scope, said, result.model)
+        if await self.process.may_remember(scope):
+            await self.process.remember(scope, said, result.model)
         return result
 
     def _checked_result(self, asked: ChatRequest, result: ChatResult) -> ChatResult:
@@ -175,7 +194,22 @@ def _decode_body(reply: StoredReply, kind: type[T]) -> T:
 
 def _build_stored_reply(asked: ChatRequest, state: ReplyState, now: datetime, body: object = None) -> StoredReply:
     packed = b"" if body is None else msgspec.json.encode(body)
-    return StoredReply(message_id=asked.message_id, session_id=asked.session_id, state=state, time=now, body=packed)
+    references = _list_references(body) if isinstance(body, ChatResult) else ()
+    return StoredReply(
+        message_id=asked.message_id,
+        session_id=asked.session_id,
+        state=state,
+        time=now,
+        body=packed,
+        references=references,
+    )
+
+
+def _list_references(result: ChatResult) -> tuple[str, ...]:
+    """The memories and events whose texts a result may repeat."""
+    memories = (record_reference(MEMORIES_COLLECTION, citation.memory_id) for citation in result.citations)
+    events = (record_reference("event", event.id) for event in result.events)
+    return (*memories, *events)
 
 
 def _to_reply_failure(failure: ContextError) -> ReplyFailure:

@@ -6,7 +6,8 @@ sources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -16,29 +17,33 @@ from msgspec import Meta
 from typing_extensions import TypedDict
 
 from contexture.answer import route
+from contexture.answer._image_tokens import DEFAULT_PAGE_SIZE, ImageCost, PromptImage, attach_images, find_image_cost
 from contexture.answer.grounding import (
+    CitationMarker,
     RemovedMarker,
     SimilarityFunction,
     UnsupportedSentence,
     find_cited_numbers,
+    find_markers,
     find_unsupported_sentences,
+    normalize_markers,
     remove_unknown_markers,
 )
-from contexture.answer.image_tokens import DEFAULT_PAGE_SIZE, ImageCost, PromptImage, attach_images, find_image_cost
+from contexture.answer.permissions import require_permission
 from contexture.builders.research.render import render_header
 from contexture.builders.research.request import RESULTS_LIMIT, TOKENS_LIMIT, SearchMode, parse_search_mode
 from contexture.builders.research.result import ResearchContext, SourceJson, sources_to_json
-from contexture.errors import InvalidRequest, NotPermitted, SourceError, SourceUnavailable
+from contexture.errors import InvalidRequest, SourceError, SourceUnavailable
 from contexture.filters import FilterField
 from contexture.json_objects import parse_object
 from contexture.ledger import Degradation, Trace
-from contexture.pipeline.masking import SecretMask
+from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel, Policy, Secrets, TokenCounter
 from contexture.results import JsonResult
 from contexture.text.language import detect_language
 from contexture.types import Citation, Filter, Scope
 
-ANSWER_FIELDS = ("attach_images", "model")
+ANSWER_FIELDS = ("attach_images", "model", "stream")
 """Fields of a question that only an answer needs, not a context."""
 
 
@@ -79,6 +84,9 @@ class ResearchQuestion:
         None
     )
     where: FilterField = None
+    stream: Annotated[
+        bool, Meta(description="Answer with server-sent events: the sources, pieces of the answer, the checked answer.")
+    ] = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.search_mode is not None:
@@ -108,6 +116,7 @@ class ResearchAnswerJson(TypedDict):
     total_tokens: int
     cited: tuple[int, ...]
     citations: tuple[Citation, ...]
+    markers: tuple[CitationMarker, ...]
     removed_markers: tuple[RemovedMarker, ...]
     unsupported: tuple[UnsupportedSentence, ...]
     model: str
@@ -142,6 +151,11 @@ class ResearchAnswer(JsonResult):
         return self.context.build_id
 
     @property
+    def markers(self) -> tuple[CitationMarker, ...]:
+        """The markers of the answer, with their offsets and the sentences that they support."""
+        return find_markers(self.answer)
+
+    @property
     def citations(self) -> tuple[Citation, ...]:
         """Citations of the shown text of the sources that the answer refers to."""
         sources = self.context.get_citation_map()
@@ -156,6 +170,7 @@ class ResearchAnswer(JsonResult):
             "total_tokens": self.total_tokens,
             "cited": self.cited,
             "citations": self.citations,
+            "markers": self.markers,
             "removed_markers": self.removed_markers,
             "unsupported": self.unsupported,
             "model": self.model,
@@ -256,19 +271,71 @@ class AskResearch:
         trace = Trace()
         context, seen = await self._build_context(asked, models, scope, now, trace)
         said = await self._ask_models(models, context, seen, trace) if context.sources else route.ModelOutput("", "")
-        if not context.sources or said.text.strip() in self.recipe.silence:
-            failed = any(each.source in _SEARCH_SOURCES for each in context.degradations)
-            words = SEARCH_FAILED_TEXTS if failed and not context.sources else NO_ANSWER_TEXTS
-            said = route.ModelOutput(words.get(detect_language(asked.query), words["en"]), said.model)
-        return await self._check_answer(asked, context, said, seen, trace)
+        return await self._check_answer(asked, context, self._replace_silence(asked, context, said), seen, trace)
+
+    async def stream(
+        self, asked: ResearchQuestion, *, scope: Scope, now: datetime | None = None
+    ) -> AsyncGenerator[ResearchContext | str | ResearchAnswer]:
+        """Yield the context, then pieces of the answer with known secrets masked, then the checked answer.
+
+        The checked answer replaces the pieces: markers without a source are removed from it.
+        """
+        models = self.route.order_models(asked.model)
+        await self._check_permitted(asked, scope)
+        trace = Trace()
+        context, seen = await self._build_context(asked, models, scope, now, trace)
+        yield context
+        pieces: list[str] = []
+        model = ""
+        if context.sources:
+            mask = StreamingSecretMask(self.secrets.known())
+            async with aclosing(self._stream_models(models, context, seen, trace)) as outputs:
+                async for output in outputs:
+                    model = output.model
+                    if shown := mask.feed(output.text):
+                        pieces.append(shown)
+                        yield shown
+            if rest := mask.flush():
+                pieces.append(rest)
+                yield rest
+        said = self._replace_silence(asked, context, route.ModelOutput("".join(pieces), model))
+        yield await self._check_answer(asked, context, said, seen, trace)
+
+    def _replace_silence(
+        self, asked: ResearchQuestion, context: ResearchContext, said: route.ModelOutput
+    ) -> route.ModelOutput:
+        """The answer, or a sentence in the question's language if there are no sources or they have no answer."""
+        if context.sources and said.text.strip() not in self.recipe.silence:
+            return said
+        failed = any(each.source in _SEARCH_SOURCES for each in context.degradations)
+        words = SEARCH_FAILED_TEXTS if failed and not context.sources else NO_ANSWER_TEXTS
+        return route.ModelOutput(words.get(detect_language(asked.query), words["en"]), said.model)
+
+    async def _stream_models(
+        self, models: Sequence[ChatModel], context: ResearchContext, seen: _AttachedImages, trace: Trace
+    ) -> AsyncGenerator[route.ModelOutput]:
+        """Yield the answer of the first model that begins one."""
+        begun = False
+        for model in models:
+            sees = find_image_cost(model.name) is not None
+            messages = attach_images(context.messages, seen.pictures if sees else ())
+            try:
+                async with aclosing(route.stream([model], messages, self.recipe.answer_tokens, trace)) as outputs:
+                    async for output in outputs:
+                        begun = True
+                        yield output
+            except SourceUnavailable:
+                if begun:
+                    raise
+                continue  # `route` has recorded the reason
+            return
+        raise SourceUnavailable(f"no model answered: {', '.join(model.name for model in models)} all failed")
 
     async def _check_permitted(self, asked: ResearchQuestion, scope: Scope) -> None:
         if not 0 <= asked.attach_images <= RESULTS_LIMIT:
             raise InvalidRequest(f"attach_images must be from 0 to {RESULTS_LIMIT}, not {asked.attach_images}")
         resource = {"length": len(asked.query), "num_results": asked.num_results, "model": asked.model}
-        decision = await self.policy.decide(scope, POLICY_ACTION, resource)
-        if not decision.allowed:
-            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
+        await require_permission(self.policy, scope, POLICY_ACTION, resource)
 
     async def _build_context(
         self, asked: ResearchQuestion, models: Sequence[ChatModel], scope: Scope, now: datetime | None, trace: Trace
@@ -348,7 +415,8 @@ class AskResearch:
             number: "\n".join(filter(None, (source.filename, source.section_path, source.markdown_content)))
             for number, source in context.get_citation_map().items()
         }
-        marked = remove_unknown_markers(SecretMask(self.secrets.known()).mask(said.text), sources)
+        written = normalize_markers(SecretMask(self.secrets.known()).mask(said.text))
+        marked = remove_unknown_markers(written, sources)
         silent = not sources or marked.text in NO_ANSWER_TEXTS.values()
         lacking = () if silent else await self._find_unsupported(marked.text, sources, asked.query, trace)
         used = seen if find_image_cost(said.model) is not None else _AttachedImages()

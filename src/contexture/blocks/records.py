@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contexture.blocks.links import database_schema
 from contexture.blocks.render import SUMMARY_TOKENS, render_for_reader, render_plain_text, summarize_page
 from contexture.errors import RedactionFailed
-from contexture.pipeline.fence import fence
+from contexture.pipeline.fence import PromptFormat, fence
 from contexture.pipeline.redaction import scan_text
 from contexture.ports import Redactor, TokenCounter
 from contexture.text.simhash import simhash
@@ -135,7 +135,7 @@ class FactsComputer:
             found = tuple(scan_text(text, self._redactor))
         except RedactionFailed:
             return None
-        fenced = fence(text)
+        fenced = fence(text, PromptFormat.WORKSPACE)
         return BlockFacts(
             hash=content_hash(text),
             rules=self._redactor.rules,

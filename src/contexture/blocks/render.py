@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -16,7 +17,7 @@ from contexture.text.segmentation import split_sentences
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
 from contexture.types import Json
-from contexture.workspace import Block, BlockType, is_done, task_due
+from contexture.workspace import Block, BlockType, is_done, is_person_column, person_name, task_due
 
 Resolver = Callable[[str], str | None]
 """Returns the title of the block that a relation cell refers to, or None if the reader may not see it."""
@@ -28,6 +29,7 @@ HIDDEN_COLUMNS = frozenset(("schema", "due", "done", "level", "language", "alias
 
 _MAX_HEADING_LEVEL = 6
 _FENCE = "```"
+_LINE_TYPES = (BlockType.PARAGRAPH, BlockType.BULLETED, BlockType.NUMBERED, BlockType.TOGGLE, BlockType.EMBED)
 _LISTED_TASK_TYPES = (BlockType.TODO, BlockType.KANBAN_CARD)
 
 
@@ -89,10 +91,9 @@ def _render_line(block: Block, text: str) -> str:
 
 def _render_task(block: Block, text: str) -> str:
     told = [f"due {_due_day(block)}"] if task_due(block) is not None else []
+    given = {**block.properties, "assignee": _name_people(block.properties.get("assignee"))}
     told += [
-        f"{name} {shown}"
-        for name in ("status", "priority", "assignee")
-        if (shown := _render_cell(block.properties.get(name)))
+        f"{name} {shown}" for name in ("status", "priority", "assignee") if (shown := _render_cell(given.get(name)))
     ]
     return f"{text} ({', '.join(told)})" if told else text
 
@@ -110,9 +111,17 @@ def _render_cells(block: Block, schema: Mapping[str, Json], resolve: Resolver) -
         if name in shown_otherwise:
             continue
         titles = [resolve(each) for each in relation_targets(value)] if name in relations else None
-        shown = _render_cell(value) if titles is None else ", ".join(filter(None, titles))
+        given = _name_people(value) if is_person_column(name) else value
+        shown = _render_cell(given) if titles is None else ", ".join(filter(None, titles))
         if shown:
             yield f"{name}: {shown}"
+
+
+def _name_people(value: Json) -> Json:
+    """A cell of people by their names: an address would be redacted, and the person with it."""
+    if isinstance(value, list):
+        return [_name_people(each) for each in value]
+    return person_name(value) if isinstance(value, str) else value
 
 
 def _render_cell(value: Json) -> str:
@@ -156,7 +165,7 @@ def render_for_reader(
     """The block as shown to a reader; `above` are its ancestors, nearest first, as far as the reader may see them."""
     match block.type:
         case BlockType.PAGE:
-            said = summary or block.text
+            said = summary or render_page_head(block)
         case BlockType.DB:
             said = "\n".join([block.text, *_render_schema(database_schema(block))])
         case BlockType.HEADING:
@@ -166,6 +175,24 @@ def render_for_reader(
         case _:
             said = render_markdown(block)
     return repair_text(said)
+
+
+def render_page_head(page: Block) -> str:
+    """The title of a page, and its properties, one a line."""
+    return "\n".join([" ".join(page.text.split()), *_render_cells(page, NO_SCHEMA, resolve_nothing)])
+
+
+_LINK_ONLY = re.compile(
+    r"(?:[-*+] |\d+\. |> )?(?:\[ \] )?(?:(?:#?\[\[[^\[\]]+\]\]|\(\([^()\s]+\)\)|#[\w/-]+|!?\[[^\[\]]*\]\([^()\s]*\)"
+    r"|<?https?://\S+>?)[\s,;|·]*)+"
+)
+
+
+def is_bare(block: Block, text: str) -> bool:
+    """Whether a block as shown says nothing by itself: a heading, or a line of nothing but links."""
+    if block.type is BlockType.HEADING:
+        return True
+    return block.type in _LINE_TYPES and _LINK_ONLY.fullmatch(text.strip()) is not None
 
 
 def _render_row(row: Block, above: Sequence[Block], resolve: Resolver) -> str:
@@ -183,7 +210,7 @@ def _render_schema(schema: Mapping[str, Json]) -> list[str]:
 SUMMARY_TOKENS = 160
 """Default length of a summary, in tokens."""
 
-_HEADING_TYPES = (BlockType.PAGE, BlockType.HEADING)
+_HEADING_TYPES = (BlockType.PAGE, BlockType.DB, BlockType.HEADING)
 _HEADING_WEIGHT = 3.0  # weight of a word that occurs in a title or heading
 _LEAD_BONUS = 0.3  # bonus of the first sentence; the words contribute about 1
 

@@ -9,11 +9,13 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -23,7 +25,7 @@ from contexture.ports import Index
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import Json, Record, Scope
-from contexture.workspace import Activity, Block, PutResult, StaleBlock, WritableBlocks
+from contexture.workspace import Activity, Block, ImportAccess, PutResult, StaleBlock, WritableBlocks
 
 __all__ = [
     "BATCH_SIZE",
@@ -37,29 +39,47 @@ __all__ = [
 ]
 
 
+BlockRemovalListener: TypeAlias = Callable[[Scope, Sequence[str], Sequence[str]], Awaitable[None]]
+"""Called with the ids of blocks whose text is shown no more in some place, and of those that are gone for good."""
+
+
 class Workspace:
     """Writes blocks for one scope at a time; each call is one transaction of the block store.
 
     A principal that may read a block may write it and add blocks below it; a block whose `readers` is None inherits
     those of its parent. A block the scope may not read is treated as unknown. When a call returns, the next search sees
-    what it wrote. If the index fails, the call raises and the stored blocks stay: the next call, or the next start,
-    brings the index up to date.
+    what it wrote. If the index fails, the call raises and the stored blocks stay: the next call for the tenant, or the
+    next start, brings the index up to date.
     """
 
-    def __init__(self, *, store: WritableBlocks, index: Index, preparer: Preparer) -> None:
+    def __init__(
+        self,
+        *,
+        store: WritableBlocks,
+        index: Index,
+        preparer: Preparer,
+        on_removed: BlockRemovalListener | None = None,
+    ) -> None:
         self._store = store
         self._preparer = preparer
         self._index_sync = IndexSync(store=store, index=index, preparer=preparer)
+        self._on_removed = on_removed
 
-    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
+    async def put(
+        self, scope: Scope, blocks: Sequence[Block], *, now: datetime, importing: ImportAccess | None = None
+    ) -> PutResult:
         """Write all of these blocks or none; parents may be in the same call, in any order.
 
+        An import is nobody's edit.
+
         A block is changed when its type, text, parent, order, properties, readers or a given author differ; a different
-        `modified` alone is not a change. Putting a deleted block restores it without the blocks below it. Raises
-        `InvalidRequest` for a block that cannot be stored.
+        `modified` alone is not a change. Putting a deleted block restores it without the blocks below it. An import
+        never widens access; see `ImportAccess`. Raises `InvalidRequest` for a block that cannot be stored.
         """
         checked = await self._preparer.thread.run(lambda: check_blocks(blocks), blocks, lambda block: len(block.text))
-        done = await self._store.put(scope, checked, now=now)
+        for block in checked:
+            self._preparer.check_readers(f"block {block.id!r}", block.readers or ())
+        done = await self._store.put(scope, checked, now=now, importing=importing)
         await self._index_sync.catch_up(scope.tenant)
         return done
 
@@ -71,8 +91,23 @@ class Workspace:
         await self._index_sync.catch_up(scope.tenant)
 
     async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Soft-delete these blocks with their subtrees; returns how many of them the scope could read."""
-        gone = await self._store.delete(scope, _unique_ids(ids), now=now)
+        """Soft-delete these blocks with their subtrees; returns how many of them the scope could read.
+
+        Their texts stay in the trash until `purge`, and are in no kept build from now on.
+        """
+        names = _unique_ids(ids)
+        near = await self._store.relatives(scope, names)
+        gone = await self._store.delete(scope, names, now=now)
+        await self._index_sync.catch_up(scope.tenant)
+        await self._report_removed(scope, near, erased=())
+        return gone
+
+    async def erase(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Delete these blocks permanently with all below them, deleted or not; returns the ids of what is gone.
+
+        Copies of their texts are up to the caller: `on_removed` is not called.
+        """
+        gone = await self._store.erase(scope, _unique_ids(ids))
         await self._index_sync.catch_up(scope.tenant)
         return gone
 
@@ -97,7 +132,18 @@ class Workspace:
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
         """Delete permanently what was soft-deleted before `before`; returns how many blocks the scope could read."""
-        return await self._store.purge(scope, before=before)
+        erased = await self._store.trash(scope, before=before)
+        gone = await self._store.purge(scope, before=before)
+        await self._report_removed(scope, erased, erased=erased)
+        return gone
+
+    async def list_trash(self, scope: Scope, *, before: datetime) -> Sequence[str]:
+        """The ids of all blocks that `purge` would delete permanently."""
+        return await self._store.trash(scope, before=before)
+
+    async def list_relatives(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Ids of these blocks, of all above and below them, and of those that link to them."""
+        return await self._store.relatives(scope, _unique_ids(ids))
 
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
         """By name, the page, else the database, else the row with that title or alias."""
@@ -110,6 +156,10 @@ class Workspace:
     async def finish(self) -> None:
         """Wait until running index writes are done, including those whose caller was cancelled."""
         await self._index_sync.finish()
+
+    async def _report_removed(self, scope: Scope, near: Sequence[str], *, erased: Sequence[str]) -> None:
+        if self._on_removed is not None and (near or erased):
+            await self._on_removed(scope, near, erased)
 
 
 def _unique_ids(ids: Sequence[str]) -> list[str]:
@@ -138,7 +188,7 @@ class _BatchScope(Scope):
 class IndexSync:
     """Brings the search index up to date with the block store, one run at a time.
 
-    Runs are serialized so that an older record never overwrites a newer one.
+    Runs for one tenant are serialized so that an older record never overwrites a newer one.
 
     The store lists blocks as stale until they are settled. Writing a record twice has no effect, so a process may stop
     between any two steps. Several processes may sync the same store: `settle` returns the blocks that changed in the
@@ -150,41 +200,45 @@ class IndexSync:
         self._index = index
         self._preparer = preparer
         self._reader = FactsComputer(preparer.redactor, preparer.counters)
-        self._turn = asyncio.Lock()
-        self._running: asyncio.Task[tuple[int, _Refusals]] | None = None
+        self._turns = WeakValueDictionary[str | None, asyncio.Lock]()
+        self._running: set[asyncio.Task[tuple[int, _Refusals]]] = set()
         self._made = EnsuredCollection(index, BLOCKS)
 
-    async def catch_up(self, tenant: str = "") -> int:
-        """Write the stale search records of all tenants; returns how many blocks were processed.
+    async def catch_up(self, tenant: str | None = None) -> int:
+        """Write the stale search records of a tenant, or of all; returns how many blocks were processed.
 
         A block that the index refuses does not hold up others: it is not searchable, and its error is raised at the end
-        if it belongs to `tenant`. When the index fails, the blocks stay stale until the next call. A run continues when
-        its caller is cancelled, and the next run starts only after it has ended.
+        if a tenant is given. When the index fails, the blocks stay stale until the next call. A run continues when its
+        caller is cancelled, and the next run for the same tenant starts only after it has ended; others do not wait.
         """
-        await self._turn.acquire()
-        self._running = asyncio.create_task(self._sync_all(), name="contexture-follow")
-        self._running.add_done_callback(self._on_done)
-        done, refused = await asyncio.shield(self._running)
-        for (of, _), refusal in refused.items():
-            if of == tenant:
-                raise refusal
+        turn = self._turns.get(tenant)
+        if turn is None:
+            turn = self._turns[tenant] = asyncio.Lock()
+        await turn.acquire()
+        run = asyncio.create_task(self._sync(tenant), name="contexture-follow")
+        self._running.add(run)
+        run.add_done_callback(partial(self._on_done, turn))
+        done, refused = await asyncio.shield(run)
+        if refused and tenant is not None:
+            raise next(iter(refused.values()))
         return done
 
     async def finish(self) -> None:
-        """Wait until the current run has ended, so that nothing it needs is closed before."""
-        async with self._turn:
-            return
+        """Wait until the current runs have ended, so that nothing they need is closed before."""
+        while self._running:
+            await asyncio.wait(self._running)
 
-    def _on_done(self, turn: asyncio.Task[tuple[int, _Refusals]]) -> None:
-        self._turn.release()
-        if not turn.cancelled():
-            turn.exception()  # avoids a warning when the caller is gone; failed blocks stay stale for the next run
+    def _on_done(self, turn: asyncio.Lock, run: asyncio.Task[tuple[int, _Refusals]]) -> None:
+        self._running.discard(run)
+        turn.release()
+        if not run.cancelled():
+            run.exception()  # avoids a warning when the caller is gone; failed blocks stay stale for the next run
 
-    async def _sync_all(self) -> tuple[int, _Refusals]:
-        """Write all stale blocks; returns how many were processed, and the refusals of the index."""
+    async def _sync(self, tenant: str | None) -> tuple[int, _Refusals]:
+        """Write the stale blocks; returns how many were processed, and the refusals of the index."""
         done = 0
         refused: _Refusals = {}
-        while found := await self._store.stale(limit=BATCH_SIZE):
+        while found := await self._store.stale(limit=BATCH_SIZE, tenant=tenant):
             done += len(found)
             while found:
                 for each in found:

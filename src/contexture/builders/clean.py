@@ -11,13 +11,17 @@ from msgspec.structs import replace
 from contexture.errors import RedactionFailed
 from contexture.filters import redact_filter
 from contexture.ledger import Trace
+from contexture.pipeline.fence import PromptFence
 from contexture.pipeline.masking import SecretMask, SecretMaskCache, mask_candidate
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, redact_candidates, redact_text
 from contexture.ports import Redactor
+from contexture.text.skeleton import describe_invisible
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Filter
 
 T = TypeVar("T")
+
+INVISIBLE_SOURCE = "invisible_text"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +43,16 @@ class Cleaner:
         Raises `RedactionFailed` when it cannot be scanned.
         """
         return redact_text(self.mask_text(text), self.redactor, self.operator).text
+
+    def clean_prompt_text(self, text: str, fence: PromptFence) -> str:
+        """A cleaned text as a message shows it; that invisible characters were removed is a degradation.
+
+        Raises `RedactionFailed` when it cannot be scanned.
+        """
+        clean = self.clean_text(text)
+        if note := describe_invisible(clean):
+            self.trace.add_degradation(INVISIBLE_SOURCE, note)
+        return fence.inline(clean)
 
     def clean_or(self, text: str | None, default: T) -> str | T:
         """A cleaned text; `default` when there is none, and when it cannot be scanned, which is a degradation."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace as changed
 from typing_extensions import TypedDict
 
-from contexture.capsule import Capsule, digest_messages
+from contexture.capsule import Capsule, convert_part, digest_messages
 from contexture.errors import NotFound, ReplayMismatch
 from contexture.ledger import Ledger, LedgerEntry, Reason, State, Trace
 from contexture.ports import TokenCounter
 from contexture.results import JsonResult
 from contexture.types import Message
+
+T = TypeVar("T")
 
 _BISECTION_STEPS = 20  # gives scores to six digits
 _MAX_SCORE = 64.0  # above any search score: if it does not admit a candidate, no score does
@@ -37,6 +39,19 @@ RecomposeFunction: TypeAlias = Callable[[Capsule, int, TokenCounter, Trace], Com
 Pure: equal arguments give equal messages. Every candidate of the capsule gets a verdict in the trace. Raises
 `InvalidRequest` for a capsule that lacks what the builder needs.
 """
+
+
+_FIRST_LAYOUT = {"material_role": "system", "fence_version": 1}  # of capsules that do not name theirs
+
+
+def read_recipe(capsule: Capsule, kind: type[T], what: str) -> T:
+    """The recipe a capsule was built with, with the first layout where it names none.
+
+    Raises `InvalidRequest` naming `what` when there is none.
+    """
+    stored: object = capsule.settings.get("recipe")
+    named = {**_FIRST_LAYOUT, **cast("dict[str, object]", stored)} if isinstance(stored, dict) else stored
+    return convert_part(named, kind, what)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,11 +110,12 @@ class Explanation(JsonResult):
 class CapsuleReplayer:
     """Rebuilds capsules.
 
-    `recompose` gives the function of a kind, or raises `InvalidRequest`; `counter_for` the token counter of a model.
+    `recompose` gives the function of a kind, or raises `InvalidRequest`; `counter_for` the token counter of a model and
+    of an encoding, which old capsules do not name.
     """
 
     recompose: Callable[[str], RecomposeFunction]
-    counter_for: Callable[[str], TokenCounter]
+    counter_for: Callable[[str, str | None], TokenCounter]
 
     def rebuild(self, capsule: Capsule, change: BuildChange = NO_CHANGE) -> RebuiltPrompt:
         """The prompt of a capsule, with an optional change; the same capsule and change give the same bytes.
@@ -110,9 +126,8 @@ class CapsuleReplayer:
         recompose = self.recompose(capsule.kind)
         scored = tuple(changed(each, score=change.scores.get(each.id, each.score)) for each in capsule.candidates)
         trace = Trace()
-        composed = recompose(
-            replace(capsule, candidates=scored), change.more_tokens, self.counter_for(capsule.model), trace
-        )
+        counter = self.counter_for(capsule.model, capsule.encoding)
+        composed = recompose(replace(capsule, candidates=scored), change.more_tokens, counter, trace)
         ledger = Ledger(entries=(*capsule.lost, *trace.finish(scored).entries), degradations=capsule.degradations)
         return RebuiltPrompt(messages=composed.messages, ledger=ledger, plenty=2 * composed.unlimited)
 

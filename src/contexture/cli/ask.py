@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, parse_degradations
-from contexture.cli.common import Common, parse_now, read_json_object, register_command, require_store, run_with_engine
-from contexture.cli.output import console, print_json, replace_control_chars
+from contexture.cli._client import find_service, parse_degradations
+from contexture.cli._common import (
+    SOURCES_LANG_HELP,
+    AnswerLangOption,
+    Common,
+    parse_now,
+    read_json_object,
+    register_command,
+    require_store,
+    run_with_engine,
+)
+from contexture.cli._output import console, print_json, replace_control_chars
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,9 +44,8 @@ def ask(
             help="Command with its arguments; without it, a JSON request is read from standard input.",
         ),
     ] = None,
-    lang: Annotated[
-        str | None, typer.Option("--lang", metavar="LANG", help="Language of the answer: ru, en or auto.")
-    ] = None,
+    lang: Annotated[str | None, typer.Option("--lang", metavar="LANG", help=SOURCES_LANG_HELP)] = None,
+    answer_lang: AnswerLangOption = None,
     research: Annotated[
         bool, typer.Option("--research", help="Answer a question from the pages of documents.")
     ] = False,
@@ -61,6 +69,8 @@ def ask(
     asked = read_json_object() if line is None else {"raw_command": _with_default_command(line)}
     if lang is not None:
         asked = {**asked, "user_lang": lang}
+    if answer_lang is not None:
+        asked = {**asked, "answer_lang": answer_lang}
     _print_answer(common, _execute(common.settings(), asked, clock), render_command_answer)
 
 
@@ -79,7 +89,7 @@ def render_command_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Render an executed command: statements by section, their evidence, and warnings."""
     from rich.text import Text
 
-    from contexture.cli.tables import degradation_lines
+    from contexture.cli._tables import degradation_lines
 
     yield Text(replace_control_chars(f"{found['command']}  {found['question']}"), style="italic")
     for section in found["sections"]:
@@ -121,7 +131,7 @@ def _evidence_table(found: Mapping[str, Any]) -> RenderableType:
     """Return the table of evidence that statements refer to; evidence of the details alone is only in `--json`."""
     from rich.text import Text
 
-    from contexture.cli.tables import table
+    from contexture.cli._tables import table
 
     named = {
         number
@@ -176,7 +186,7 @@ def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]
     """Render an answer: its text, its sources, and warnings."""
     from rich.text import Text
 
-    from contexture.cli.tables import degradation_lines
+    from contexture.cli._tables import degradation_lines
 
     yield Text(replace_control_chars(found["answer"]))
     if found["sources"]:
@@ -200,7 +210,7 @@ def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]
 def _sources_table(found: Mapping[str, Any]) -> RenderableType:
     from rich.text import Text
 
-    from contexture.cli.tables import table
+    from contexture.cli._tables import table
 
     rows = table("source", "file", "page", "section", "score", right=("source", "page", "score"))
     for number, source in enumerate(found["sources"], start=1):

@@ -1,20 +1,22 @@
-"""`contexture backup`, `restore` and `migrate`: write a store to a file, restore it, or copy it to another store."""
+"""`contexture backup`, `restore`, `salvage`, `rebuild` and `migrate`: store files, and the ways back from damage."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contexture.cli.common import Common, register_command
-from contexture.cli.output import print_json, print_line, print_note, show_progress
+from contexture.cli._common import Common, register_command
+from contexture.cli._output import print_json, print_line, print_note, show_progress
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from contexture.config import Settings
+    from contexture.engine import Contexture
     from contexture.wiring import BackupManifest
 
 
@@ -25,6 +27,8 @@ def register_backup(app: typer.Typer) -> None:
     """Add the commands to the app."""
     register_command(app, "backup")(backup)
     register_command(app, "restore")(restore)
+    register_command(app, "salvage")(salvage)
+    register_command(app, "rebuild")(rebuild)
 
 
 def backup(
@@ -34,7 +38,8 @@ def backup(
     """Write a backup of the store to one file.
 
     The backup is a consistent snapshot of records, memories, sessions, blocks, pictures of pages and keys, also while
-    a service runs. The file is verified before it gets its name. Only its owner can read it.
+    a service runs. The store is checked for damage, and the file is verified by opening it before it gets its name.
+    Only its owner can read it.
     """
     from contexture.wiring import back_up
 
@@ -61,6 +66,54 @@ def restore(
     with show_progress(as_json=common.as_json) as progress:
         made = restore_backup(file, settings.home, force=force, progress=progress)
     _print_manifest(common, file, made, "restored:")
+
+
+def salvage(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for what can still be read.")],
+) -> None:
+    """Copy everything that can be read of a damaged store to a new one.
+
+    The damaged store is not changed. Records whose computed parts are lost are prepared again; tables and files with
+    unreadable parts are named. Caches and the search index are left out, and are filled again by use.
+    """
+    from contexture.wiring import salvage_store
+
+    settings = _require_folder_store(common.settings())
+    with show_progress(as_json=common.as_json) as progress:
+        report = salvage_store(settings, folder, progress)
+    if common.as_json:
+        print_json({"folder": folder, **asdict(report)})
+        return
+    print_line(f"{folder} has {report.records} records, {report.rows} other rows and {report.files} files")
+    if report.prepared:
+        print_line(f"{report.prepared} records had lost parts and were prepared again")
+    if report.dropped:
+        print_note(f"{report.dropped} records or rows are left out, because they are not what was stored")
+    for name in report.incomplete:
+        print_note(f"parts of {name} could not be read")
+
+
+def rebuild(common: Common) -> None:
+    """Build the search index and the caches again.
+
+    The index is read from the records of the store. Damaged SQL indexes are built again too; a damaged table needs
+    `contexture restore` or `contexture salvage`.
+    """
+    from contexture.cli._common import require_store, run_with_engine
+    from contexture.wiring import delete_derived_files
+
+    settings = require_store(_require_folder_store(common.settings()))
+    done = delete_derived_files(settings)
+
+    async def warm(engine: Contexture) -> None:
+        await engine.index.warm()
+
+    run_with_engine(settings, warm)  # opening the store fills the index
+    if common.as_json:
+        print_json({"rebuilt": done})
+    else:
+        print_line(f"built again: {', '.join(done) or 'nothing was there to build'}")
 
 
 def _require_folder_store(settings: Settings) -> Settings:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from contexture.cli.client import find_service
-from contexture.cli.common import Common, run_with_engine
-from contexture.cli.output import print_json, print_line, print_note, show_progress
+from contexture.cli._client import find_service
+from contexture.cli._common import Common, run_with_engine
+from contexture.cli._output import print_json, print_line, print_note, show_progress
 
 if TYPE_CHECKING:
     from contexture.config import Settings
@@ -92,8 +92,9 @@ def _import_paths(
 
     service = find_service(settings)
     if service is None:
-        return run_with_engine(settings, inside)
-    from contexture.cli.remote_writers import BlockSender
+        asked = {"collection": "blocks", "records": len(paths)}
+        return run_with_engine(settings, inside, action="ingest", resource=asked)
+    from contexture.cli._remote_writers import BlockSender
 
     return asyncio.run(run(BlockSender(service)))
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, parse_degradations
-from contexture.cli.common import (
+from contexture.cli._client import find_service, parse_degradations
+from contexture.cli._common import (
+    SOURCES_LANG_HELP,
+    AnswerLangOption,
     CollectionOption,
     Common,
     WhereOption,
@@ -26,11 +28,11 @@ from contexture.cli.common import (
     run_with_engine,
     write_bytes,
 )
-from contexture.cli.output import console, print_json, print_note
-from contexture.cli.plugin_builds import BuilderGroup
+from contexture.cli._output import console, print_json, print_note
+from contexture.cli._plugin_builds import BuilderGroup
 
 if TYPE_CHECKING:
-    from contexture.cli.client import RemoteService
+    from contexture.cli._client import RemoteService
     from contexture.config import Settings
 
 
@@ -95,7 +97,12 @@ def _run_query(
         return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(require_store(settings), lambda engine: engine.build(asked, now=clock))
+    built = run_with_engine(
+        require_store(settings),
+        lambda engine: engine.build(asked, now=clock),
+        action="context.build",
+        resource={"kind": "query", "collection": asked.collection},
+    )
     return built.to_dict(), pack_capsule(built.capsule)
 
 
@@ -109,7 +116,7 @@ def show_query(common: Common, built: dict[str, Any]) -> None:
 
 
 def _print_query(built: dict[str, Any]) -> None:
-    from contexture.cli.tables import degradation_lines, panel
+    from contexture.cli._tables import degradation_lines, panel
 
     out = console()
     for message in built["messages"]:
@@ -177,12 +184,17 @@ def _run_turn(
         return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(settings, lambda engine: engine.build_turn(turn, scope=engine.scope, now=clock))
+    built = run_with_engine(
+        settings,
+        lambda engine: engine.build_turn(turn, scope=engine.scope, now=clock),
+        action="context.build",
+        resource={"kind": "turn"},
+    )
     return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _print_turn(built: dict[str, Any]) -> None:
-    from contexture.cli.tables import degradation_lines, panel
+    from contexture.cli._tables import degradation_lines, panel
 
     out = console()
     for message in built["messages"]:
@@ -218,9 +230,8 @@ def build_command(
             help="The command with its arguments; without it, a JSON request is read from standard input.",
         ),
     ] = None,
-    lang: Annotated[
-        str | None, typer.Option("--lang", metavar="LANG", help="The user's language: ru, en or auto.")
-    ] = None,
+    lang: Annotated[str | None, typer.Option("--lang", metavar="LANG", help=SOURCES_LANG_HELP)] = None,
+    answer_lang: AnswerLangOption = None,
     now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
         Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
@@ -234,6 +245,8 @@ def build_command(
     asked = read_json_object() if line is None else {"raw_command": line}
     if lang is not None:
         asked = {**asked, "user_lang": lang}
+    if answer_lang is not None:
+        asked = {**asked, "answer_lang": answer_lang}
     built, packed = _run_command(common.settings(), asked, clock, capsule=capsule is not None)
     if capsule is not None:
         write_bytes(capsule, packed)
@@ -254,13 +267,18 @@ def _run_command(
         return found, fetch_capsule(service, found["telemetry"]["correlation_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(settings, lambda engine: engine.build_command(asked, scope=engine.scope, now=clock))
+    built = run_with_engine(
+        settings,
+        lambda engine: engine.build_command(asked, scope=engine.scope, now=clock),
+        action="context.build",
+        resource={"kind": "command"},
+    )
     return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _print_command(built: dict[str, Any]) -> None:
-    from contexture.cli.output import replace_control_chars
-    from contexture.cli.tables import degradation_lines
+    from contexture.cli._output import replace_control_chars
+    from contexture.cli._tables import degradation_lines
 
     out, retrieval = console(), built["retrieval"]
     out.print(f"{built['command']}  window {retrieval['window']}, lang {retrieval['lang']}, model "
@@ -348,12 +366,14 @@ def _run_research(
             max_tokens=told.max_tokens,
             where=told.where,
         ),
+        action="context.build",
+        resource={"kind": "research"},
     )
     return built.to_dict(), pack_capsule(built.capsule) if built.capsule else b""
 
 
 def _print_research(built: dict[str, Any]) -> None:
-    from contexture.cli.tables import degradation_lines, panel
+    from contexture.cli._tables import degradation_lines, panel
 
     out = console()
     out.print(panel("context", built["formatted_text"] or "no source was found"))
@@ -416,13 +436,18 @@ def _run_workspace(
         return found, fetch_capsule(service, found["buildId"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(settings, lambda engine: engine.build_workspace(request, scope=engine.scope, now=clock))
+    built = run_with_engine(
+        settings,
+        lambda engine: engine.build_workspace(request, scope=engine.scope, now=clock),
+        action="context.build",
+        resource={"kind": "workspace"},
+    )
     return built.to_dict(), pack_capsule(built.capsule)
 
 
 def _print_workspace(built: dict[str, Any]) -> None:
-    from contexture.cli.output import replace_control_chars
-    from contexture.cli.tables import degradation_lines
+    from contexture.cli._output import replace_control_chars
+    from contexture.cli._tables import degradation_lines
 
     out, about = console(), built["metadata"]
     out.print(replace_control_chars(built["serialized"]))

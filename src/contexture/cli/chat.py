@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import typer
 
-from contexture.cli.chat_client import ChatClient, open_chat_client
-from contexture.cli.client import parse_degradations, parse_ledger
-from contexture.cli.common import STDIN, Common, decode_text, read_bytes, register_command
-from contexture.cli.output import console, print_error, print_json, print_line, print_note, replace_control_chars
+from contexture.cli._chat_client import ChatClient, open_chat_client
+from contexture.cli._client import parse_degradations, parse_ledger
+from contexture.cli._common import STDIN, Common, decode_text, read_bytes, register_command
+from contexture.cli._output import console, print_error, print_json, print_line, print_note, replace_control_chars
 from contexture.errors import ContextError, InvalidRequest
 
 PROMPT = "> "
@@ -99,7 +99,7 @@ class TerminalChat:
         if not self.last_build:
             print_line("there is no answer yet")
             return
-        from contexture.cli.tables import ledger_view
+        from contexture.cli._tables import ledger_view
 
         console().print(ledger_view(parse_ledger(self.client.explain(self.last_build))))
 
@@ -133,7 +133,7 @@ def _read_piped() -> str | None:
 
 
 def _print_degradations(result: dict[str, Any]) -> None:
-    from contexture.cli.tables import degradation_lines
+    from contexture.cli._tables import degradation_lines
 
     for line in degradation_lines(parse_degradations(result)) if result else ():
         console(err=True).print(line)

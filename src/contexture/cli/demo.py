@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import contexture
-from contexture.cli.common import Common, register_command
-from contexture.cli.demo_samples import (
+from contexture.cli._common import Common, register_command
+from contexture.cli._demo_samples import (
     COMMAND_SCENES,
     NEWS_SCENES,
     RESEARCH_SCENES,
@@ -38,7 +38,7 @@ from contexture.cli.demo_samples import (
     run_workspace_scene,
     workspace_scenes_object,
 )
-from contexture.cli.output import console, print_json, show_progress
+from contexture.cli._output import console, print_json, show_progress
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _demo_object(settings: Settings, played: DemoRun) -> dict[str, Any]:
 def _print_demo(settings: Settings, played: DemoRun) -> None:
     from rich.text import Text
 
-    from contexture.cli.tables import ledger_view, panel
+    from contexture.cli._tables import ledger_view, panel
 
     out = console()
     report = played.corpus

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from contexture.cli.common import Common, register_command
-from contexture.cli.output import console, print_json
+from contexture.cli._common import Common, register_command
+from contexture.cli._output import console, print_json
 
 
 def register_doctor(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def doctor(common: Common) -> None:
     Lists the plug-ins of every group, with the package and version of each. Fails if a required part fails; missing
     optional parts and broken plug-ins are only listed.
     """
-    from contexture.cli.output import log_to_stderr
+    from contexture.cli._output import log_to_stderr
     from contexture.wiring.checks import CheckStatus, run_checks
 
     log_to_stderr()
@@ -33,8 +33,8 @@ def doctor(common: Common) -> None:
     else:
         from rich.text import Text
 
-        from contexture.cli.output import replace_control_chars
-        from contexture.cli.tables import table
+        from contexture.cli._output import replace_control_chars
+        from contexture.cli._tables import table
 
         styles = {
             CheckStatus.OK: "green",
@@ -77,8 +77,8 @@ def _list_plugins() -> list[dict[str, str]]:
 def _print_plugins(plugins: list[dict[str, str]]) -> None:
     from rich.text import Text
 
-    from contexture.cli.output import replace_control_chars
-    from contexture.cli.tables import table
+    from contexture.cli._output import replace_control_chars
+    from contexture.cli._tables import table
 
     shown = table("group", "plug-in", "from", "status")
     for each in plugins:
@@ -105,8 +105,8 @@ def show_settings(common: Common) -> None:
         return
     from rich.text import Text
 
-    from contexture.cli.output import replace_control_chars
-    from contexture.cli.tables import table
+    from contexture.cli._output import replace_control_chars
+    from contexture.cli._tables import table
 
     found = table("variable", "value", "default", "meaning")
     found.columns[0].no_wrap = True

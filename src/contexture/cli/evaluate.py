@@ -9,9 +9,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from contexture.cli.common import Common, decode_text, parse_numbers, read_bytes, register_command, require_folder
+from contexture.cli._common import Common, decode_text, parse_numbers, read_bytes, register_command, require_folder
+from contexture.cli._output import console, print_json, print_line, show_progress
 from contexture.cli.ingest import EvalKindOption, EvalSetKind
-from contexture.cli.output import console, print_json, print_line, show_progress
 from contexture.errors import InvalidRequest
 
 
@@ -32,7 +32,7 @@ def count_tokens(
     """Count the tokens of FILE as a model does."""
     from contexture.wiring import counter_for
 
-    counter = counter_for(common.settings().model if encoding is None else encoding)
+    counter = counter_for(common.settings().counted_model if encoding is None else encoding)
     data = read_bytes(file)
     texts = list(_iter_texts(data, file)) if jsonl else [decode_text(data, str(file))]
     counts = [counter.count(text) for text in texts]
@@ -67,9 +67,11 @@ def register_evaluate(app: typer.Typer) -> None:
     register_command(kinds, "retrieval")(retrieval)
     register_command(kinds, "budget")(budget)
     register_command(kinds, "spans")(spans)
+    register_command(kinds, "pages")(pages)
     register_command(kinds, "redaction")(redaction)
     register_command(kinds, "workspace")(workspace)
     register_command(kinds, "links")(links)
+    register_command(kinds, "commands")(commands)
     app.add_typer(kinds, name="eval")
 
 
@@ -113,6 +115,23 @@ def spans(
         _print_measures(common, asyncio.run(evaluate_spans(where, tokens=tokens, settings=settings, progress=progress)))
 
 
+def pages(
+    common: Common,
+    directory: FolderArgument,
+    mode: Annotated[str, typer.Option("--mode", metavar="MODE", help="`hybrid`, `text` or `visual`.")] = "hybrid",
+) -> None:
+    """Pages: recall and MRR of the pages that answer questions, over `pdfs/` and `queries.jsonl`."""
+    from contexture.builders.research.request import parse_search_mode
+    from contexture.evaluation.pages import evaluate_pages
+
+    settings, where = common.settings(), require_folder(directory)
+    text, visual = parse_search_mode(mode)
+    with show_progress(as_json=common.as_json) as progress:
+        _print_measures(
+            common, asyncio.run(evaluate_pages(where, settings=settings, text=text, visual=visual, progress=progress))
+        )
+
+
 def redaction(
     common: Common,
     directory: FolderArgument,
@@ -153,11 +172,25 @@ def links(common: Common, directory: FolderArgument) -> None:
         _print_measures(common, asyncio.run(evaluate_links(where, settings=settings, progress=progress)))
 
 
+def commands(
+    common: Common,
+    directory: FolderArgument,
+    window: Annotated[str, typer.Option("--window", metavar="WINDOW", help="Period before each question.")] = "1m",
+) -> None:
+    """News: how often `/ask` retrieves, quotes and prompts with the articles that answer, asked on a question's day."""
+    from contexture.evaluation.commands import evaluate_commands
+
+    settings, where = common.settings(), require_folder(directory)
+    with show_progress(as_json=common.as_json) as progress:
+        measured = asyncio.run(evaluate_commands(where, window=window, settings=settings, progress=progress))
+        _print_measures(common, measured)
+
+
 def _print_measures(common: Common, measured: Mapping[str, Any]) -> None:
     if common.as_json:
         print_json(measured)
         return
-    from contexture.cli.tables import table
+    from contexture.cli._tables import table
 
     found = table("measure", "value", right=("value",))
     for name, value in _flatten(measured):

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import typer
 
-from contexture.cli.client import find_service, parse_explanation, parse_ledger, to_wire_json
-from contexture.cli.common import (
+from contexture.cli._client import find_service, parse_explanation, parse_ledger, to_wire_json
+from contexture.cli._common import (
     Common,
     decode_text,
     parse_json,
@@ -21,7 +21,7 @@ from contexture.cli.common import (
     require_store,
     run_with_engine,
 )
-from contexture.cli.output import console, print_json, print_line
+from contexture.cli._output import console, print_json, print_line
 from contexture.errors import NotFound
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def explain(
     if common.as_json:
         print_json(found)
         return
-    from contexture.cli.tables import ledger_view
+    from contexture.cli._tables import ledger_view
 
     asked = found["request"]
     question, limit = (
@@ -71,7 +71,12 @@ def _load_ledger(settings: Settings, build_id: str) -> dict[str, Any]:
         return {name: value for name, value in found.items() if name != "capsule"}
     from contexture.service.wire.builds import ledger_object
 
-    capsule, ledger = run_with_engine(require_store(settings), lambda engine: engine.kept(build_id))
+    capsule, ledger = run_with_engine(
+        require_store(settings),
+        lambda engine: engine.kept(build_id),
+        action="builds.read",
+        resource={"build": build_id},
+    )
     return to_wire_json(ledger_object(build_id, capsule, ledger))
 
 
@@ -79,7 +84,12 @@ def _explain_candidate(settings: Settings, build_id: str, candidate: str) -> dic
     service = find_service(settings)
     if service is not None:
         return service.request("GET", f"{_build_path(build_id)}/explain/{quote(candidate, safe='')}")
-    found = run_with_engine(require_store(settings), lambda engine: engine.explain(build_id, candidate))
+    found = run_with_engine(
+        require_store(settings),
+        lambda engine: engine.explain(build_id, candidate),
+        action="builds.read",
+        resource={"build": build_id},
+    )
     return found.to_dict()
 
 
@@ -94,7 +104,7 @@ def _print_candidate(common: Common, answer: dict[str, Any]) -> None:
     if common.as_json:
         print_json(answer)
         return
-    from contexture.cli.tables import ledger_table
+    from contexture.cli._tables import ledger_table
 
     found = parse_explanation(answer)
     console().print(ledger_table([found.entry]))
@@ -142,7 +152,7 @@ def replay(
 
 
 def _print_replay(capsule: Capsule, ledger: Ledger) -> None:
-    from contexture.cli.tables import ledger_view, panel
+    from contexture.cli._tables import ledger_view, panel
 
     out = console()
     for message in capsule.messages:
@@ -185,4 +195,5 @@ def _verify(settings: Settings, data: bytes) -> dict[str, Any]:
     service = find_service(settings)
     if service is not None:
         return service.request("POST", "/v1/citations/verify", parse_json(decode_text(data, "the file"), "the file"))
-    return run_with_engine(require_store(settings), lambda engine: engine.verify(data)).to_dict()
+    found = run_with_engine(require_store(settings), lambda engine: engine.verify(data), action="citations.verify")
+    return found.to_dict()

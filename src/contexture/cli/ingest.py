@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli._client import find_service
+from contexture.cli._common import CollectionOption, Common, register_command, run_with_engine
+from contexture.cli._output import print_json, print_line, print_note, show_progress
 from contexture.cli.blocks import ingest_blocks
-from contexture.cli.client import find_service
-from contexture.cli.common import CollectionOption, Common, register_command, run_with_engine
-from contexture.cli.output import print_json, print_line, print_note, show_progress
 from contexture.errors import ContextError, InvalidRequest
 
 if TYPE_CHECKING:
-    from contexture.cli.client import RemoteService
+    from contexture.cli._client import RemoteService
     from contexture.config import Settings
     from contexture.conversation import Memory
     from contexture.engine import Contexture
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from contexture.types import FieldType, Scope
 
 
-_MAX_PROBLEMS = 20
+_MAX_WARNINGS = 20
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def ingest(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="PDF, Word, PowerPoint, HTML, image, JSONL, Markdown and text files, folders, or URLs of feeds.",
+            help="PDF, office, e-mail, EPUB, HTML, image, JSONL, Markdown and text files, folders, or URLs of feeds.",
         ),
     ],
     collection: CollectionOption = None,
@@ -74,9 +74,9 @@ def ingest(
 ) -> None:
     """Load documents, records, feeds and notes.
 
-    JSONL, Markdown and text files become records; PDF, Word, PowerPoint, HTML and image files become pages, and with
-    `--as documents` so do Markdown and text files. Unchanged records are skipped. Files that cannot be read are
-    reported, and the rest is loaded.
+    JSONL, Markdown and text files become records; PDF, Word, PowerPoint, Excel, OpenDocument, EPUB, e-mail, HTML and
+    image files become pages, and with `--as documents` so do Markdown and text files. Unchanged records are skipped.
+    Files that cannot be read are listed, and the rest is loaded; the exit code is then 1, or 2 if nothing was loaded.
     """
     from contexture.ingestion.loader import DEFAULT_FIELDS
 
@@ -103,8 +103,8 @@ def ingest(
                 else _ingest_locally(wanted, settings, progress)
             )
     _print_report(common, report, held)
-    if report.failed and not report.added and not report.unchanged:
-        raise typer.Exit(2)
+    if report.failed:
+        raise typer.Exit(1 if report.added or report.unchanged else 2)
 
 
 def _local_paths(places: Sequence[str], held: ContentKind | None) -> list[Path]:
@@ -136,12 +136,17 @@ class _IngestRequest:
 
 
 def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progress | None) -> LoadReport:
+    from contexture.answer.permissions import require_permission
     from contexture.ingestion.documents import merge_reports
     from contexture.ingestion.loader import load_records
+    from contexture.pages.records import PAGES
 
     leaves, skip = wanted.page_files()
 
     async def inside(engine: Contexture) -> LoadReport:
+        if leaves:
+            pages = {"collection": PAGES.name, "records": len(leaves)}
+            await require_permission(engine.policy, engine.scope, "ingest", pages)
         report = await load_records(
             engine,
             wanted.paths,
@@ -157,13 +162,14 @@ def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progre
         paged = await load_pages(engine, leaves, readers=wanted.readers, again=wanted.again, progress=progress)
         return merge_reports(paged, report)
 
-    return run_with_engine(settings, inside)
+    asked = {"collection": settings.collection, "records": len(wanted.paths)}
+    return run_with_engine(settings, inside, action="ingest", resource=asked)
 
 
 def _ingest_remotely(
     wanted: _IngestRequest, settings: Settings, service: RemoteService, progress: Progress | None
 ) -> LoadReport:
-    from contexture.cli.remote_writers import send_records
+    from contexture.cli._remote_writers import send_records
     from contexture.ingestion.documents import merge_reports
 
     leaves, skip = wanted.page_files()
@@ -195,11 +201,12 @@ def _print_report(common: Common, report: LoadReport, held: ContentKind | None) 
 
         print_json(articles_report_object(report) if told else load_report_object(report))
         return
-    for kind, problems in (("warning", report.warnings), ("error", report.failed)):
-        for problem in problems[:_MAX_PROBLEMS]:
-            print_note(f"{kind}: {problem}")
-        if len(problems) > _MAX_PROBLEMS:
-            print_note(f"{kind}: and {len(problems) - _MAX_PROBLEMS} more; --json lists them all")
+    for problem in report.warnings[:_MAX_WARNINGS]:
+        print_note(f"warning: {problem}")
+    if len(report.warnings) > _MAX_WARNINGS:
+        print_note(f"warning: and {len(report.warnings) - _MAX_WARNINGS} more; --json lists them all")
+    for problem in report.failed:
+        print_note(f"error: {problem}")
     copies = f"{report.collapsed} duplicates of others" if told else f"{report.duplicates} duplicates"
     added = f"{report.added} added ({pages} pages)" if pages else f"{report.added} added"
     print_line(f"{report.read} read, {added}, {report.unchanged} unchanged, {copies}, {len(report.failed)} failed")
@@ -327,7 +334,13 @@ def ingest_articles(
     async def load(writer: ArticleIntake) -> LoadReport:
         return await load_articles(
             writer,
-            ArticleFileReader(readers=readers, now=now, parser=wiring.feed_parser(), writer=asker),
+            ArticleFileReader(
+                readers=readers,
+                now=now,
+                parser=wiring.feed_parser(),
+                extractor=wiring.page_extractor(),
+                writer=asker,
+            ),
             paths=[Path(place) for place in places if not is_url(place)],
             urls=[place for place in places if is_url(place)],
             wire=wiring.feed_source(settings, again=again),
@@ -341,12 +354,11 @@ def ingest_articles(
         return report
 
     if service is not None:
-        from contexture.cli.remote_writers import ArticleSender
+        from contexture.cli._remote_writers import ArticleSender
 
         return asyncio.run(load(ArticleSender(service)))
-    from contexture.cli.common import run_with_engine
-
-    return run_with_engine(settings, inside)
+    asked = {"collection": "articles", "records": len(places)}
+    return run_with_engine(settings, inside, action="ingest", resource=asked)
 
 
 class EvalSetKind(StrEnum):
@@ -368,7 +380,7 @@ def ingest_memories(
     progress: Progress | None,
 ) -> LoadReport:
     """Load files as memories, in this process or through the service that holds the store."""
-    from contexture.cli.common import run_with_engine
+    from contexture.cli._common import run_with_engine
     from contexture.ingestion.memories import MemorySink, load_memories
     from contexture.types import Scope
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.common import Common, register_command
-from contexture.cli.output import console, print_json, print_line, print_note
+from contexture.cli._common import Common, register_command
+from contexture.cli._output import console, print_json, print_line, print_note
 from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def list_keys(common: Common) -> None:
         return
     from rich.text import Text
 
-    from contexture.cli.output import replace_control_chars
-    from contexture.cli.tables import table
+    from contexture.cli._output import replace_control_chars
+    from contexture.cli._tables import table
 
     found = table("id", "name", "tenant", "user", "groups", "scopes", "state", "expires")
     for row in rows:

@@ -9,9 +9,24 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from contexture.cli import ask, backup, build, chat, demo, doctor, evaluate, explain, ingest, keys, search, serve
-from contexture.cli.common import HomeOption
-from contexture.cli.output import exit_code, print_error
+from contexture.cli import (
+    ask,
+    backup,
+    build,
+    chat,
+    demo,
+    doctor,
+    evaluate,
+    explain,
+    forget,
+    ingest,
+    keys,
+    reindex,
+    search,
+    serve,
+)
+from contexture.cli._common import HomeOption
+from contexture.cli._output import exit_code, print_error
 from contexture.errors import InvalidRequest
 
 USAGE_ERROR = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
@@ -88,8 +103,10 @@ for register in (
     explain.register_explain,
     explain.register_replay,
     explain.register_cite,
+    forget.register,
     evaluate.register_tokens,
     evaluate.register_evaluate,
+    reindex.register,
     backup.register_backup,
     backup.register_migrate,
     doctor.register_doctor,

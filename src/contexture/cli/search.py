@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, parse_degradations
-from contexture.cli.common import (
+from contexture.cli._client import find_service, parse_degradations
+from contexture.cli._common import (
     CollectionOption,
     Common,
     WhereOption,
@@ -16,7 +16,7 @@ from contexture.cli.common import (
     require_store,
     run_with_engine,
 )
-from contexture.cli.output import console, print_json, replace_control_chars
+from contexture.cli._output import console, print_json, replace_control_chars
 
 if TYPE_CHECKING:
     from contexture.config import Settings
@@ -58,7 +58,10 @@ def _search(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
         return service.request("POST", "/v1/search", asked)
     pool = request.limit if request.limit > _DEFAULT_POOL else None
     result = run_with_engine(
-        require_store(settings), lambda engine: engine.search(request.query, where=request.where, pool=pool)
+        require_store(settings),
+        lambda engine: engine.search(request.query, where=request.where, pool=pool),
+        action="search",
+        resource={"collection": settings.collection},
     )
     return result.first(request.limit).to_dict()
 
@@ -66,7 +69,7 @@ def _search(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
 def _print_results(found: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from contexture.cli.tables import degradation_lines, table
+    from contexture.cli._tables import degradation_lines, table
 
     out = console()
     if not found["results"]:

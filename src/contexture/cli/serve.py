@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contexture.cli.client import find_service, identity_headers
-from contexture.cli.common import Common, register_command
-from contexture.cli.output import print_json, print_line, print_note
+from contexture.cli._client import find_service, identity_headers
+from contexture.cli._common import Common, register_command
+from contexture.cli._output import print_json, print_line, print_note
 from contexture.errors import InvalidRequest, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_service(
     worker: bool = False,
 ) -> None:
     """Run `prepare` on the open store, then serve it until stopped; with `worker`, messages of the bus too."""
-    from contexture.cli.output import log_to_stderr
+    from contexture.cli._output import log_to_stderr
     from contexture.engine import open_store
     from contexture.service import app, server
     from contexture.service.auth import check_exposure
@@ -130,7 +130,7 @@ def worker(
     the bus only to those who may act as any user. If a service has the store open, it answers the messages; otherwise
     this process opens the store.
     """
-    from contexture.cli.output import log_to_stderr
+    from contexture.cli._output import log_to_stderr
 
     log_to_stderr()
     settings = common.settings()
@@ -169,7 +169,7 @@ async def _open_answerer(
     from prometheus_client import CollectorRegistry
 
     from contexture.announcement import read_announcement
-    from contexture.cli.client import find_service
+    from contexture.cli._client import find_service
     from contexture.engine import open_store
     from contexture.wiring import worker_retries
     from contexture.worker import answer_in_process, answer_via_service
@@ -246,7 +246,7 @@ def mcp(
     callers need a key created with `contexture keys add`, as for `contexture serve`. If a service has the store open,
     every request goes through it.
     """
-    from contexture.cli.output import log_to_stderr
+    from contexture.cli._output import log_to_stderr
 
     log_to_stderr()
     settings = common.settings()

@@ -9,7 +9,7 @@ from pathlib import Path
 from contexture.builders.query.request import QueryRequest
 from contexture.config import Settings
 from contexture.engine import Contexture
-from contexture.evaluation.datasets import (
+from contexture.evaluation._datasets import (
     Question,
     SpanQuestion,
     load_corpus,
@@ -17,7 +17,7 @@ from contexture.evaluation.datasets import (
     load_span_questions,
     load_texts,
 )
-from contexture.evaluation.metrics import (
+from contexture.evaluation._metrics import (
     Offsets,
     count_characters,
     count_overlap,
@@ -28,7 +28,7 @@ from contexture.evaluation.metrics import (
     recall,
     reciprocal_rank,
 )
-from contexture.evaluation.temporary_engine import COLLECTION, ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.evaluation._temporary_engine import COLLECTION, ProgressCallback, ignore_progress, open_temporary_engine
 from contexture.ingestion.memories import record_to_memory
 from contexture.types import PUBLIC, BuiltContext, Citation, Equals, Record, Scope
 
@@ -60,7 +60,7 @@ async def evaluate_retrieval(
 async def rank_records(engine: Contexture, question: Question) -> list[str]:
     """Return record ids, best first, each ranked by its best passage."""
     where = Equals("group", question.group) if question.group else None
-    result = await engine.search(question.text, where=where, pool=SEARCH_POOL)
+    result = await engine.search(question.text, where=where, pool=SEARCH_POOL, now=question.asked)
     return list(dict.fromkeys(found.record_id for found in result.found))
 
 
@@ -110,6 +110,7 @@ def measure_context(
     relevant = [citation.record_id in question.gold for citation in citations]
     return {
         "gold_hit": float(question.gold <= shown.keys()),
+        "gold_any": float(bool(question.gold & shown.keys())),
         "gold_text": gold_text / max(1, sum(sizes.get(record, 0) for record in question.gold)),
         "precision": mean([float(hit) for hit in relevant]),
         "tokens": tokens,
@@ -118,7 +119,7 @@ def measure_context(
 
 def average_measures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the metrics averaged over many contexts."""
-    names = ("gold_hit", "gold_text", "precision", "tokens")
+    names = ("gold_hit", "gold_any", "gold_text", "precision", "tokens")
     return {**{name: mean([row[name] for row in rows]) for name in names}, "queries": len(rows)}
 
 
@@ -171,12 +172,13 @@ async def evaluate_memories(
 ) -> dict[str, dict[str, float]]:
     """Return for each prompt limit the metrics of `evaluate_budget`, over memories recalled for a chat turn.
 
-    Each group of the corpus is a tenant of its own, so that a question can reach only its own group.
+    Each group of the corpus is a tenant of its own, so that a question can reach only its own group. Adversarial
+    questions are left out. `gold_any` is the share of questions with at least one gold record in the prompt.
     """
     show = progress or ignore_progress
     records = load_corpus(folder)
     sizes = {record.id: len(record.text) for record in records}
-    asked = [question for question in load_questions(folder) if question.gold]
+    asked = [question for question in load_questions(folder) if question.gold and not question.adversarial]
     rows: dict[int, list[dict[str, float]]] = {limit: [] for limit in tokens}
     async with open_temporary_engine((), settings, show) as engine:
         await _store_memories(engine, records, show)

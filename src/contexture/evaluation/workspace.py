@@ -15,8 +15,9 @@ from typing import Any, cast
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
-from contexture.evaluation.metrics import mean
-from contexture.evaluation.temporary_engine import ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.evaluation._metrics import mean
+from contexture.evaluation._temporary_engine import ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.evaluation._workbench_questions import is_answered, make_questions
 from contexture.ingestion.blocks.draft import DraftDocument
 from contexture.ingestion.blocks.history import ImportSnapshot
 from contexture.ingestion.blocks.import_source import ImportSource
@@ -117,7 +118,22 @@ async def evaluate_workbench(
         for number, task in enumerate(asked, start=1):
             rows.append((task, await _share_in_context(engine, task, tokens)))
             show("build", number, len(asked))
-    return _average_by_domain(rows, tokens)
+        questions = await _count_answered(engine, folder, tokens, show)
+    return {**_average_by_domain(rows, tokens), **questions}
+
+
+async def _count_answered(engine: Contexture, folder: Path, tokens: int, show: ProgressCallback) -> dict[str, Any]:
+    """Return how many of the questions with a computed answer have it in their context, and which have not."""
+    asked = make_questions(folder, QUESTION_TIME)
+    failed: list[str] = []
+    for number, question in enumerate(asked, start=1):
+        request = {"query": question.query, "tokenBudget": {"total": tokens}}
+        built = await engine.workspaces.build(request, scope=engine.scope, now=QUESTION_TIME)
+        shown = frozenset(item.block_id for section in built.sections for item in section.items)
+        if not is_answered(question, built.serialized, shown):
+            failed.append(question.query)
+        show("ask", number, len(asked))
+    return {"computed": len(asked), "answered": len(asked) - len(failed), "unanswered": failed}
 
 
 async def _import_tables(engine: Contexture, folder: Path, show: ProgressCallback) -> None:

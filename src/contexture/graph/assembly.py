@@ -18,6 +18,7 @@ from contexture.types import ExtractedMentions
 
 MAX_ENTITIES = 60
 MAX_RELATIONS = 120
+_UNLABELLED_SHARE = 0.5
 
 Pair = tuple[str, str]
 
@@ -139,7 +140,8 @@ def _build_relation(pair: Pair, tie: _PairTally, things: Mapping[str, _EntityTal
 def _relation_strength(pair: Pair, tie: _PairTally, things: Mapping[str, _EntityTally]) -> float:
     """The strength of a relation from 0 to 1.
 
-    It grows mainly with the number of records that support it, and is lower for names that occur with many others.
+    It grows mainly with the number of records that support it, and is lower for names that occur with many others and
+    for names of which no text says how they are related.
     """
     best: dict[str, float] = {}
     for each, weight in tie.support.items():
@@ -147,7 +149,8 @@ def _relation_strength(pair: Pair, tie: _PairTally, things: Mapping[str, _Entity
     records, total = math.fsum(best.values()), math.fsum(tie.support.values())
     said = records + 0.5 * (total - records)
     often = math.sqrt(math.prod(things[key].spellings.total() for key in pair))
-    return said / (said + 1) * (0.5 + 0.5 * min(1.0, total / often))
+    informative = 1.0 if any(label for _, label in tie.labels) else _UNLABELLED_SHARE
+    return informative * said / (said + 1) * (0.5 + 0.5 * min(1.0, total / often))
 
 
 def _main_kind(counts: Counter[str]) -> str:
@@ -156,8 +159,16 @@ def _main_kind(counts: Counter[str]) -> str:
 
 
 def _main_spelling(counts: Counter[str]) -> str:
-    """The most frequent spelling; ties go to the longest, then to the first in alphabetical order."""
-    return min(counts, key=lambda each: (-counts[each], -len(each), each))
+    """The most frequent spelling of several words, else of one; ties go to the longest, then to the alphabetical first.
+
+    A full name says more than the surname, however often that is used.
+    """
+    return min(counts, key=lambda each: (" " not in each or _repeats_word(each), -counts[each], -len(each), each))
+
+
+def _repeats_word(name: str) -> bool:
+    words = name.casefold().split()
+    return len(set(words)) < len(words)
 
 
 MAX_HOPS = 3
@@ -167,7 +178,10 @@ _MAX_WALKS = 50_000  # bounds the search: a dense graph has far more walks than 
 def find_named_entities(graph: Graph, question: str) -> list[str]:
     """Keys of the entities that a question mentions by name or alias, the most important first."""
     wanted = frozenset(extract_terms(question))
-    return [entity.key for entity in graph.entities if _is_named(entity, wanted)]
+    named = [entity for entity in graph.entities if _is_named(entity, wanted)]
+    terms = {entity.key: frozenset(extract_terms(entity.name)) for entity in named}
+    # A surname that is part of a full name of the question does not name another person.
+    return [each.key for each in named if not any(terms[each.key] < terms[other.key] <= wanted for other in named)]
 
 
 def rank_paths(graph: Graph, ends: Sequence[str], *, hops: int, most: int = 10) -> list[EntityPath]:

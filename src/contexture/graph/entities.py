@@ -126,6 +126,7 @@ def name_key(name: str) -> str:
     """
     folded = _POSSESSIVE.sub("", unicodedata.normalize("NFKC", name)).casefold().replace("ё", "е")
     words = [word for word in _WORD.findall(folded) if word not in _IGNORED_WORDS]
+    words = [word for at, word in enumerate(words) if not at or word != words[at - 1]]
     joined = " ".join(_transliterate(stem(word)) if _CYRILLIC.search(word) else word for word in words)
     for pattern, letters in _SPELLING_RULES:
         joined = pattern.sub(letters, joined)
@@ -208,10 +209,12 @@ def _initials(name: str) -> tuple[str, str]:
 
 
 def _match_surname(key: str, kind: str, found: Mapping[str, tuple[str, Sequence[str]]]) -> list[str]:
-    """Keys of persons whose last name is this key."""
+    """Keys of persons whose last name, or else whose first name, is this key."""
     if kind not in (PERSON, NAME):
         return []
-    return [other for other, (of, _) in sorted(found.items()) if of == PERSON and other.endswith(f" {key}")]
+    people = [other for other, (of, _) in sorted(found.items()) if of == PERSON]
+    surnames = [other for other in people if other.endswith(f" {key}")]
+    return surnames or [other for other in people if other.startswith(f"{key} ")]
 
 
 def _transliterate(word: str) -> str:

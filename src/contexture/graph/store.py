@@ -17,12 +17,13 @@ from contexture.graph.entities import name_key
 from contexture.ledger import Trace
 from contexture.pipeline.redaction import scan_text
 from contexture.ports import EntityRecognizer, GraphCache, Index, Redactor
+from contexture.retrieval.prepare import skipped_ranges
 from contexture.text.segmentation import split_sentences
 from contexture.types import ExtractedMentions, Mention, MentionBond, Record, Scope, Span
 
 DEFAULT_COLLECTION = "articles"
 
-_FORMAT_VERSION = 1  # of cached extractions; raising it invalidates the cache
+_FORMAT_VERSION = 3  # of cached extractions; raising it invalidates the cache
 _SOURCE = "graph"
 
 
@@ -126,6 +127,7 @@ class GraphStore:
         for record in records:
             try:
                 text = blank_hidden(record.text, scan_text(record.text, self._redactor, lang=record.lang))
+                text = blank_ranges(text, skipped_ranges(record))
             except RedactionFailed as failure:
                 trace.add_degradation(f"redactor:{type(self._redactor).__name__}", str(failure))
                 continue
@@ -141,6 +143,25 @@ _MAX_PER_NEIGHBOUR = 3  # mentions of each of two neighbouring sentences that ar
 _NEIGHBOUR_WEIGHT = 0.25
 _MAX_LABEL_WORDS = 5
 _LABEL_STOPWORDS = frozenset("and or of the a an in on at by for with to и или в на с по из от к у".split())
+_LABEL_OPENERS = frozenset(
+    """s a an another the this that these those though although while when where if but or nor because so than as
+    who which его её их этот эта это эти тот та те хотя когда где если но или потому чем который которая которые
+    что""".split()
+)
+# Words that look like verbs in the past, present or progressive; a recogniser of verbs would cost a model.
+_VERB = re.compile(
+    r"[a-z]{2,}(?:ed|ing|es)|[a-z]{3,}[^s\W]s|"
+    r"[а-яё]{2,}(?:л|ла|ло|ли)(?:с[ья])?|[а-яё]{3,}(?:ет|ит|ют|ят|ут|ат)(?:ся)?|[а-яё]{3,}(?:ен|ён|ан|ят)[аоы]?"
+)
+_RELATION_WORDS = frozenset(
+    """is was are were met won beat led sued told said gave took left lost bought sold built ran made paid sent held
+    fought hit struck became began chose joined wrote backs owns president minister chief head leader director chairman
+    chairwoman ceo founder mayor governor senator secretary spokesman spokeswoman spokesperson adviser lawyer coach
+    wife husband son daughter brother sister father mother member ally rival partner owner author
+    президент министр глава лидер директор председатель основатель мэр губернатор сенатор секретарь представитель
+    советник адвокат тренер жена муж сын дочь брат сестра отец мать член союзник соперник партнёр владелец
+    автор""".split()
+)
 _GRAMMATICAL_ARTICLES = frozenset("the a an".split())
 _LABEL_BREAKS = re.compile(r"[.;:!?()\[\]«»\"“”]")
 _BLANK_MARK = "_"
@@ -154,6 +175,13 @@ def blank_hidden(text: str, hidden: Sequence[Span]) -> str:
         pieces += (text[done : span.start], _BLANK_MARK * (span.end - span.start))
         done = span.end
     return "".join((*pieces, text[done:]))[:MAX_CHARACTERS]
+
+
+def blank_ranges(text: str, ranges: Sequence[tuple[int, int]]) -> str:
+    """The text with these ranges replaced by spaces, so that offsets are preserved."""
+    for start, end in ranges:
+        text = text[:start] + " " * (min(end, len(text)) - start) + text[end:] if start < len(text) else text
+    return text
 
 
 def extract_relations(record_id: str, digest: str, text: str, found: Sequence[Mention]) -> ExtractedMentions:
@@ -206,11 +234,21 @@ def _sentence_bonds(text: str, start: int, end: int, found: Sequence[Mention]) -
 
 
 def _bond_label(between: str) -> str:
-    """The text between two names as a label; "" if it is long, broken by punctuation or has only stop words."""
+    """The text between two names as a label; "" unless it is short, unbroken, and has a verb or a role."""
     words = between.split()
     if not words or len(words) > _MAX_LABEL_WORDS or _LABEL_BREAKS.search(between) or _BLANK_MARK in between:
         return ""
     said = [bare for word in words if (bare := word.strip(",'\u2019—–-"))]
     while said and said[-1].casefold() in _GRAMMATICAL_ARTICLES:
         said.pop()
-    return " ".join(said) if any(word.casefold() not in _LABEL_STOPWORDS for word in said) else ""
+    return " ".join(said) if _is_relation(said) else ""
+
+
+def _is_relation(words: Sequence[str]) -> bool:
+    """Whether words say how two names are related: they have a verb or a role and continue a clause."""
+    if not words or words[0].casefold() in _LABEL_OPENERS:
+        return False
+    return any(
+        word.casefold() not in _LABEL_STOPWORDS and (_VERB.fullmatch(word) or word.casefold() in _RELATION_WORDS)
+        for word in words
+    )

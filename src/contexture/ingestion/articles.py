@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
@@ -14,11 +15,19 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import TypedDict
 
-from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError
-from contexture.feeds import Feed, FeedEntry, FeedFetcher, FeedParser, FeedValidators, FeedValidatorStore
+from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError, StoreDamaged, StoreUnwritable
+from contexture.feeds import (
+    Feed,
+    FeedEntry,
+    FeedFetcher,
+    FeedParser,
+    FeedValidators,
+    FeedValidatorStore,
+    PageExtractor,
+)
 from contexture.ingestion import records
+from contexture.ingestion._html_text import html_to_text
 from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
-from contexture.ingestion.html_text import html_to_text
 from contexture.ingestion.loader import LoadReport, Progress
 from contexture.ingestion.records import MAX_FILE_BYTES, MAX_LINE_BYTES, iter_lines, parse_row, parse_time
 from contexture.news.articles import Article, normalize_domain, safe_web_url
@@ -123,6 +132,8 @@ class ArticleWriter(ArticleIntake):
             else:
                 for each in batch:
                     await self.write([each])
+        except (StoreDamaged, StoreUnwritable):  # nothing more can be stored
+            raise
         except ContextError as failure:
             self.report.failed.extend(each.problem(str(failure)) for each in batch)
 
@@ -159,7 +170,9 @@ def _batch_articles(found: Iterable[SourcedArticle]) -> Iterator[list[SourcedArt
 
 
 FEED_SUFFIXES = frozenset({".xml", ".rss", ".atom", ".rdf"})
+PAGE_SUFFIXES = frozenset({".html", ".htm", ".xhtml"})
 _SNIFF_BYTES = 512
+_MIN_FULL_TEXT_CHARS = 1_000  # a shorter body of a feed entry is a summary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,11 +196,13 @@ class ArticleFileReader:
     """Reads articles from files and feeds.
 
     `readers` applies to articles that name none, `now` resolves relative ages, and `writer` is the scope that loads.
+    `extractor` finds the text of HTML pages and of feeds with full text; without it pages are not read.
     """
 
     readers: tuple[str, ...]
     now: datetime
     parser: FeedParser
+    extractor: PageExtractor | None = None
     writer: Scope | None = None
 
     def read_files(self, paths: Sequence[Path]) -> ArticleItems:
@@ -219,13 +234,45 @@ class ArticleFileReader:
 
     def _read_entries(self, feed: Feed, name: str, url: str) -> ArticleItems:
         for number, entry in enumerate(feed.entries, start=1):
-            article = entry_to_article(entry, home=url or feed.url, readers=self.readers, writer=self.writer)
+            body = self._extract_body(entry)
+            article = entry_to_article(body, home=url or feed.url, readers=self.readers, writer=self.writer)
             yield SourcedArticle(article=article, path=name, line=number)
+
+    def _extract_body(self, entry: FeedEntry) -> FeedEntry:
+        """The entry with the main text of its body, if that is a whole article in HTML."""
+        if self.extractor is None or len(entry.body) < _MIN_FULL_TEXT_CHARS or "<p" not in entry.body.lower():
+            return entry
+        found = self.extractor.extract(f"<html><body><article>{entry.body}</article></body></html>")
+        return entry if found is None else replace(entry, body=html.escape(found.text, quote=False))
+
+    def _read_page(self, leaf: FoundFile) -> ArticleItems:
+        """Yield the article of an HTML page; one without a main text is a problem."""
+        with leaf.path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        page = self.extractor.extract(data.decode("utf-8", "replace")) if self.extractor else None
+        if len(data) > MAX_FILE_BYTES:
+            yield LoadProblem(path=leaf.name, message=f"larger than {MAX_FILE_BYTES} bytes")
+        elif page is None:
+            missing = "" if self.extractor else '; install it with pip install "contexture-ai[web]"'
+            yield LoadProblem(path=leaf.name, message=f"no article text was found in the page{missing}")
+        else:
+            url = safe_web_url(page.url)
+            article = Article(
+                article_id=make_article_id(url or f"{page.title}\n{page.text}", self.readers, self.writer),
+                title=page.title,
+                text=page.text,
+                url=url,
+                published=page.published,
+                readers=self.readers,
+            )
+            yield SourcedArticle(article=article, path=leaf.name)
 
     def _read_file(self, leaf: FoundFile, *, named: bool) -> ArticleItems:
         suffix = leaf.path.suffix.lower()
         try:
-            if suffix in records.JSONL_SUFFIXES or (
+            if suffix in PAGE_SUFFIXES:
+                yield from self._read_page(leaf)
+            elif suffix in records.JSONL_SUFFIXES or (
                 named and suffix not in FEED_SUFFIXES and _first_byte(leaf.path) != b"<"
             ):
                 yield from self._read_rows(leaf)
@@ -277,7 +324,7 @@ class ArticleRow(TypedDict, total=False):
     """An article as a row of a JSONL file; it needs a title or a text."""
 
     article_id: Annotated[str, Meta(description="Its id; derived from its URL or text if left out.")]
-    id: Annotated[str, Meta(description="The same by another name.")]
+    id: Annotated[str, Meta(description="Alias of `article_id`.")]
     title: Annotated[str, Meta(description="Its title.")]
     text: Annotated[str, Meta(description="Its text.")]
     url: Annotated[str, Meta(description="Its address.")]
@@ -329,7 +376,7 @@ def row_to_article(
 def article_to_row(article: Article) -> dict[str, Any]:
     """Return a row that `row_to_article` converts back to this article."""
     found = msgspec.to_builtins(article)
-    return {name: value for name, value in found.items() if value and name != "also"}
+    return {name: value for name, value in found.items() if value and name not in ("also", "boilerplate")}
 
 
 def entry_to_article(entry: FeedEntry, *, home: str, readers: tuple[str, ...], writer: Scope | None = None) -> Article:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from contexture.documents import ReadDocument
-from contexture.errors import ContextError
+from contexture.errors import ContextError, StoreDamaged, StoreUnwritable
 from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
 from contexture.ingestion.loader import LoadReport, Progress
 from contexture.pages.values import AddedDocument, Document, document_id
@@ -162,8 +162,10 @@ class _DocumentLoader:
 
     async def load(self, leaves: Sequence[FoundFile]) -> DocumentsReport:
         report = DocumentsReport()
-        done = await asyncio.gather(*(self._try_load(leaf) for leaf in leaves))
+        done = await asyncio.gather(*(self._try_load(leaf) for leaf in leaves), return_exceptions=True)
         for each in done:
+            if isinstance(each, BaseException):
+                raise each
             _add_to_report(report, each, self._warnings.get(each.path, ()))
         return report
 
@@ -171,6 +173,8 @@ class _DocumentLoader:
         async with self._slots:
             try:
                 return await self._load_file(leaf)
+            except (StoreDamaged, StoreUnwritable):  # nothing more can be stored
+                raise
             except ContextError as failure:
                 return LoadedFile(path=leaf.name, status="failed", reason=str(failure))
             except OSError as failure:

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 from msgspec.structs import replace as changed
 
-from contexture.errors import ContextError, RedactionFailed, RequestError
+from contexture.errors import ContextError, RedactionFailed, RequestError, StoreDamaged, StoreUnwritable
 from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
 from contexture.ingestion.records import read_records
 from contexture.ports import Index
@@ -55,12 +55,12 @@ async def load_records(  # noqa: PLR0913 - each has a name and a default
     A record that is already stored with the same text, title and metadata is skipped, unless `again` is set. A record
     that equals another of this run in everything but id, source and time is skipped as a duplicate. Failures are
     reported and the rest is loaded, so an interrupted load can be completed by repeating it. `acl` applies to records
-    that name no readers; `fields` are payload fields that filters may use. Files with an extension in `skip` are
-    skipped.
+    that name no readers, and never lets more people read a stored record; `fields` are payload fields that filters may
+    use. Files with an extension in `skip` are skipped.
     """
     owner = scope or engine.scope
     await engine.create(Collection(name=collection, fields=fields), scope=owner)
-    writer = RecordWriter(engine, collection, owner, again=again)
+    writer = RecordWriter(engine, collection, owner, again=again, importing=True)
     await write_records(writer, paths, acl=acl, progress=progress, skip=skip)
     if writer.report.added >= OPTIMIZE_THRESHOLD:
         await engine.index.optimize()
@@ -193,30 +193,45 @@ class RecordIntake(ABC):
 
 
 class RecordWriter(RecordIntake):
-    """Writes the records of one load to one collection; unchanged ones are skipped."""
+    """Writes the records of one load to one collection; unchanged ones are skipped.
 
-    def __init__(self, engine: LoadTarget, collection: str, scope: Scope, *, again: bool) -> None:
+    With `importing`, a stored record keeps its readers if more people could read it afterwards.
+    """
+
+    def __init__(
+        self, engine: LoadTarget, collection: str, scope: Scope, *, again: bool, importing: bool = False
+    ) -> None:
         super().__init__()
         self._engine = engine
         self._collection = collection
         self._scope = scope
         self._again = again
+        self._importing = importing
 
     async def write(self, batch: Sequence[SourcedRecord]) -> None:
         """Write the records that are not stored already; if a batch is refused, its records are retried one by one."""
         try:
-            fresh = batch if self._again else await self._select_changed(batch)
+            ids = [each.record.id for each in batch] if self._importing or not self._again else []
+            stored = await self._load_stored(ids)
+            limited = [self._limit_access(each, stored.get(each.record.id)) for each in batch]
+            fresh = [
+                each for each in limited if self._again or not _is_unchanged(stored.get(each.record.id), each.record)
+            ]
             if fresh:
                 records = [each.record for each in fresh]
                 await self._engine.add(records, collection=self._collection, scope=self._scope)
             self.report.added += len(fresh)
             self.report.unchanged += len(batch) - len(fresh)
+            if self._importing:
+                self._report_access(fresh, batch, stored)
         except (RequestError, RedactionFailed) as refusal:
             if len(batch) == 1:
                 self.report.failed.append(batch[0].problem(str(refusal)))
             else:
                 for each in batch:
                     await self.write([each])
+        except (StoreDamaged, StoreUnwritable):  # nothing more can be stored
+            raise
         except ContextError as failure:
             self.report.failed.extend(each.problem(str(failure)) for each in batch)
 
@@ -227,10 +242,32 @@ class RecordWriter(RecordIntake):
             self.report.warnings.append(found.problem(f"{who} can neither read nor replace this record", warning=True))
         return new
 
-    async def _select_changed(self, batch: Sequence[SourcedRecord]) -> list[SourcedRecord]:
-        ids = [each.record.id for each in batch]
-        stored = {record.id: record for record in await self._engine.index.get(self._scope, self._collection, ids)}
-        return [each for each in batch if not _is_unchanged(stored.get(each.record.id), each.record)]
+    async def _load_stored(self, ids: Sequence[str]) -> dict[str, Record]:
+        found = await self._engine.index.get(self._scope, self._collection, ids) if ids else ()
+        return {record.id: record for record in found}
+
+    def _limit_access(self, found: SourcedRecord, stored: Record | None) -> SourcedRecord:
+        """The record with its stored readers, if an import would let more people read it."""
+        if not self._importing or stored is None or PUBLIC in stored.acl or set(found.record.acl) <= set(stored.acl):
+            return found
+        return replace(found, record=changed(found.record, acl=stored.acl))
+
+    def _report_access(
+        self, fresh: Sequence[SourcedRecord], batch: Sequence[SourcedRecord], stored: Mapping[str, Record]
+    ) -> None:
+        """Warn about written records whose readers the import has narrowed, or would have widened."""
+        named = {each.record.id: set(each.record.acl) for each in batch}
+        for each in fresh:
+            before = stored.get(each.record.id)
+            if before is None or set(each.record.acl) == set(before.acl) == named[each.record.id]:
+                continue
+            if set(each.record.acl) != named[each.record.id]:
+                message = "it keeps its readers, because an import never lets more people read a record"
+            elif PUBLIC in each.record.acl:
+                continue
+            else:
+                message = "it may be read by fewer people than before"
+            self.report.warnings.append(each.problem(message, warning=True))
 
 
 def _normalize_record(record: Record) -> Record:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contexture.conversation import Memory, MemoryKind
-from contexture.errors import ContextError, RedactionFailed, RequestError
+from contexture.errors import ContextError, RedactionFailed, RequestError, StoreDamaged, StoreUnwritable
 from contexture.ingestion.files import SourcedRecord
 from contexture.ingestion.loader import LoadReport, Progress, RecordIntake, write_records
 from contexture.memory_payloads import memory_from_json
@@ -78,5 +78,7 @@ class MemoryWriter(RecordIntake):
             else:
                 for each in batch:
                     await self.write([each])
+        except (StoreDamaged, StoreUnwritable):  # nothing more can be stored
+            raise
         except ContextError as failure:
             self.report.failed.extend(each.problem(str(failure)) for each in batch)

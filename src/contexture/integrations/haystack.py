@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contexture.integrations.lookup import AnyContexture, Lookup, passage_metadata
+from contexture.integrations._lookup import AnyContexture, Lookup, passage_metadata
 from contexture.types import Candidate, Filter, Scope
 
 try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from contexture.errors import InvalidRequest
-from contexture.integrations.lookup import AnyContexture, Lookup, passage_metadata
-from contexture.integrations.packing import ScoredText, TextPacker
+from contexture.integrations._lookup import AnyContexture, Lookup, passage_metadata
+from contexture.integrations._packing import ScoredText, TextPacker
 from contexture.types import Candidate, Filter, Scope
 
 try:

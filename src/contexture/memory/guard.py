@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Never, TypeVar
 
-from contexture.conversation import Feedback, Memory, Recall, Recalled
+from contexture.conversation import Feedback, HealthState, Memory, Recall, Recalled
 from contexture.errors import RequestError, SourceError, SourceUnavailable
 from contexture.memory.records import make_memory_id
-from contexture.ports import Health, MemoryService
+from contexture.ports import Health, MemoryService, MemoryWriter
 from contexture.resilience.health import CircuitBreaker
-from contexture.resilience.retry import Deadline, RetryPolicy, retry
+from contexture.resilience.retry import Deadline, RetryPolicy, Sleep, retry
 from contexture.types import Scope
 
 T = TypeVar("T")
@@ -35,7 +36,8 @@ async def _raise_unavailable() -> Never:
 class MemoryGuard:
     """Breaker, health and retries around a service.
 
-    `patience` is the time limit of one call in seconds, retries included.
+    `patience` is the time limit of one call in seconds, retries included. `probe` asks the service for a sign of life
+    every `probe_seconds` while the breaker is open or the service is down; None probes never.
     """
 
     health: Health
@@ -43,6 +45,9 @@ class MemoryGuard:
     retries: RetryPolicy = field(default_factory=lambda: RetryPolicy(max_retries=0))
     patience: float = 10.0
     clock: MonotonicClock = time.monotonic
+    probe: Callable[[], Awaitable[None]] | None = None
+    probe_seconds: float = 5.0
+    sleep: Sleep = asyncio.sleep
 
 
 class GuardedMemory:
@@ -50,8 +55,9 @@ class GuardedMemory:
 
     A call counts as one failure after its retries. Only retryable errors count for breaker and health; a refusal by the
     open breaker counts for health only. A `RequestError` counts as a success, because the service answered. Memories
-    without an id or idempotency key get an id first, so that a retried write is idempotent. While `broken` is set,
-    every call fails as if the service were unavailable, to demonstrate degradation.
+    without an id or idempotency key get an id first, so that a retried write is idempotent. A failure starts probes if
+    it opens the breaker or takes the service down; a probe that succeeds closes the breaker and ends the state DOWN.
+    While `broken` is set, every call fails as if the service were unavailable, to demonstrate degradation.
     """
 
     def __init__(
@@ -65,8 +71,24 @@ class GuardedMemory:
         self._service = service
         self._guard = guard
         self._name = name
-        self.close = close
+        self._close = close
+        self._probes: asyncio.Task[None] | None = None
         self.broken = False
+
+    async def close(self) -> None:
+        """Stop probing and close the service."""
+        if self._probes is not None:
+            self._probes.cancel()
+            await asyncio.gather(self._probes, return_exceptions=True)
+        await self._close()
+
+    @property
+    def deliveries(self) -> MemoryWriter:
+        """The service for a queue that tries again by itself.
+
+        Failures count neither for the breaker nor for health, so that a backlog does not take recall down.
+        """
+        return _Deliveries(self._deliver)
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
         """Store all memories or none; returns their ids in order."""
@@ -108,17 +130,54 @@ class GuardedMemory:
         self._record_success()
         return answer
 
+    async def _deliver(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        self._guard.breaker.check()
+        deadline = Deadline(self._guard.patience, clock=self._guard.clock)
+        sent = _raise_unavailable() if self.broken else self._service.remember(scope, memories)
+        ids = await deadline.wait_for(sent, self._name)
+        self._record_success()
+        return ids
+
     def _check_breaker(self) -> None:
         try:
             self._guard.breaker.check()
         except SourceUnavailable:
             self._guard.health.record_failure()
+            self._start_probes()
             raise
 
     def _record_failure(self) -> None:
         self._guard.breaker.record_failure()
         self._guard.health.record_failure()
+        self._start_probes()
+
+    def _start_probes(self) -> None:
+        if self._guard.probe is not None and self._is_shut() and (self._probes is None or self._probes.done()):
+            self._probes = asyncio.create_task(self._probe_until_well(self._guard.probe), name="contexture-probe")
+
+    async def _probe_until_well(self, probe: Callable[[], Awaitable[None]]) -> None:
+        guard = self._guard
+        while self._is_shut():
+            await guard.sleep(guard.probe_seconds)
+            with suppress(SourceError):
+                await Deadline(guard.probe_seconds, clock=guard.clock).wait_for(probe(), self._name)
+                guard.breaker.close()
+                guard.health.record_recovery()
+
+    def _is_shut(self) -> bool:
+        return self._guard.breaker.seconds_open() > 0 or self._guard.health.state() is HealthState.DOWN
 
     def _record_success(self) -> None:
         self._guard.breaker.record_success()
         self._guard.health.record_success()
+
+
+class _Deliveries:
+    """Writes through a guard that do not count as failures."""
+
+    def __init__(self, deliver: Callable[[Scope, Sequence[Memory]], Awaitable[Sequence[str]]]) -> None:
+        self._deliver = deliver
+
+    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+        """Store all memories or none; returns their ids in order."""
+        return await self._deliver(scope, memories)

@@ -12,13 +12,13 @@ from uuid import uuid4
 
 import msgspec
 
-from contexture.conversation import Memory, MemoryKind
+from contexture.conversation import MEMORIES_COLLECTION, Memory, MemoryKind
 from contexture.errors import InvalidRequest
 from contexture.text.unicode import is_valid_unicode
 from contexture.types import Collection, FieldType, Record, Scope
 
 MEMORIES = Collection(
-    name="memories",
+    name=MEMORIES_COLLECTION,
     fields={
         "namespace": FieldType.KEYWORD,
         "universe": FieldType.KEYWORD,

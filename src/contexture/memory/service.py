@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from contexture.conversation import Feedback, Memory, MemoryPiece, Recall, Recalled
 from contexture.errors import InvalidRequest, NotFound, Outdated, SourceError, SourceUnavailable
 from contexture.ledger import Trace
+from contexture.memory._write_plan import plan_writes, required_ids
 from contexture.memory.records import (
     ALIAS_KIND,
     MEMORIES,
@@ -29,12 +30,14 @@ from contexture.memory.records import (
     memory_metadata,
     stored_alias_ids,
 )
-from contexture.memory.write_plan import plan_writes, required_ids
 from contexture.ports import Clock, Index, TokenCounter
+from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
-from contexture.retrieval.search import BM25, SEMANTIC, FoundPassage, HybridSearch
+from contexture.retrieval.ranking import BM25, SEMANTIC, word_coverage
+from contexture.retrieval.search import FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts, read_text_facts
-from contexture.text.terms import extract_terms
+from contexture.text.language import detect_language
+from contexture.text.terms import question_terms
 from contexture.text.unicode import repair_text
 from contexture.types import And, AnyOf, Equals, Filter, Not, PreparedRecord, Range, Record, Scope
 
@@ -67,12 +70,13 @@ class LocalMemory:
         counters: Sequence[TokenCounter] = (),
     ) -> None:
         self._index = index
+        self._contexts = MessageContexts(index, preparer.vectors)
         self._preparer = preparer
         self._search = search
         self._clock = clock
         self._counters = tuple(counters)
         self._sweep = ExpirySweep(index)
-        self._writing = asyncio.Lock()
+        self._tenant_locks = WeakValueDictionary[str, asyncio.Lock]()
         self._made = EnsuredCollection(index, MEMORIES)
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
@@ -82,14 +86,16 @@ class LocalMemory:
         `InvalidRequest` for a memory that cannot be stored.
         """
         await self._compute(lambda: check_memories(memories), memories)
-        async with self._writing:
+        for at, memory in enumerate(memories):
+            self._preparer.check_readers(f"memories[{at}]", memory.readers)
+        async with self._write_lock(scope):
             await self._made.ensure(scope)
             now = self._clock.now()
             needed = await self._compute(lambda: required_ids(memories, scope), memories)
             stored = await self._get(scope, needed, now)
             plan = await self._compute(lambda: plan_writes(memories, scope, stored, now), memories)
             if plan.fresh:
-                await self._index.upsert(scope, _COLLECTION, await self._prepare(plan.fresh))
+                await self._index.upsert(scope, _COLLECTION, await self._prepare(scope, plan.fresh))
                 with suppress(SourceError):  # the memories are stored; the next write sweeps again
                     await self._delete(scope, await self._sweep.find_expired(scope, now))
         return plan.ids
@@ -107,7 +113,7 @@ class LocalMemory:
         trace = Trace()
         pool = _PASSAGES_PER_MEMORY * max(query.top_k, _MIN_TOP_K)
         found = await self._search.search(
-            scope, _COLLECTION, query.query, where=_build_filter(query), pool=pool, trace=trace
+            scope, _COLLECTION, query.query, where=_build_filter(query), pool=pool, trace=trace, now=query.now
         )
         fitting = [each for each in found if is_alive(each.hit.record, query.now)]
         best = [memory for memory in rate_memories(fitting, query) if memory.score >= query.threshold][: query.top_k]
@@ -123,7 +129,7 @@ class LocalMemory:
         """
         if not -1 <= given.score <= 1:
             raise InvalidRequest(f"`score` must lie between -1 and 1, not {given.score!r}")
-        async with self._writing:
+        async with self._write_lock(scope):
             await self._made.ensure(scope)
             for _ in range(_MAX_TRIES):
                 with suppress(Outdated):  # another process has replaced or removed it in the meantime
@@ -133,7 +139,7 @@ class LocalMemory:
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove the memories the scope may read; returns how many of them had not expired."""
-        async with self._writing:
+        async with self._write_lock(scope):
             if not await self._made.exists(scope):
                 return 0
             found = [record for record in await self._index.get(scope, _COLLECTION, ids) if record.kind != ALIAS_KIND]
@@ -144,7 +150,7 @@ class LocalMemory:
     async def purge(self, scope: Scope) -> int:
         """Remove all expired memories that the scope may read; returns how many were removed."""
         gone = 0
-        async with self._writing:
+        async with self._write_lock(scope):
             if not await self._made.exists(scope):
                 return 0
             expired = Range(field="expires", lte=assume_utc(self._clock.now()))
@@ -153,13 +159,20 @@ class LocalMemory:
                 gone += sum(record.kind != ALIAS_KIND for record in found)
         return gone
 
+    def _write_lock(self, scope: Scope) -> asyncio.Lock:
+        """The lock of a tenant's writes: those of others do not wait while a batch is embedded."""
+        found = self._tenant_locks.get(scope.tenant)
+        if found is None:
+            found = self._tenant_locks[scope.tenant] = asyncio.Lock()
+        return found
+
     async def _apply_feedback(self, scope: Scope, given: Feedback) -> None:
         record = (await self._get(scope, [given.memory_id], self._clock.now())).get(given.memory_id)
         if record is None or record.kind == ALIAS_KIND:
             raise NotFound(f"no memory {given.memory_id!r} can be read here")
         heard = _add_opinion(record, f"user:{scope.user}", given)
         if heard is not record:
-            await self._index.upsert(scope, _COLLECTION, await self._prepare([heard]), unchanged=[record])
+            await self._index.upsert(scope, _COLLECTION, await self._prepare(scope, [heard]), unchanged=[record])
 
     async def _get(self, scope: Scope, ids: Sequence[str], now: datetime) -> dict[str, Record]:
         found = await self._index.get(scope, _COLLECTION, ids) if ids else ()
@@ -168,8 +181,9 @@ class LocalMemory:
     async def _compute(self, work: Callable[[], _T], memories: Sequence[Memory]) -> _T:
         return await self._preparer.thread.run(work, memories, lambda memory: len(memory.text))
 
-    async def _prepare(self, records: Sequence[Record]) -> list[PreparedRecord]:
-        ready = await self._preparer.prepare(records)
+    async def _prepare(self, scope: Scope, records: Sequence[Record]) -> list[PreparedRecord]:
+        contexts = await self._contexts.find(scope, _COLLECTION, records)
+        ready = await self._preparer.prepare(records, contexts)
         return await self._preparer.thread.map(
             lambda item: attach_text_facts(item, self._counters), ready, prepared_characters
         )
@@ -261,10 +275,10 @@ def rate_memories(found: Sequence[FoundPassage], query: Recall) -> list[RatedMem
     relevance. The score of hybrid search makes up 40 %: it orders close matches better, but rates its best match high
     even when nothing is related. Unrelated memories score below .45, so a threshold of .5 separates them.
     """
-    asked = frozenset(extract_terms(query.query))
+    words = question_terms(query.query, detect_language(query.query))
     passages: dict[str, list[tuple[float, FoundPassage, Mapping[str, float]]]] = {}
     for each in found:
-        signals = _passage_signals(each, asked)
+        signals = _passage_signals(each, words)
         passages.setdefault(each.hit.record.id, []).append((signals[RELEVANCE], each, signals))
     memories = [_rate_memory(sorted(group, key=_passage_order), query) for group in passages.values()]
     return sorted(memories, key=lambda memory: (-memory.score, memory.record.id))
@@ -277,8 +291,8 @@ def mean_feedback(record: Record) -> float:
     return sum(means) / len(means) if means else 0.0
 
 
-def _passage_signals(found: FoundPassage, asked: frozenset[int]) -> dict[str, float]:
-    coverage = _count_shared_terms(found, asked) / len(asked) if asked else 0.0
+def _passage_signals(found: FoundPassage, words: Sequence[frozenset[int]]) -> dict[str, float]:
+    coverage = word_coverage(found.hit, words) if found.signals[BM25] > 0 else 0.0
     either = 1 - (1 - found.signals.get(SEMANTIC, 0.0)) * (1 - coverage)
     relevance = _HYBRID_SHARE * min(found.score, _MAX_SCORE) + (1 - _HYBRID_SHARE) * either
     return {**found.signals, COVERAGE: coverage, HYBRID: found.score, RELEVANCE: relevance}
@@ -308,19 +322,6 @@ def _hint_scores(record: Record, query: Recall) -> dict[str, float]:
         "persona": float(bool(query.persona_id) and record.payload.get("persona") == query.persona_id),
     }
     return {name: most * strength[name] for name, most in HINT_WEIGHTS.items()}
-
-
-def _count_shared_terms(found: FoundPassage, asked: frozenset[int]) -> int:
-    """How many of the question's terms a passage contains: as reported by the index, else counted in its text."""
-    if found.signals[BM25] <= 0:
-        return 0
-    return len(asked & _passage_terms(found.hit.text)) if found.hit.matched is None else found.hit.matched
-
-
-@lru_cache(maxsize=4_096)
-def _passage_terms(text: str) -> frozenset[int]:
-    """The terms of a passage; cached, because a conversation recalls the same passages turn after turn."""
-    return frozenset(extract_terms(text))
 
 
 def _passage_order(passage: tuple[float, FoundPassage, Mapping[str, float]]) -> tuple[float, int]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from contexture.errors import InvalidRequest
-from contexture.news.fingerprint import NO_FINGERPRINT, Fingerprint, make_fingerprint
+from contexture.news._fingerprint import NO_FINGERPRINT, Fingerprint, make_fingerprint
+from contexture.news.boilerplate import find_boilerplate
+from contexture.retrieval.prepare import SKIPPED_FIELD
 from contexture.text.language import detect_language
+from contexture.text.segmentation import TextRange, invert_ranges
 from contexture.text.terms import split_words, stem
 from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import PUBLIC, Candidate, Collection, Equals, FieldType, Record
@@ -36,7 +39,8 @@ class Article:
 
     `source` is a domain such as `example.org`; by default it is taken from `url`. `lang` is detected when it is
     not given, and an article without a date gets its loading time. `readers` are principals (`public`,
-    `user:anna`, `group:sales`). `also` lists the copies that a search found; leave it empty when writing.
+    `user:anna`, `group:sales`). `also` lists the copies that a search found, and `boilerplate` the offsets of the text
+    that are not part of the story; leave both empty when writing.
     """
 
     article_id: str
@@ -48,6 +52,7 @@ class Article:
     lang: str = ""
     readers: tuple[str, ...] = (PUBLIC,)
     also: tuple[ArticleCopy, ...] = ()
+    boilerplate: tuple[TextRange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,14 +169,16 @@ MAX_TITLE_CHARS = 500
 _TIME_TOLERANCE_SECONDS = 0.001  # seconds: times are stored as floats
 
 
-def article_to_record(article: Article, now: datetime) -> Record:
+def article_to_record(article: Article, now: datetime, is_repeated: Callable[[str], bool] | None = None) -> Record:
     """The record of an article loaded at `now`; an article without a text is indexed by its title.
 
-    A title over `MAX_TITLE_CHARS` is shortened and ends with `…`; a URL that `safe_web_url` rejects is left out.
+    `is_repeated` says whether its source repeats a line in unrelated articles. A title over `MAX_TITLE_CHARS` is
+    shortened and ends with `…`; a URL that `safe_web_url` rejects is left out.
     """
     text = repair_text(article.text if article.text.strip() else article.title)
     url = safe_web_url(repair_text(article.url))
-    source = normalize_domain(article.source) or normalize_domain(url)
+    source = article_source(article)
+    skipped = tuple((found.start, found.end) for found in find_boilerplate(text, is_repeated=is_repeated))
     return Record(
         id=article.article_id,
         text=text,
@@ -185,9 +192,20 @@ def article_to_record(article: Article, now: datetime) -> Record:
             "url": url,
             "domains": list(domain_with_parents(source)) if source else [],
             "undated": article.published is None,
-            "print": make_fingerprint(text),
+            "print": make_fingerprint(_story_text(text, skipped)),
+            SKIPPED_FIELD: [list(found) for found in skipped],
         },
     )
+
+
+def article_source(article: Article) -> str:
+    """The domain of an article: that of its source, or else of its URL."""
+    return normalize_domain(article.source) or normalize_domain(safe_web_url(repair_text(article.url)))
+
+
+def _story_text(text: str, skipped: Sequence[TextRange]) -> str:
+    """The text without its boilerplate, which differs between copies; the whole text if nothing else is left."""
+    return "".join(text[start:end] for start, end in invert_ranges(skipped, len(text))).strip() or text
 
 
 def record_to_article(record: Record) -> Article:
@@ -201,7 +219,15 @@ def record_to_article(record: Record) -> Article:
         published=record.time,
         lang=record.lang,
         readers=record.acl,
+        boilerplate=_read_boilerplate(record) if record.text else (),
     )
+
+
+def _read_boilerplate(record: Record) -> tuple[TextRange, ...]:
+    """The stored offsets of an article's boilerplate; found again for an article stored without them."""
+    if SKIPPED_FIELD in record.payload:
+        return tuple((start, end) for start, end in record.payload[SKIPPED_FIELD])
+    return tuple((found.start, found.end) for found in find_boilerplate(record.text))
 
 
 def is_undated(record: Record) -> bool:
@@ -213,8 +239,13 @@ def is_unchanged(stored: Record, record: Record) -> bool:
     """Whether writing `record` would change nothing; an undated article keeps its first loading time."""
     if is_undated(stored) != is_undated(record) or not (is_undated(record) or _is_same_time(stored.time, record.time)):
         return False
-    told = (stored.text, stored.title, stored.lang, stored.source, set(stored.acl), stored.payload.get("url"))
-    return told == (record.text, record.title, record.lang, record.source, set(record.acl), record.payload["url"])
+    return _comparable_fields(stored) == _comparable_fields(record)
+
+
+def _comparable_fields(record: Record) -> tuple[object, ...]:
+    payload = record.payload
+    marks = [tuple(found) for found in payload.get(SKIPPED_FIELD, ())]
+    return record.text, record.title, record.lang, record.source, set(record.acl), payload.get("url"), marks
 
 
 def assume_utc(time: datetime) -> datetime:

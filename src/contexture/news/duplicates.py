@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as changed
 
+from contexture.news._fingerprint import MAX_REPRINT_DELAY, Fingerprint, is_copy, read_fingerprint
 from contexture.news.articles import (
     ARTICLES,
     Article,
@@ -21,10 +22,9 @@ from contexture.news.articles import (
     record_to_article,
     shift_time,
 )
-from contexture.news.fingerprint import MAX_REPRINT_DELAY, Fingerprint, is_copy, read_fingerprint
 from contexture.pipeline.fusion import RRF_K, fuse_channels
 from contexture.ports import Index
-from contexture.text.terms import extract_terms
+from contexture.text.terms import question_terms
 from contexture.types import And, Candidate, Equals, Filter, Query, Range, Record, Scope
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ _MAX_CANDIDATES = 16
 async def has_better_copy(index: Index, scope: Scope, record: Record) -> bool:
     """Whether a better copy of an article is stored that the scope may read."""
     own = read_fingerprint(record.payload)
-    asked = tuple(islice(dict.fromkeys(extract_terms(record.text)), _QUERY_TERMS))
+    words = islice(question_terms(record.text, record.lang), _QUERY_TERMS)
+    asked = tuple(dict.fromkeys(term for ids in words for term in sorted(ids)))
     if not own.runs or not asked:
         return False
     query = Query(

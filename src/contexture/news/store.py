@@ -6,7 +6,8 @@ Questions that ask for the latest news and name no subject are ranked by age.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,6 +24,7 @@ from contexture.news.articles import (
     ArticleCopy,
     FoundArticle,
     NewsQuestion,
+    article_source,
     article_to_record,
     asks_for_latest,
     assume_utc,
@@ -33,6 +35,7 @@ from contexture.news.articles import (
     record_to_article,
     shift_time,
 )
+from contexture.news.boilerplate import RepeatedLines
 from contexture.news.duplicates import (
     collapse_duplicates,
     group_by_article,
@@ -41,12 +44,13 @@ from contexture.news.duplicates import (
     rank_by_rrf,
 )
 from contexture.pipeline.fusion import fuse_channels
-from contexture.ports import Index
+from contexture.ports import Index, RemovalListener
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.retrieval.search import FoundPassage, HybridSearch
+from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
-from contexture.types import And, AnyOf, Filter, Hit, Not, Query, Range, Record, Scope, Vector
+from contexture.types import PUBLIC, And, AnyOf, Equals, Filter, Hit, Not, Query, Range, Record, Scope, Vector
 
 __all__ = [
     "RECENCY",
@@ -63,9 +67,6 @@ __all__ = [
 ]
 
 
-RemovalListener = Callable[[Scope, Sequence[str]], Awaitable[None]]
-"""Called with the ids of removed articles, so that data extracted from them can be deleted too."""
-
 MAX_RESULTS = 100
 """Highest `k` of one search, in articles."""
 
@@ -76,6 +77,10 @@ _POOL_GROWTH = 4  # factor by which the pool grows when copies leave too few art
 _MAX_POOL = 1_600
 _SAMPLE_SIZE = 128  # passages of one sample when looking for the newest articles
 _MINUTE = timedelta(minutes=1)
+_LEARNED_ARTICLES = 200  # stored articles of a source from which its repeated lines are learned
+_MAX_SOURCES = 256  # sources whose lines are kept in memory
+
+_LinesKey = tuple[str, str, frozenset[str]]  # tenant, source and readers
 
 
 class NewsStore:
@@ -105,6 +110,7 @@ class NewsStore:
         self._anything = neutral_vectors(vectors)
         self._on_removed = on_removed
         self._made = EnsuredCollection(index, ARTICLES)
+        self._lines: OrderedDict[_LinesKey, RepeatedLines] = OrderedDict()
 
     async def add(self, scope: Scope, articles: Sequence[Article], *, now: datetime) -> AddedArticles:
         """Write all articles or none; the last of those with equal ids wins, unchanged articles are not rewritten.
@@ -113,8 +119,15 @@ class NewsStore:
         """
         thread = self._preparer.thread
         await thread.run(lambda: check_articles(articles), articles, _text_length)
+        for article in articles:
+            self._preparer.check_readers(f"article {article.article_id!r}", article.readers)
         await self._made.ensure(scope)
-        made = await thread.map(lambda article: article_to_record(article, now), articles, _text_length)
+        lines = await self._learn_lines(scope, articles)
+        made = await thread.map(
+            lambda article: article_to_record(article, now, lines[_lines_key(scope, article)].__contains__),
+            articles,
+            _text_length,
+        )
         records = {record.id: record for record in made}
         stored = {record.id: record for record in await self._index.get(scope, _COLLECTION, list(records))}
         fresh = [each for each in records.values() if each.id not in stored or not is_unchanged(stored[each.id], each)]
@@ -123,6 +136,35 @@ class NewsStore:
         collapsed = [record.id for record in fresh if await has_better_copy(self._index, scope, record)]
         return AddedArticles(added=len(fresh), collapsed=len(collapsed), unchanged=len(records) - len(fresh))
 
+    async def _learn_lines(self, scope: Scope, articles: Sequence[Article]) -> Mapping[_LinesKey, RepeatedLines]:
+        """The repeated lines of the articles' sources, these articles included.
+
+        They are learned from articles that every reader of an article may read too: hidden ones have no effect.
+        """
+        found: dict[_LinesKey, RepeatedLines] = {}
+        for key in dict.fromkeys(_lines_key(scope, article) for article in articles):
+            found[key] = self._lines.pop(key, None) or await self._read_lines(scope, key)
+            self._lines[key] = found[key]
+        while len(self._lines) > _MAX_SOURCES:
+            self._lines.popitem(last=False)
+
+        def learn(article: Article) -> None:
+            known = found[_lines_key(scope, article)]
+            known.learn(article.article_id, article.title, article.text, extract_terms(article_source(article)))
+
+        await self._preparer.thread.map(learn, articles, _text_length)
+        return found
+
+    async def _read_lines(self, scope: Scope, key: _LinesKey) -> RepeatedLines:
+        _, source, readers = key
+        known, ignored = RepeatedLines(), extract_terms(source)
+        where = Equals("source", source)
+        stored = await self._index.scroll(scope, _COLLECTION, where=where, limit=_LEARNED_ARTICLES) if source else ()
+        for record in stored:
+            if PUBLIC in record.acl or frozenset(record.acl) >= readers:
+                known.learn(record.id, record.title, record.text, ignored)
+        return known
+
     async def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         """Remove the articles the scope may read; returns how many were removed."""
         if not await self._made.exists(scope):
@@ -130,6 +172,8 @@ class NewsStore:
         # Only readable ids reach the listener: data extracted from an article the scope cannot read must stay.
         readable = [record.id for record in await self._index.get(scope, _COLLECTION, list(dict.fromkeys(ids)))]
         gone = await self._index.delete(scope, _COLLECTION, readable) if readable else 0
+        for key in [key for key in self._lines if key[0] == scope.tenant]:
+            del self._lines[key]  # learned again from what is still stored
         if gone and self._on_removed is not None:
             await self._on_removed(scope, readable)
         return gone
@@ -226,6 +270,10 @@ class NewsStore:
                 [(each.hit.record, candidate_from_passage(each, _COLLECTION, self._rules)) for each in fitting]
             )
         )
+
+
+def _lines_key(scope: Scope, article: Article) -> _LinesKey:
+    return scope.tenant, article_source(article), frozenset(article.readers)
 
 
 def _text_length(article: Article) -> int:

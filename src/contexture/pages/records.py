@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from contexture.documents import Page
+from contexture.pages.fields import DocumentFields, find_statements, read_document_fields
 from contexture.pages.images import image_name, thumb_name
 from contexture.pages.values import Document, DocumentSummary, StoredPage, pack_regions
 from contexture.retrieval.text_facts import read_text_facts
@@ -22,6 +25,8 @@ PAGES = Collection(
         "filename": FieldType.KEYWORD,
         "extension": FieldType.KEYWORD,
         "page": FieldType.NUMBER,
+        "company": FieldType.KEYWORD,
+        "form": FieldType.KEYWORD,
     },
 )
 """The collection of pages, with one record per document; filters may also use `time`, `lang`, `kind` and `source`."""
@@ -36,7 +41,7 @@ def page_record_id(doc_id: str, page: int) -> str:
     return f"{doc_id}:{page}"
 
 
-def page_record(document: Document, page: Page) -> Record:
+def page_record(document: Document, page: Page, fields: DocumentFields | None = None) -> Record:
     """The record of one page; document title and section path are its title, so that a search finds it by them."""
     text = repair_text(page.text)
     place = [repair_text(each) for each in (document.title or document.filename, page.section_path) if each]
@@ -49,11 +54,11 @@ def page_record(document: Document, page: Page) -> Record:
         lang=detect_language(text),
         source=repair_text(document.filename),
         time=assume_utc(document.timestamp),
-        payload=page_payload(document, page),
+        payload=page_payload(document, page, fields or read_document_fields(document)),
     )
 
 
-def page_payload(document: Document, page: Page) -> dict[str, Any]:
+def page_payload(document: Document, page: Page, fields: DocumentFields) -> dict[str, Any]:
     """The metadata of a page, under the names used by filters and readers."""
     return {
         "doc_id": document.doc_id,
@@ -72,6 +77,11 @@ def page_payload(document: Document, page: Page) -> dict[str, Any]:
         "title": repair_text(document.title),
         "notes": [repair_text(note) for note in page.notes],
         "regions": pack_regions(page.regions),
+        "company": fields.company,
+        "form": fields.form,
+        "years": list(fields.years),
+        "quarter": fields.quarter,
+        "statements": list(find_statements(page)),
     }
 
 
@@ -124,8 +134,8 @@ def record_to_summary(record: Record) -> DocumentSummary:
     )
 
 
-def record_to_page(record: Record, folder: str) -> StoredPage:
-    """The page stored in a record; the paths of its pictures start with `folder`."""
+def record_to_page(record: Record) -> StoredPage:
+    """The page stored in a record; the paths of its pictures are those of the service's routes."""
     told, facts = record.payload, read_text_facts(record)
     return StoredPage(
         doc_id=told["doc_id"],
@@ -134,8 +144,8 @@ def record_to_page(record: Record, folder: str) -> StoredPage:
         extension=told["extension"],
         timestamp=datetime.fromisoformat(told["timestamp"]),
         source_path=told["source_path"],
-        image_path=_join_folder(folder, told["image_path"]),
-        thumb_path=_join_folder(folder, told["thumb_path"]),
+        image_path=_picture_route(told, "image") if told["image_path"] else None,
+        thumb_path=_picture_route(told, "thumb") if told["thumb_path"] else None,
         section_path=told["section_path"],
         parent_heading=told["parent_heading"],
         num_headings=told["num_headings"],
@@ -165,5 +175,5 @@ def _repair_or_none(text: str | None) -> str | None:
     return repair_text(text) if text else None
 
 
-def _join_folder(folder: str, name: str | None) -> str | None:
-    return f"{folder}/{name}" if name else None
+def _picture_route(told: Mapping[str, Any], kind: str) -> str:
+    return f"/v1/pages/{quote(told['doc_id'], safe='')}/{told['page']}/{kind}"

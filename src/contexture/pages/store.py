@@ -13,7 +13,9 @@ from msgspec.structs import replace as struct_replace
 from contexture.documents import BoundingBox
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
+from contexture.pages.fields import cut_page, read_document_fields
 from contexture.pages.images import PageImages
+from contexture.pages.questions import QuestionFields, read_question, weigh_page
 from contexture.pages.records import (
     DOCUMENT_KIND,
     PAGES,
@@ -26,11 +28,12 @@ from contexture.pages.records import (
 )
 from contexture.pages.values import AddedDocument, Document, DocumentSummary, FoundPage, StoredPage, check_document
 from contexture.pipeline.fence import fence
-from contexture.ports import Index, TokenCounter
+from contexture.ports import Index, RemovalListener, TokenCounter
 from contexture.retrieval.candidates import candidate_from_passage
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
-from contexture.retrieval.search import FoundPassage, HybridSearch
+from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
+from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
 
@@ -54,7 +57,10 @@ MAX_RESULTS = 100
 
 _COLLECTION = PAGES.name
 _PASSAGES_PER_PAGE = 4  # passages fetched for each page wanted, because one page may have several matches
-_MIN_PAGES = 8  # a smaller `k` does not make the search smaller
+_MIN_PAGES = 50  # a smaller `k` does not make the search smaller
+_SUPPORT_SHARE = 0.3  # of the score of a page's second and third passage that counts for the page
+_SUPPORTING_PASSAGES = 2
+_MIN_SIMILARITY = 0.5  # calibrated: questions that the pages answer have .8 and more, others .4 and less
 _PREPARE_BATCH = 16  # pages prepared at a time, so that progress is steady
 
 
@@ -92,8 +98,10 @@ class PageStore:
         images: PageImages,
         visual: VisualSearch,
         counters: Sequence[TokenCounter] = (),
+        on_removed: RemovalListener | None = None,
     ) -> None:
         self._index = index
+        self._on_removed = on_removed
         self._preparer = preparer
         self._search = search
         self._rules = rules
@@ -118,6 +126,7 @@ class PageStore:
         stored.
         """
         check_document(document)
+        self._preparer.check_readers(f"document {document.doc_id!r}", document.readers)
         await self._made.ensure(scope)
         stored = await self._index.get(scope, _COLLECTION, [document.doc_id])
         if stored and not again:
@@ -146,9 +155,10 @@ class PageStore:
             numbers = [int(number) for number in record.payload["pages"]]
             await self._visual.remove(scope, [record.id])
             await asyncio.to_thread(self._images.remove, scope.tenant, record.id, numbers)
-            await self._index.delete(
-                scope, _COLLECTION, [record.id, *(page_record_id(record.id, each) for each in numbers)]
-            )
+            ids = [record.id, *(page_record_id(record.id, each) for each in numbers)]
+            await self._index.delete(scope, _COLLECTION, ids)
+            if self._on_removed is not None:
+                await self._on_removed(scope, ids)
         return len(documents)
 
     async def known(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
@@ -178,8 +188,7 @@ class PageStore:
         """These pages in the order asked for, in one read; unknown and forbidden pages are both left out."""
         if not await self._made.exists(scope):
             return ()
-        folder = str(self._images.folder(scope.tenant))
-        return tuple(record_to_page(record, folder) for record in await self._get_records(scope, wanted))
+        return tuple(record_to_page(record) for record in await self._get_records(scope, wanted))
 
     async def markdown(self, scope: Scope, doc_id: str) -> str | None:
         """A whole document as Markdown; None when it is unknown or the scope may not read it."""
@@ -235,12 +244,17 @@ class PageStore:
         self, scope: Scope, question: str, k: int, where: Filter | None, trace: Trace
     ) -> Mapping[PageKey, FoundPage]:
         pool = _PASSAGES_PER_PAGE * max(k, _MIN_PAGES)
+        asked = read_question(question)
         try:
-            found = await self._search.search(scope, _COLLECTION, question, where=where, pool=pool, trace=trace)
+            found = await self._search.search(
+                scope, _COLLECTION, question, where=where, pool=pool, trace=trace, related=asked.related
+            )
         except SourceError as failure:
             trace.add_degradation("pages", failure)
             return {}
-        return group_by_page(found, _COLLECTION, self._rules)
+        if not _is_supported(found, question):
+            return {}
+        return group_by_page(found, _COLLECTION, self._rules, asked)
 
     async def _search_visual(
         self, scope: Scope, question: str, k: int, where: Filter | None, trace: Trace
@@ -268,11 +282,17 @@ class PageStore:
         self, document: Document, progress: Callable[[int, int], None] | None
     ) -> list[PreparedRecord]:
         prepared: list[PreparedRecord] = []
+        fields = await self._preparer.thread.run(
+            lambda: read_document_fields(document), document.pages[:2], lambda page: len(page.text)
+        )
         for start in range(0, len(document.pages), _PREPARE_BATCH):
             some = document.pages[start : start + _PREPARE_BATCH]
             thread = self._preparer.thread
-            records = await thread.map(lambda page: page_record(document, page), some, lambda page: len(page.text))
-            ready = await self._preparer.prepare(records)
+            records = await thread.map(
+                lambda page: page_record(document, page, fields), some, lambda page: len(page.text)
+            )
+            cuts = {page_record_id(document.doc_id, page.number): cut_page(document, page, fields) for page in some}
+            ready = await self._preparer.prepare(records, cut=lambda record, cuts=cuts: cuts[record.id](record))
             prepared += await thread.map(
                 lambda item: attach_text_facts(item, self._counters, shown=fence), ready, prepared_characters
             )
@@ -325,13 +345,43 @@ class VisualHit(Protocol):
         ...
 
 
-def group_by_page(found: Iterable[FoundPassage], collection: str, rules: str) -> dict[PageKey, FoundPage]:
-    """Pages by key, each with its passages, best first; a page has the score of its best passage."""
+def group_by_page(
+    found: Iterable[FoundPassage], collection: str, rules: str, asked: QuestionFields | None = None
+) -> dict[PageKey, FoundPage]:
+    """Pages by key, each with its passages, best first.
+
+    A page is ranked by its best passage, with support from its next two, and by what the question names. The best page
+    has the highest score of a passage, and the others have scores in proportion, so that all lie between 0 and 1.
+    """
     pages: dict[PageKey, list[FoundPassage]] = {}
     for each in found:
         told = each.hit.record.payload
         pages.setdefault((told["doc_id"], told["page"]), []).append(each)
-    return {place: _page_from_passages(place, inside, collection, rules) for place, inside in pages.items()}
+    named = asked or QuestionFields()
+    worth = {
+        place: _pool_scores(inside) * weigh_page(named, inside[0].hit.record.payload) for place, inside in pages.items()
+    }
+    highest = _clamp(max((each.score for inside in pages.values() for each in inside), default=0.0))
+    best = max(worth.values(), default=0.0) or 1.0
+    return {
+        place: _page_from_passages(place, inside, highest * worth[place] / best, collection, rules)
+        for place, inside in pages.items()
+    }
+
+
+def _is_supported(found: Sequence[FoundPassage], question: str) -> bool:
+    """Whether a passage means what the question does, or has more than half of its terms."""
+    similar = [each.signals[SEMANTIC] for each in found if SEMANTIC in each.signals]
+    if not similar or max(similar) >= _MIN_SIMILARITY:
+        return bool(found)
+    terms = len(set(extract_terms(question)))
+    return any(each.hit.matched is None or 2 * each.hit.matched > terms for each in found)
+
+
+def _pool_scores(found: Sequence[FoundPassage]) -> float:
+    """Score of a page before scaling: its best passage, and a share of the next two."""
+    best, *others = sorted((each.score for each in found), reverse=True)
+    return best + _SUPPORT_SHARE * sum(others[:_SUPPORTING_PASSAGES])
 
 
 def merge_hits(
@@ -343,8 +393,9 @@ def merge_hits(
     return tuple(sorted(pages, key=lambda page: (-page.score, page.doc_id, page.page))[:k])
 
 
-def _page_from_passages(place: PageKey, found: Sequence[FoundPassage], collection: str, rules: str) -> FoundPage:
-    score = _clamp(max(each.score for each in found))
+def _page_from_passages(
+    place: PageKey, found: Sequence[FoundPassage], score: float, collection: str, rules: str
+) -> FoundPage:
     return FoundPage(
         doc_id=place[0],
         page=place[1],

@@ -61,8 +61,9 @@ class AddedDocument:
 class StoredPage:
     """A page as it is stored; `text` is its Markdown, which citations with this `hash` point into.
 
-    `image_path` and `thumb_path` are JPEG files, None when the page was not rendered. The facts computed when it was
-    written are included: `redactions` are the spans that the rule set `rules` found, None when it was not scanned.
+    `image_path` and `thumb_path` are paths of the service's routes, None when the page was not rendered. The facts
+    computed when it was written are included: `redactions` are the spans that the rule set `rules` found, None when it
+    was not scanned.
     """
 
     doc_id: str

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
+from contexture.text.skeleton import describe_invisible
 from contexture.types import Candidate, Variant
 
 _ROUNDING_GAP = 1e-12
@@ -70,13 +71,16 @@ def make_pack_items(candidates: Sequence[Candidate], forms: VariantsById) -> lis
 def record_verdicts(
     candidates: Sequence[Candidate], forms: VariantsById, shown: Mapping[str, Variant], trace: Trace
 ) -> None:
-    """Record each candidate as kept in the variant of `shown`, or as over budget when it has none there."""
+    """Record each candidate as kept in the variant of `shown`, or as over budget when it has none there.
+
+    The note of a kept one says how many invisible characters of its text are not shown.
+    """
     for candidate in candidates:
         form = shown.get(candidate.id)
         if form is None:
             trace.drop(candidate, Reason.OVER_BUDGET, tokens=forms[candidate.id][0].tokens)
         else:
-            trace.keep(candidate, tokens=form.tokens, form=form.form)
+            trace.keep(candidate, tokens=form.tokens, form=form.form, note=describe_invisible(candidate.text))
 
 
 def make_result(items: Sequence[PackingItem], chosen: Mapping[int, int], upper: float) -> PackingResult:

@@ -1,12 +1,14 @@
 """Truncates a text to a token limit.
 
-Keeps its start or end, the sentences most relevant to a query, or a model's summary. Extracts carry the spans of the
-original text they consist of.
+Keeps its start or end, the sentences most relevant to a query, or a model's summary. A table keeps its header and whole
+rows, code keeps its fence and whole lines, prose is cut between sentences, and a mark stands where something was cut.
+Extracts carry the spans of the original text they consist of.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from msgspec.structs import replace
 
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
-from contexture.pipeline.fence import DATA_NOTICE, fence
+from contexture.pipeline.fence import DATA_NOTICE, PromptFence, fence
 from contexture.ports import ChatModel, TokenCounter
 from contexture.text.segmentation import split_sentences
 from contexture.text.terms import extract_terms
@@ -26,6 +28,8 @@ from contexture.types import Candidate, Citation, Message, Variant
 
 MIN_TOKENS = 100
 MIN_CHARS = 50
+_SENTENCE_SHARE = 0.5  # a cut moves to the end of a sentence if at least this share of what fits is kept
+_LEFT_OUT_TOKENS = 8  # estimated cost of the line that says what is left out
 _WORD_GAP_CHARS = 40  # a cut moves to the nearest white space within this many characters
 
 
@@ -42,7 +46,8 @@ class TruncationStrategy(StrEnum):
 class TruncatedText:
     """A truncated text, its token count, and the spans of the original it consists of, in order.
 
-    The spans joined by `ELLIPSIS` give the text; a summary does not quote the original and has none.
+    Between and around the spans stand only marks of what was cut: `ELLIPSIS`, or a line in a table or in code. A
+    summary does not quote the original and has no spans.
     """
 
     text: str
@@ -84,45 +89,136 @@ def _apply_strategy(
     query: str,
     offsets: Sequence[tuple[int, int]] | None,
 ) -> TruncatedText:
+    if strategy is TruncationStrategy.SUMMARIZE:
+        raise InvalidRequest("`summarize` needs a model; use `contexture.pipeline.truncation.summarize`")
+    structured = None if offsets is not None else _cut_lines(text, counter, limit, strategy, query)
+    if structured is not None:
+        return structured
+    mark = counter.count(ELLIPSIS)
+    room = limit - mark if limit > mark else limit  # without room for a mark there is none
     if strategy is TruncationStrategy.KEEP_START:
-        return _cut_piece(text, 0, find_start_cut(text, counter, limit), counter)
+        return _mark_cuts(text, ((0, find_start_cut(text, counter, room)),), counter, limit)
     if strategy is TruncationStrategy.KEEP_END:
-        return _cut_piece(text, find_end_cut(text, counter, limit), len(text), counter)
-    if strategy is TruncationStrategy.EXTRACTIVE:
-        return _extract_sentences(text, counter, limit, query, split_sentences(text) if offsets is None else offsets)
-    raise InvalidRequest("`summarize` needs a model; use `contexture.pipeline.truncation.summarize`")
+        return _mark_cuts(text, ((find_end_cut(text, counter, room), len(text)),), counter, limit)
+    sentences = split_sentences(text) if offsets is None else offsets
+    found = extract_sentences(text, sentences, query, counter, room)
+    if found.spans:
+        return _mark_cuts(text, found.spans, counter, limit)
+    start, end = found.best
+    return _mark_cuts(text, ((start, start + find_start_cut(text[start:end], counter, room)),), counter, limit)
+
+
+def _mark_cuts(text: str, spans: TextSpans, counter: TokenCounter, limit: int) -> TruncatedText:
+    """The spans of a text with a mark wherever something between or around them is left out, as far as it fits."""
+    spans = tuple(span for span in spans if span[0] < span[1])
+    plain = _join_spans(text, spans)
+    if not spans:
+        return TruncatedText(text="", tokens=0, spans=())
+    before = ELLIPSIS.lstrip() if text[: spans[0][0]].strip() else ""
+    after = ELLIPSIS.rstrip() if text[spans[-1][1] :].strip() else ""
+    for marked in (f"{before}{plain}{after}", f"{plain}{after}", plain):
+        tokens = counter.count(marked)
+        if tokens <= limit:
+            return TruncatedText(text=marked, tokens=tokens, spans=spans)
+    return TruncatedText(text=plain, tokens=counter.count(plain), spans=spans)
+
+
+_TABLE_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*")
+_CODE_FENCE = re.compile(r"(`{3,}|~{3,})[^`\n]*")
+_MIN_TABLE_LINES = 4  # header, rule and two rows
+
+
+def _cut_lines(
+    text: str, counter: TokenCounter, limit: int, strategy: TruncationStrategy, query: str
+) -> TruncatedText | None:
+    """A table with its header and whole rows, or code with its fence and whole lines; None for any other text."""
+    lines = _line_spans(text)
+    told = [text[start:end] for start, end in lines]
+    if len(lines) >= _MIN_TABLE_LINES and "|" in told[0] and _TABLE_RULE.fullmatch(told[1]) and "|" in told[1]:
+        head, body, tail, what = lines[:2], lines[2:], (), "rows"
+    elif len(lines) > 2 and (fence_mark := _CODE_FENCE.fullmatch(told[0])) and told[-1].strip() == fence_mark[1]:  # noqa: PLR2004 - two fences and code
+        head, body, tail, what = lines[:1], lines[1:-1], lines[-1:], "lines"
+    else:
+        return None
+    order = _order_lines([text[start:end] for start, end in body], strategy, query if what == "rows" else "")
+    return _keep_lines(text, (head, body, tail), order, what, counter, limit)
+
+
+def _order_lines(lines: Sequence[str], strategy: TruncationStrategy, query: str) -> list[int]:
+    """Positions of lines, those to keep first."""
+    if strategy is TruncationStrategy.KEEP_END:
+        return list(range(len(lines) - 1, -1, -1))
+    if strategy is TruncationStrategy.KEEP_START or not query:
+        return list(range(len(lines)))
+    scores = score_sentences(lines, query)
+    return sorted(range(len(lines)), key=lambda at: (-scores[at], at))
+
+
+def _keep_lines(
+    text: str,
+    parts: tuple[TextSpans, TextSpans, TextSpans],
+    order: Sequence[int],
+    what: str,
+    counter: TokenCounter,
+    limit: int,
+) -> TruncatedText | None:
+    """As many lines as fit, in their place, and a line that says how many are missing; None when none fits."""
+    head, body, tail = parts
+    costs = [counter.count(text[start:end] + "\n") for start, end in body]
+    room = limit - counter.count("\n".join(text[start:end] for start, end in (*head, *tail))) - _LEFT_OUT_TOKENS
+    chosen: list[int] = []
+    for at in order:
+        if costs[at] <= room:
+            chosen.append(at)
+            room -= costs[at]
+    while chosen:
+        kept = [body[at] for at in sorted(chosen)]
+        mark = f"(… {len(body) - len(kept)} {what} left out)"
+        shown = [text[start:end] for start, end in (*head, *kept)]
+        result = "\n".join([*shown, mark, *(text[start:end] for start, end in tail)])
+        tokens = counter.count(result)
+        if tokens <= limit:
+            return TruncatedText(text=result, tokens=tokens, spans=(*head, *kept, *tail))
+        chosen.pop()
+    return None
+
+
+def _line_spans(text: str) -> TextSpans:
+    """The spans of the lines of a text, without blank ones around it."""
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for line in text.split("\n"):
+        spans.append((start, start + len(line)))
+        start += len(line) + 1
+    while spans and not text[spans[-1][0] : spans[-1][1]].strip():
+        spans.pop()
+    while spans and not text[spans[0][0] : spans[0][1]].strip():
+        spans.pop(0)
+    return tuple(spans)
 
 
 def find_start_cut(text: str, counter: TokenCounter, limit: int) -> int:
-    """The offset at which to cut so that the beginning fits, between two words if there is a gap nearby."""
+    """The offset at which to cut so that the beginning fits: after a sentence, else between two words if possible."""
     end = len(counter.prefix(text, limit))
+    sentence = max((stop for _, stop in split_sentences(text) if stop <= end), default=0)
+    if end < len(text) and sentence >= _SENTENCE_SHARE * end and counter.count(text[:sentence]) <= limit:
+        return sentence
     word = _last_gap(text, end)
     return word if word and counter.count(text[:word]) <= limit else end
 
 
 def find_end_cut(text: str, counter: TokenCounter, limit: int) -> int:
-    """The offset from which the rest fits, between two words if there is a gap nearby."""
+    """The offset from which the rest fits: before a sentence, else between two words if possible."""
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if counter.count(text[middle:]) <= limit else (middle, high)
+    sentence = min((start for start, _ in split_sentences(text) if start >= high), default=len(text))
+    room = _SENTENCE_SHARE * (len(text) - high)
+    if high > 0 and len(text) - sentence >= room > 0 and counter.count(text[sentence:]) <= limit:
+        return sentence
     word = _next_gap(text, high)
     return word if word < len(text) and counter.count(text[word:]) <= limit else high
-
-
-def _extract_sentences(
-    text: str, counter: TokenCounter, limit: int, query: str, offsets: Sequence[tuple[int, int]]
-) -> TruncatedText:
-    found = extract_sentences(text, offsets, query, counter, limit)
-    if found.spans:
-        return TruncatedText(text=found.text, tokens=counter.count(found.text), spans=found.spans)
-    start, end = found.best
-    return _cut_piece(text, start, start + find_start_cut(text[start:end], counter, limit), counter)
-
-
-def _cut_piece(text: str, start: int, end: int, counter: TokenCounter) -> TruncatedText:
-    piece = text[start:end]
-    return TruncatedText(text=piece, tokens=counter.count(piece), spans=((start, end),) if piece else ())
 
 
 def _last_gap(text: str, end: int) -> int:
@@ -278,7 +374,7 @@ def _join_spans(text: str, spans: TextSpans) -> str:
 
 _SUMMARIZE = "summarize"
 _SUMMARY_TASK = "Summarize the document in at most {limit} tokens, in its own language. Answer with the summary alone."
-_SUMMARY_FOCUS = " Keep what helps to answer: {query}"
+_SUMMARY_FOCUS = "Keep what helps to answer: {query}"
 
 
 async def summarize(
@@ -316,8 +412,9 @@ async def summarize(
 
 
 def _summary_messages(text: str, limit: int, query: str) -> list[Message]:
-    task = _SUMMARY_TASK.format(limit=limit) + (_SUMMARY_FOCUS.format(query=query) if query else "")
+    shown = PromptFence().inline(" ".join(query.split()))
+    focus = f"\n\n{_SUMMARY_FOCUS.format(query=shown)}" if query else ""
     return [
-        {"role": "system", "content": f"{task} {DATA_NOTICE}"},
-        {"role": "user", "content": f"[1] (document)\n{fence(text)}"},
+        {"role": "system", "content": f"{_SUMMARY_TASK.format(limit=limit)} {DATA_NOTICE}"},
+        {"role": "user", "content": f"[1] (document)\n{fence(text)}{focus}"},
     ]

@@ -40,6 +40,7 @@ class HealthMonitor:
     | DEGRADED | the window ends                     | NORMAL                     |
     | DOWN     | success or failure of an older call | DOWN                       |
     | DOWN     | the time is over                    | DEGRADED, a window begins  |
+    | DOWN     | a probe succeeds                    | DEGRADED, a window begins  |
 
     Only failures while DEGRADED are counted, including refusals of an open breaker; the failure that led to
     DEGRADED is not.
@@ -78,6 +79,11 @@ class HealthMonitor:
         self._until = now + self._options.degraded_seconds
         if self._failures >= self._options.down_failures:
             self._enter(HealthState.DOWN, now + self._options.down_seconds)
+
+    def record_recovery(self) -> None:
+        """Record a probe that succeeded: a service that is down is degraded from now on."""
+        if self.state() is HealthState.DOWN:
+            self._enter(HealthState.DEGRADED, self._clock() + self._options.degraded_seconds)
 
     def _enter(self, state: HealthState, until: float) -> None:
         self._state, self._until, self._failures = state, until, 0
@@ -119,6 +125,10 @@ class CircuitBreaker:
     def record_success(self) -> None:
         """Record a successful call: resets the failure count."""
         self._failures = 0
+
+    def close(self) -> None:
+        """Accept calls again, before the time is over: a probe has found the service well."""
+        self._until, self._failures = None, 0
 
     def record_failure(self) -> None:
         """Record a call that failed after its retries; may open the breaker."""

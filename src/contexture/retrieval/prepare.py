@@ -6,10 +6,12 @@ Also `EnsuredCollection`, which creates a service's collection for each tenant.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from time import monotonic
 
+import msgspec
 from msgspec.structs import replace
 
 from contexture.errors import InvalidRequest, StoreUnwritable
@@ -17,15 +19,28 @@ from contexture.ports import Index, Redactor, TokenCounter
 from contexture.retrieval.compute_thread import ComputeThread
 from contexture.retrieval.encoders import Encoders
 from contexture.text.language import detect_language
-from contexture.text.segmentation import TextRange, split_passages
+from contexture.text.segmentation import TextRange, invert_ranges, split_passages
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights
 from contexture.text.unicode import is_valid_unicode, repair_text
 from contexture.types import Collection, Passage, PreparedRecord, Record, Scope, Span, Vector
 
 PASSAGE_CHARS = 400
+MAX_READERS = 256
+"""Maximum readers that a written record may name."""
+
 MAX_PASSAGES = 4_000
 """Maximum passages per record; a longer record gets longer passages, which bounds the time to embed it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassageCut:
+    """Where to cut a passage out of a record's text: its range, its sentences, and what it is searched by."""
+
+    start: int
+    end: int
+    sentences: tuple[TextRange, ...]
+    search_text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +66,13 @@ class Preparer:
         counters: Sequence[TokenCounter],
         redactor: Redactor,
         target: int = PASSAGE_CHARS,
+        max_readers: int = MAX_READERS,
     ) -> None:
         self._encoders = encoders
         self._counters = tuple(counters)
         self._redactor = redactor
         self._target = target
+        self._max_readers = max_readers
         self.thread = ComputeThread()
 
     @property
@@ -64,26 +81,67 @@ class Preparer:
         return self._redactor
 
     @property
+    def vectors(self) -> Mapping[str, int]:
+        """Names and lengths of the vectors that a passage may carry."""
+        return self._encoders.vectors
+
+    @property
     def counters(self) -> Sequence[TokenCounter]:
         """The token counters, one for each encoding."""
         return self._counters
 
-    async def prepare(self, records: Sequence[Record]) -> list[PreparedRecord]:
-        """The records, ready to be written; vectors are computed in one batch. Raises `InvalidRequest` for a bad id."""
-        drafts = await self.thread.map(self._draft, records, record_characters)
+    def check_readers(self, what: str, readers: Sequence[str]) -> None:
+        """Raise `InvalidRequest` if a write names too many readers; stored records that have more stay as they are."""
+        check_readers(what, readers, self._max_readers)
+
+    async def prepare(
+        self,
+        records: Sequence[Record],
+        contexts: Mapping[str, str] | None = None,
+        *,
+        cut: Callable[[Record], Sequence[PassageCut]] | None = None,
+    ) -> list[PreparedRecord]:
+        """The records, ready to be written; vectors are computed in one batch. Raises `InvalidRequest` for a bad id.
+
+        `contexts` are texts before a record, by its id; a record with one is embedded together with it as well. `cut`
+        cuts a record into passages, instead of by sentences and length.
+        """
+        drafts = await self.thread.map(lambda record: self._draft(record, cut), records, record_characters)
         texts = [piece.search_text for _, pieces in drafts for piece in pieces]
         langs = [record.lang for record, pieces in drafts for _ in pieces]
-        vectors = iter(await self._encoders.passages(texts, langs) if texts else [])
+        before = [(contexts or {}).get(record.id, "") for record, pieces in drafts for _ in pieces]
+        vectors = iter(await self._encoders.passages(texts, langs, before) if texts else [])
         embedded = [(record, [(piece, next(vectors)) for piece in pieces]) for record, pieces in drafts]
         return await self.thread.map(self._make_prepared, embedded, lambda each: record_characters(each[0]))
+
+    async def forget(
+        self, records: Sequence[Record], *, cut: Callable[[Record], Sequence[PassageCut]] | None = None
+    ) -> None:
+        """Remove the cached vectors of these records' passages; `cut` is what they were prepared with."""
+        drafts = await self.thread.map(lambda record: self._draft(record, cut), records, record_characters)
+        texts = [piece.search_text for _, pieces in drafts for piece in pieces]
+        if texts:
+            await self._encoders.forget(texts)
 
     def close(self) -> None:
         """End the thread; records can still be prepared, in the caller's."""
         self.thread.close()
 
-    def _draft(self, record: Record) -> tuple[Record, list[_PassageDraft]]:
+    def _draft(
+        self, record: Record, cut: Callable[[Record], Sequence[PassageCut]] | None = None
+    ) -> tuple[Record, list[_PassageDraft]]:
         clean = _normalise_record(record)
-        return clean, self._cut_passages(clean)
+        if cut is None:
+            return clean, self._cut_passages(clean)
+        return clean, [
+            _PassageDraft(
+                offsets=(each.start, each.end),
+                sentences=each.sentences,
+                text=clean.text[each.start : each.end],
+                search_text=each.search_text,
+            )
+            for each in cut(clean)
+        ]
 
     def _cut_passages(self, record: Record) -> list[_PassageDraft]:
         head = f"{record.title}. " if record.title else ""
@@ -91,7 +149,7 @@ class Preparer:
         return [
             _PassageDraft(offsets=(start, end), sentences=inner, text=record.text[start:end],
                    search_text=head + record.text[start:end])
-            for (start, end), inner in split_passages(record.text, target=target)
+            for (start, end), inner in split_passages(record.text, target=target, skipped=skipped_ranges(record))
         ]  # fmt: skip
 
     def _make_prepared(
@@ -101,13 +159,15 @@ class Preparer:
         redactions = tuple(self._redactor.scan(record.text, record.lang))
         return PreparedRecord(
             record=record,
-            passages=tuple(self._make_passage(piece, vectors, redactions) for piece, vectors in pieces),
+            passages=tuple(self._make_passage(piece, record.lang, vectors, redactions) for piece, vectors in pieces),
             redactions=redactions,
             title_redactions=tuple(self._redactor.scan(record.title, record.lang)),
             rules=self._redactor.rules,
         )
 
-    def _make_passage(self, piece: _PassageDraft, vectors: Mapping[str, Vector], redactions: Sequence[Span]) -> Passage:
+    def _make_passage(
+        self, piece: _PassageDraft, lang: str, vectors: Mapping[str, Vector], redactions: Sequence[Span]
+    ) -> Passage:
         start, end = piece.offsets
         return Passage(
             start=start,
@@ -116,9 +176,28 @@ class Preparer:
             redactions=clip_spans(redactions, start, end),
             tokens={counter.encoding: counter.count(piece.text) for counter in self._counters},
             simhash=simhash(piece.text),
-            terms=bm25_weights(piece.search_text),
+            terms=bm25_weights(piece.search_text, lang),
             vectors=vectors,
         )
+
+
+SKIPPED_FIELD = "boilerplate"
+"""Payload field with the offsets of text that is stored but not part of any passage."""
+
+
+def skipped_ranges(record: Record) -> tuple[TextRange, ...]:
+    """The ranges under `SKIPPED_FIELD`, in order; none if the field holds anything else, or they cover all the text."""
+    found = record.payload.get(SKIPPED_FIELD)
+    try:
+        ranges = msgspec.convert(found, tuple[TextRange, ...]) if found else ()
+    except msgspec.ValidationError:
+        return ()  # a field of the same name with another meaning
+    size = len(record.text)
+    ordered = all(0 <= start < end <= size for start, end in ranges) and all(
+        one[1] <= other[0] for one, other in pairwise(ranges)
+    )
+    left = "".join(record.text[start:end] for start, end in invert_ranges(ranges, size)) if ordered else ""
+    return ranges if left.strip() else ()
 
 
 def record_characters(record: Record) -> int:
@@ -193,3 +272,12 @@ class EnsuredCollection:
 
     def _is_known(self, scope: Scope) -> bool:
         return monotonic() < self._seen.get(scope.tenant, -math.inf) + _RECHECK_SECONDS
+
+
+def check_readers(what: str, readers: Sequence[str], most: int) -> None:
+    """Raise `InvalidRequest` if `what` names more than `most` readers."""
+    if len(readers) > most:
+        raise InvalidRequest(
+            f"{what} names {len(readers)} readers, and {most} are allowed (CONTEXTURE_MAX_READERS); "
+            "put them into a group and name that: group:NAME"
+        )

@@ -1,15 +1,16 @@
 """Hybrid search.
 
-Each channel proposes passages, reciprocal ranks select the pool, fused scores order it, and neighbouring passages raise
-each other's scores. `ResultCache` caches answers with the index version they were computed from.
+Each channel proposes passages, reciprocal ranks select the pool, and the signals of `ranking` order it.
+`ResultCache` caches answers with the index version they were computed from.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -18,12 +19,20 @@ from msgspec import Struct
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
 from contexture.pipeline.fusion import fuse_channels
-from contexture.pipeline.scoring import weighted_means
 from contexture.ports import Index, Journal, Reranker, VectorSpaces
-from contexture.retrieval.cache_validity import BM25, CacheValidity, CandidatePool, keep_best_by_rank, make_pool
-from contexture.retrieval.encoders import Encoders, Similarity
+from contexture.retrieval._cache_validity import CacheValidity, CandidatePool, keep_best_by_rank, make_pool
+from contexture.retrieval._time_ranges import TimeRange, find_time_range
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.ranking import (
+    BM25,
+    SEMANTIC,
+    RankedQuestion,
+    RankingModel,
+    load_ranking_model,
+    rank_hits,
+)
 from contexture.text.language import detect_language
-from contexture.text.terms import extract_terms
+from contexture.text.terms import question_terms
 from contexture.text.unicode import repair_text
 from contexture.types import Filter, Hit, Query, Scope, Vector
 
@@ -103,47 +112,6 @@ class ResultCache(Generic[T]):
             return SearchCacheStats(self._hits, self._misses)
 
 
-PassagePosition = tuple[str, int, int]
-
-
-def neighbour_lifts(hits: Sequence[Hit], scores: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """The score each hit gains from its best neighbour: its share of that neighbour's score.
-
-    Neighbours are passages next to each other in one record, and records next to each other in
-    one session. Records without a session and records of a single passage gain nothing.
-    """
-    keys = [_position_of(hit) for hit in hits]
-    crowded = {name for name, count in Counter(name for name, *_ in keys).items() if count > 1}
-    places: dict[PassagePosition, float] = defaultdict(float)
-    for key, score in zip(keys, scores, strict=True):
-        places[key] = max(places[key], score)
-    return [
-        share * max(places.get(near, 0.0) for near in _neighbour_positions(hit, key)) if key[0] in crowded else 0.0
-        for hit, key, share in zip(hits, keys, shares, strict=True)
-    ]
-
-
-def _position_of(hit: Hit) -> PassagePosition:
-    """The position of a hit: in its session, or in its record."""
-    record = hit.record
-    if record.session and record.position is not None:
-        return (f"session {record.session}", record.position, hit.ordinal)
-    return (f"record {record.id}", 0, hit.ordinal)
-
-
-def _neighbour_positions(hit: Hit, place: PassagePosition) -> tuple[PassagePosition, ...]:
-    name, position, ordinal = place
-    inside = ((name, position, ordinal - 1), (name, position, ordinal + 1))
-    if hit.record.session and hit.record.position is not None:
-        return (*inside, (name, position - 1, 0), (name, position + 1, 0))
-    return inside
-
-
-LEXICAL = "lexical"
-SEMANTIC = "semantic"
-COSINE = "cosine"
-NEIGHBOUR = "neighbour"
-
 _MAX_QUESTION_CHARS = 8_192
 
 
@@ -151,18 +119,13 @@ _MAX_QUESTION_CHARS = 8_192
 class SearchOptions:
     """Weights and limits of hybrid search.
 
-    `lexical` is the weight of BM25 by the question's language; the cosine gets the rest. `floor` is the calibrated
-    similarity from which a passage that shares no term with the question still matches. `lift` is the share of a
-    neighbour's score that a passage gains, and `lift_session` the same for a record in a session, where a single turn
-    carries less information by itself. `lag` is the share of the records that may change before a cached answer is
-    recomputed because the weights of its terms have changed.
+    `floor` is the calibrated similarity from which a passage that shares no term with the question still matches.
+    `ranking` are the weights of the ranking signals. `lag` is the share of the records that may change before a cached
+    answer is recomputed because the weights of its terms have changed.
     """
 
-    lexical: Mapping[str, float] = field(default_factory=dict[str, float])
-    lexical_default: float = 0.45
+    ranking: RankingModel = field(default_factory=load_ranking_model)
     floor: float = 0.3
-    lift: float = 0.1
-    lift_session: float = 0.3
     channel_k: int = 32
     pool: int = 50
     rerank_top: int = 20
@@ -233,8 +196,13 @@ class HybridSearch:
         trace: Trace,
         where: Filter | None = None,
         pool: int | None = None,
+        related: str = "",
+        now: datetime | None = None,
     ) -> tuple[FoundPassage, ...]:
         """Matching passages, best first, ties by record id and ordinal; at most `pool` of them.
+
+        The words of `related` are searched for as well; they do not change the vectors of the question.
+        A question that names a time prefers records of that time; relative ones ("last week") are relative to `now`.
 
         A failing embedder or reranker is recorded in `trace` as a degradation, and the search goes on without it; such
         an answer is not cached. Raises `InvalidRequest` when `pool` is below 1.
@@ -243,12 +211,13 @@ class HybridSearch:
         if size < 1:
             raise InvalidRequest(f"the pool must hold at least 1 passage, not {size}")
         asked = repair_text(question)[:_MAX_QUESTION_CHARS]
-        key = (scope.tenant, tuple(sorted(scope.principals)), collection, asked, where, size)
+        time = find_time_range(asked, now)
+        key = (scope.tenant, tuple(sorted(scope.principals)), collection, asked, related, where, size, time)
         version = await self._index.version(scope, collection)
         remembered = await self._cached_answer(scope, key, version)
         if remembered is not None:
             return remembered
-        found, pool_used = await self._search(scope, collection, asked, where, size, trace)
+        found, pool_used = await self._search(scope, collection, asked, related, where, size, trace, time)
         if pool_used is not None:
             self._cache.put(key, version, CachedSearch(found=found, pool=pool_used))
         return found
@@ -272,15 +241,26 @@ class HybridSearch:
         return await self._validity.is_valid(scope, kept.result.pool, since=kept.version, held=kept.held)
 
     async def _search(
-        self, scope: Scope, collection: str, question: str, where: Filter | None, size: int, trace: Trace
+        self,
+        scope: Scope,
+        collection: str,
+        question: str,
+        related: str,
+        where: Filter | None,
+        size: int,
+        trace: Trace,
+        time: TimeRange | None,
     ) -> tuple[tuple[FoundPassage, ...], CandidatePool | None]:
         """The passages found, and the pool they were chosen from; the pool is None if the search was degraded."""
         lang = detect_language(question)
+        words = question_terms(question, lang)
         among = None if self._spaces is None else await self._spaces.spaces(scope, collection)
         vectors, whole = await self._vectors(question, lang, among, trace)
         query = Query(
             collection=collection,
-            terms=tuple(extract_terms(question)),
+            terms=tuple(
+                dict.fromkeys(term for ids in (*words, *question_terms(related, lang)) for term in sorted(ids))
+            ),
             vectors=vectors,
             where=where,
             k=max(self._options.channel_k, size),
@@ -289,7 +269,7 @@ class HybridSearch:
         )
         hits = await self._index.search(scope, query)
         kept = keep_best_by_rank(hits, size)
-        found = self._fuse(kept, lang)
+        found = self._rank(kept, RankedQuestion.parse(question, lang, words, time))
         if self._reranker is not None and found:
             found, reranked = await self._rerank(self._reranker, question, found, trace)
             whole = whole and reranked
@@ -304,26 +284,14 @@ class HybridSearch:
             trace.add_degradation("embedder", failure)
             return {}, False
 
-    def _fuse(self, hits: Sequence[Hit], lang: str) -> list[FoundPassage]:
-        best = max((hit.scores.get(BM25, 0.0) for hit in hits), default=0.0)
+    def _rank(self, hits: Sequence[Hit], question: RankedQuestion) -> list[FoundPassage]:
         similar = self._encoders.similarities([hit.scores for hit in hits])
-        signals = [_hit_signals(hit, best, each) for hit, each in zip(hits, similar, strict=True)]
-        weights = self._weights(lang, lexical=best > 0, semantic=any(each is not None for each in similar))
-        scores = [max(score, 0.0) for score in weighted_means(signals, weights)]
-        shares = [self._options.lift_session if hit.record.session else self._options.lift for hit in hits]
-        gains = neighbour_lifts(hits, scores, shares)
         found = [
-            FoundPassage(hit=hit, score=(score + gain) / (1 + share), signals={**each, NEIGHBOUR: gain})
-            for hit, each, score, gain, share in zip(hits, signals, scores, gains, shares, strict=True)
-            if each[BM25] > 0 or each.get(SEMANTIC, 0.0) >= self._options.floor
+            FoundPassage(hit=each.hit, score=each.score, signals=each.signals)
+            for each in rank_hits(hits, similar, question, self._options.ranking)
+            if each.signals[BM25] > 0 or each.signals.get(SEMANTIC, 0.0) >= self._options.floor
         ]
         return sorted(found, key=_rank_key)
-
-    def _weights(self, lang: str, *, lexical: bool, semantic: bool) -> Mapping[str, float]:
-        """Weights by signal; a channel that found nothing gets none, so that scores keep their scale."""
-        share = self._options.lexical.get(lang, self._options.lexical_default)
-        weights = {LEXICAL: share if lexical else 0.0, COSINE: 1 - share if semantic else 0.0}
-        return {name: weight for name, weight in weights.items() if weight}
 
     async def _rerank(
         self, reranker: Reranker, question: str, found: Sequence[FoundPassage], trace: Trace
@@ -344,14 +312,6 @@ class HybridSearch:
             for each, score in zip(top, scores, strict=True)
         ]
         return [*sorted(again, key=_rank_key), *rest], True
-
-
-def _hit_signals(hit: Hit, best: float, similar: Similarity | None) -> dict[str, float]:
-    bm25 = hit.scores.get(BM25, 0.0)
-    signals = {BM25: bm25, LEXICAL: bm25 / best if best else 0.0}
-    if similar is not None:
-        signals[COSINE], signals[SEMANTIC] = similar.cosine, similar.calibrated
-    return signals
 
 
 def _rank_key(found: FoundPassage) -> tuple[float, str, int]:

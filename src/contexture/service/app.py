@@ -23,15 +23,15 @@ from contexture.builders.plugin import BuilderPlugin
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.ports import Bus, Clock, KeyStore
-from contexture.service import error_responses
-from contexture.service.admission import AdmissionMiddleware, ConcurrencyMiddleware, LaneSlots
-from contexture.service.auth import BEARER_SCHEME, Authenticator, AuthMiddleware, check_rights
-from contexture.service.error_responses import CorrelationMiddleware
-from contexture.service.gateway import Gateway
-from contexture.service.middleware import BodyLimitMiddleware, MetricsMiddleware, add_cors
-from contexture.service.openapi import collect_components
-from contexture.service.routes import blocks, chat, contexts, ingest, memory, playground, plugins, records, status
-from contexture.service.routes.status import Readiness
+from contexture.service._admission import AdmissionMiddleware, ConcurrencyMiddleware, LaneSlots
+from contexture.service._body_limits import BodyLimitMiddleware
+from contexture.service._error_responses import CorrelationMiddleware, add_error_handlers
+from contexture.service._gateway import Gateway
+from contexture.service._middleware import MetricsMiddleware, add_cors
+from contexture.service._openapi import collect_components, describe_open_routes, describe_operations
+from contexture.service.auth import BEARER_SCHEME, PUBLIC_PATHS, Authenticator, AuthMiddleware, check_rights
+from contexture.service.routes import blocks, chat, contexts, forget, ingest, memory, playground, records, status
+from contexture.service.routes.status import IntegrityMonitor, Readiness
 from contexture.service.server import run_app, socket_url
 from contexture.service.wire.schemas import ERROR_RESPONSES, describe_answers
 
@@ -56,6 +56,7 @@ ROUTES = (
     records.page_region_routes,
     contexts.capsules_routes,
     records.record_routes,
+    forget.router,
 )
 
 
@@ -94,16 +95,17 @@ def create_app(
     app.state.gateway = Gateway(bus, settings.bus_inbound)
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
-    error_responses.add_error_handlers(app)
+    app.state.integrity = IntegrityMonitor(settings, engine.clock)
+    add_error_handlers(app)
     app.include_router(playground.playground_routes(members or {}))
     lanes = LaneSlots(settings, registry)
     # The middleware added last sees a request first.
-    app.add_middleware(ConcurrencyMiddleware, lanes=lanes, most=settings.max_per_caller)
-    app.add_middleware(BodyLimitMiddleware, settings=settings)
-    app.add_middleware(AuthMiddleware, callers=callers)
+    app.add_middleware(ConcurrencyMiddleware, lanes=lanes)
+    app.add_middleware(BodyLimitMiddleware, settings=settings, lanes=lanes)
+    app.add_middleware(AdmissionMiddleware, settings=settings, lanes=lanes)
+    app.add_middleware(AuthMiddleware, callers=callers, keyed=settings.keyed_routes)
     app.add_middleware(MetricsMiddleware, registry=registry)
     app.add_middleware(CorrelationMiddleware)
-    app.add_middleware(AdmissionMiddleware, lanes=lanes)
     # CORS is outermost: a page can read a refusal, and preflight requests are always answered.
     add_cors(app, settings.cors_origins)
     return app
@@ -115,7 +117,9 @@ class _ServiceApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = describe_answers(collect_components(super().openapi()))
+            document = describe_answers(describe_operations(collect_components(super().openapi())))
+            settings: Settings = self.state.engine.settings
+            self.openapi_schema = describe_open_routes(document, PUBLIC_PATHS - set(settings.keyed_routes))
         return self.openapi_schema
 
 
@@ -130,7 +134,7 @@ def _protected_routes(*, demonstration: bool) -> tuple[BaseRoute, ...]:
 
 def _plugin_routes(builders: Sequence[BuilderPlugin[Any]]) -> list[BaseRoute]:
     router = _protected_router()
-    router.include_router(plugins.plugin_routes(builders))
+    router.include_router(contexts.plugin_routes(builders))
     return router.routes
 
 
@@ -142,18 +146,20 @@ def _protected_router() -> APIRouter:
 async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     engine: Contexture = app.state.engine
     readiness: Readiness = app.state.readiness
+    integrity: IntegrityMonitor = app.state.integrity
     if not wiring.is_policy_configured(engine.settings):
         structlog.get_logger().warning(
             "no policy is configured: everything inside a caller's scope is allowed", setting="CONTEXTURE_POLICY_FOLDER"
         )
     if lacking := wiring.missing_ocr_library():
         structlog.get_logger().warning("scanned pages are stored without their text", reason=lacking)
-    warming = asyncio.create_task(readiness.warm_up())
+    background = [asyncio.create_task(readiness.warm_up()), asyncio.create_task(integrity.run())]
     try:
         yield
     finally:
-        warming.cancel()
-        await asyncio.gather(warming, return_exceptions=True)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
 
 
 async def serve(

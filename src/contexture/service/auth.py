@@ -23,7 +23,7 @@ from starlette.types import Scope as Connection
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
 from contexture.ports import Clock, KeyStore
-from contexture.service.error_responses import error_response
+from contexture.service._error_responses import error_response
 from contexture.types import Right, Scope
 
 TENANT_HEADER, USER_HEADER, GROUPS_HEADER = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
@@ -111,15 +111,19 @@ class Authenticator:
 
 
 class AuthMiddleware:
-    """Refuses unauthenticated requests before their body is read; stores the identity in the request's state."""
+    """Refuses unauthenticated requests before their body is read; stores the identity in the request's state.
 
-    def __init__(self, app: ASGIApp, *, callers: Authenticator) -> None:
+    Public paths need no key, unless they are among the `keyed` ones.
+    """
+
+    def __init__(self, app: ASGIApp, *, callers: Authenticator, keyed: Sequence[str] = ()) -> None:
         self._app = app
         self._callers = callers
+        self._keyed = frozenset(keyed)
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        if scope["type"] == "http" and not is_public_path(scope["path"]):
+        if scope["type"] == "http" and (not is_public_path(scope["path"]) or scope["path"] in self._keyed):
             try:
                 scope.setdefault("state", {})["identity"] = await self._callers.identify_async(Headers(scope=scope))
             except ContextError as refusal:

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import signal
 import socket
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from math import ceil
@@ -20,12 +21,20 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.service._error_responses import CORRELATION_HEADER, new_correlation_id
 from contexture.service.envelope import encode_json, error_object
 from contexture.service.error_log import capture_server_log
-from contexture.service.error_responses import CORRELATION_HEADER, new_correlation_id
 
 SHUTDOWN_SECONDS = 10.0
 """Seconds that running requests have to finish."""
+
+
+SWITCH_SECONDS = 0.001
+"""After so long a thread leaves the interpreter to others that wait for it.
+
+With Python's default of 5 ms, each step of a request on the event loop waits 5 ms for every thread that computes for
+somebody else.
+"""
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -67,6 +76,7 @@ async def run_app(
     """Run an application on `bound` until SIGTERM or SIGINT; running requests are finished first."""
     capture_server_log()
     freeze_heap()
+    sys.setswitchinterval(SWITCH_SECONDS)
     server = _UvicornServer(_uvicorn_config(app, grace))
     with _stop_on_signals(server):
         started(socket_url(bound))

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from contexture.errors import InvalidRequest, NotFound
 from contexture.testing.blocks_generated import GeneratedTreeTests
+from contexture.testing.blocks_selection import BlockSelectionTests
 from contexture.testing.blocks_tree import (
     PRIVATE,
     BlockTreeTests,
@@ -419,7 +420,9 @@ class BlockRemovalTests:
         assert [] == [*await store.settle(given), *await list_stale(store, anna)]
 
 
-class BlockStoreConformance(BlockTreeTests, BlockLinkTests, BlockRemovalTests, BlockFactsTests, GeneratedTreeTests):
+class BlockStoreConformance(
+    BlockTreeTests, BlockLinkTests, BlockRemovalTests, BlockFactsTests, BlockSelectionTests, GeneratedTreeTests
+):
     """Everything a block store promises."""
 
     @pytest.fixture

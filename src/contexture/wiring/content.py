@@ -14,19 +14,20 @@ from contexture.adapters.feeds.http import FeedMarkFile, HttpFeedFetcher
 from contexture.adapters.feeds.parser import FeedparserParser
 from contexture.adapters.token_counters import counter_for
 from contexture.blocks.links import extract_links
-from contexture.blocks.workspace import Workspace
+from contexture.blocks.workspace import BlockRemovalListener, Workspace
 from contexture.config import Settings
+from contexture.documents import ReadLimits
 from contexture.errors import SourceUnavailable
-from contexture.feeds import FeedParser
+from contexture.feeds import FeedParser, PageExtractor
 from contexture.ingestion.articles import FeedSource
-from contexture.news.store import NewsStore, RemovalListener
+from contexture.news.store import NewsStore
 from contexture.pages.images import PageImages
 from contexture.pages.store import PageStore
-from contexture.ports import Index, Redactor
+from contexture.ports import Index, Redactor, RemovalListener
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
-from contexture.wiring.core import COUNTED_ENCODINGS, page_encoder, search, visual_pages
+from contexture.wiring._core import COUNTED_ENCODINGS, page_encoder, search, visual_pages
 from contexture.workspace import WritableBlocks
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ def block_store(settings: Settings, pool: PostgresPool | None = None) -> StoredB
     return SqliteBlocks(settings.home / "blocks.db", extract_links)
 
 
-def block_writer(store: WritableBlocks, index: Index, preparer: Preparer) -> Workspace:
+def block_writer(
+    store: WritableBlocks, index: Index, preparer: Preparer, on_removed: BlockRemovalListener | None = None
+) -> Workspace:
     """Create the workspace, which writes blocks to their store and to the engine's index."""
-    return Workspace(store=store, index=index, preparer=preparer)
+    return Workspace(store=store, index=index, preparer=preparer, on_removed=on_removed)
 
 
 def news_store(
@@ -75,6 +78,15 @@ def feed_parser() -> FeedParser:
     return FeedparserParser()
 
 
+def page_extractor() -> PageExtractor | None:
+    """Return the extractor of web pages; None if its extra is not installed."""
+    try:
+        from contexture.adapters.feeds.extractor import TrafilaturaExtractor
+    except ImportError:
+        return None
+    return TrafilaturaExtractor()
+
+
 def feed_source(settings: Settings, *, again: bool = False) -> FeedSource:
     """Create the feed source; the validators of each feed's last load are stored in the store's folder."""
     return FeedSource(
@@ -98,6 +110,7 @@ def page_store(
     searcher: HybridSearch,
     scanner: Redactor,
     pool: PostgresPool | None = None,
+    on_removed: RemovalListener | None = None,
 ) -> PageStore:
     """Create the store of documents over the engine's index and search; images go to the store's folder or database."""
     return PageStore(
@@ -108,6 +121,7 @@ def page_store(
         images=_page_images(settings, pool),
         counters=[counter_for(name) for name in COUNTED_ENCODINGS],
         visual=visual_pages(settings, store, page_encoder(settings, embedders)),
+        on_removed=on_removed,
     )
 
 
@@ -126,6 +140,11 @@ DEFAULT_PAGE_FILES = EXTENSIONS - TEXT_EXTENSIONS
 """Extensions read as pages by default; text files are records unless requested otherwise."""
 
 
+def ocr_state() -> tuple[str, str]:
+    """Return which engine reads images, or that none is installed, and what to install so that it can be loaded."""
+    return ("tesseract" if find_spec("tesserocr") else "not installed"), missing_ocr_library()
+
+
 def missing_ocr_library() -> str:
     """Return what to install so that the extra `ocr` can read images; empty if it can, or is not installed."""
     if find_spec("tesserocr") is None:
@@ -137,6 +156,9 @@ def missing_ocr_library() -> str:
     return ""
 
 
-def reading_workers() -> DocumentWorkerPool:
-    """Create the processes that read files; close them, or use them as an async context."""
-    return DocumentWorkerPool()
+def reading_workers(*, draw: bool = True) -> DocumentWorkerPool:
+    """Create the processes that read files; close them, or use them as an async context.
+
+    `draw` says whether pages are rendered as images.
+    """
+    return DocumentWorkerPool(limits=ReadLimits(draw=draw))

@@ -17,18 +17,22 @@ A function is called with those arguments that it declares, by name. One that de
 whose `model` has no default needs one. It is cheap: models are loaded when they are used.
 
 Own names are looked up in the metadata of this distribution alone; the others are scanned for a name that is not there.
-A plug-in that cannot be used stops nothing but itself: `check_plugins` says why, and so does whoever uses its name.
+A plug-in that cannot be used, or hangs when it is imported, stops nothing but itself: `check_plugins` says why, and so
+does whoever uses its name.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import structlog
@@ -37,7 +41,7 @@ from pydantic import BaseModel
 from contexture.builders.plugin import BuilderPlugin
 from contexture.config import IndexOptions, Settings
 from contexture.errors import ContextError, UnknownAdapter
-from contexture.ingestion.blocks.import_source import Importer
+from contexture.ingestion.blocks.import_source import FunctionImporter, Importer
 from contexture.ports import ChatModel, Embedder, Index, Redactor, Reranker
 
 T = TypeVar("T")
@@ -46,6 +50,7 @@ _DISTRIBUTION = "contexture"
 _FALLBACK_IMPORTER = "files"
 _KIND = re.compile(r"[a-z][a-z0-9_-]*")
 _SCHEME_END = re.compile(r"[:+]")
+_MAX_SECONDS = 30.0  # for importing or creating a part of another package
 
 
 class PluginGroup(StrEnum):
@@ -236,7 +241,24 @@ def load_importers() -> tuple[Importer, ...]:
     others = [plugin for plugin in check_plugins([PluginGroup.IMPORTERS]) if not plugin.is_built_in]
     last = own.pop(_FALLBACK_IMPORTER)
     order = [own[name] for name in ("logseq", "obsidian", "notion")]
-    return tuple(_load(plugin) for plugin in (*order, *others, last) if not plugin.problem)
+    return tuple(_load_importer(plugin) for plugin in (*order, *others, last) if not plugin.problem)
+
+
+def _load_importer(plugin: Plugin) -> Importer:
+    """The importer; one of another package that raises recognizes nothing, so that the others are still asked."""
+    importer: Importer = _load(plugin)
+    if plugin.is_built_in:
+        return importer
+
+    def recognizes(path: Path) -> bool:
+        try:
+            with _blame(plugin, "asked"):
+                return importer.recognizes(path)
+        except UnknownAdapter as failure:
+            structlog.get_logger().warning("an importer is skipped", reason=str(failure))
+            return False
+
+    return FunctionImporter(recognizes, importer.read)
 
 
 def load_builder(kind: str) -> BuilderPlugin[Any]:
@@ -264,7 +286,37 @@ def _create(group: PluginGroup, name: str, given: Mapping[str, Any]) -> Any:
 def _load(plugin: Plugin) -> Any:
     """What the entry point leads to; raises `UnknownAdapter` when another package's cannot be imported."""
     with _blame(plugin, "imported"):
-        return plugin.entry.load()
+        return _run_bounded(plugin, "imported", plugin.entry.load)
+
+
+def _run_bounded(plugin: Plugin, doing: str, work: Callable[[], Any]) -> Any:
+    """The result of `work`; raises `UnknownAdapter` if the code of another package does not end in time.
+
+    It runs in a thread, which a hanging import keeps until the process ends.
+    """
+    if plugin.is_built_in:
+        return work()
+    late = UnknownAdapter(f"{plugin} cannot be {doing}: that takes longer than {_MAX_SECONDS:g} s")
+    spec = getattr(sys.modules.get(plugin.entry.module), "__spec__", None)
+    if getattr(spec, "_initializing", False):  # set by Python while an import runs: an earlier one still hangs
+        raise late
+    outcome: list[Any] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as failure:  # noqa: BLE001 - raised again by the caller, in its own thread
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, name=f"contexture-plugin-{plugin.name}", daemon=True)
+    thread.start()
+    thread.join(_MAX_SECONDS)
+    if failures:
+        raise failures[0]
+    if not outcome:
+        raise late
+    return outcome[0]
 
 
 @contextmanager
@@ -330,7 +382,10 @@ def log_broken_plugins() -> None:
 
 
 def find_breaches(made: object, port: type) -> list[str]:
-    """What an object lacks of a port: attributes, methods, and methods that must or must not be coroutines."""
+    """What an object lacks of a port: attributes, methods, arguments, and whether methods are coroutines.
+
+    A class stands for the objects it makes.
+    """
     breaches: list[str] = []
     for name, expected in vars(port).items():
         if name.startswith("_"):
@@ -339,8 +394,29 @@ def find_breaches(made: object, port: type) -> list[str]:
         if inspect.getattr_static(made, name, None) is None and getattr(made, name, None) is None:
             breaches.append(f"it has no {name!r}")
         elif inspect.isfunction(expected):
-            breaches += _method_breaches(name, getattr(made, name), awaited=inspect.iscoroutinefunction(expected))
+            method = getattr(made, name)
+            wrong = _method_breaches(name, method, awaited=inspect.iscoroutinefunction(expected))
+            breaches += wrong or _argument_breaches(name, method, expected, unbound=inspect.isclass(made))
     return breaches
+
+
+def _argument_breaches(
+    name: str, method: Callable[..., Any], expected: Callable[..., Any], *, unbound: bool
+) -> list[str]:
+    """Whether a method can be called as the port's is: with the arguments it must have, and with all of them."""
+    try:
+        taken = inspect.signature(method)
+    except (TypeError, ValueError):  # written in C, without a signature
+        return []
+    own = list(inspect.signature(expected).parameters.values())[1:]  # without `self`
+    for chosen in ([each for each in own if each.default is inspect.Parameter.empty], own):
+        by_name = {each.name: None for each in chosen if each.kind is inspect.Parameter.KEYWORD_ONLY}
+        try:
+            taken.bind(*[None] * (len(chosen) - len(by_name) + unbound), **by_name)
+        except TypeError as failure:
+            called = ", ".join(f"{each.name}=" if each.name in by_name else each.name for each in chosen)
+            return [f"its {name!r} cannot be called with ({called}): {failure}"]
+    return []
 
 
 def _method_breaches(name: str, method: object, *, awaited: bool) -> list[str]:
@@ -368,7 +444,7 @@ def require_usable(plugin: Plugin) -> Plugin:
         model = _check_factory(plugin, found).get("model")
         if model is None or model.default is not inspect.Parameter.empty:
             with _blame(plugin, "created"):
-                made = _call(plugin, found, _TRIAL_ARGUMENTS[plugin.group])
+                made = _run_bounded(plugin, "created", lambda: _call(plugin, found, _TRIAL_ARGUMENTS[plugin.group]))
             _require_port(plugin, made)
     return plugin
 

@@ -59,6 +59,18 @@ MIGRATIONS = (
     );
     CREATE INDEX pending_block ON pending (tenant, id);
     """,
+    # Queues tasks, rows and pages for re-indexing, which computes their cells.
+    f"""
+    CREATE TABLE cells (
+        tenant {_TEXT} NOT NULL, value {_TEXT} NOT NULL, name {_TEXT} NOT NULL, shown {_TEXT} NOT NULL,
+        row BIGINT NOT NULL, PRIMARY KEY (tenant, value, name, shown, row)
+    );
+    CREATE INDEX cells_row ON cells (row, name, value, shown);
+    CREATE INDEX blocks_modified ON blocks (tenant, modified DESC, id) WHERE deletion IS NULL;
+    CREATE INDEX touches_time ON touches (tenant, deed, last DESC, id);
+    INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks
+    WHERE deletion IS NULL AND type IN ('todo', 'kanban_card', 'db_row', 'db', 'page');
+    """,  # noqa: S608 - fixed pieces
 )
 """Texts of any length use hash indexes, because the entries of a B-tree index are limited in size."""
 

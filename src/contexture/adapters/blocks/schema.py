@@ -71,6 +71,18 @@ MIGRATIONS = (
     ALTER TABLE blocks ADD COLUMN facts BLOB;
     INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks WHERE deletion IS NULL;
     """,
+    # Queues tasks, rows and pages for re-indexing, which computes their cells.
+    """
+    CREATE TABLE cells (
+        tenant TEXT NOT NULL, value TEXT NOT NULL, name TEXT NOT NULL, shown TEXT NOT NULL, row INTEGER NOT NULL,
+        PRIMARY KEY (tenant, value, name, shown, row)
+    ) WITHOUT ROWID;
+    CREATE INDEX cells_row ON cells (row, name, value, shown);
+    CREATE INDEX blocks_modified ON blocks (tenant, modified DESC, id) WHERE deletion IS NULL;
+    CREATE INDEX touches_time ON touches (tenant, deed, last DESC, id);
+    INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks
+    WHERE deletion IS NULL AND type IN ('todo', 'kanban_card', 'db_row', 'db', 'page');
+    """,
 )
 """A link stores the id or name from its text; its target is resolved per scope when it is read."""
 
@@ -286,6 +298,11 @@ class BlockAccessClasses:
             names = {row[0] for row in self._db.execute("SELECT principal FROM readers WHERE class = ?", (access,))}
             self._readable[access] = not self._principals.isdisjoint(names)
         return self._readable[access]
+
+    def get_readers(self, access: int) -> frozenset[str]:
+        """Principals of an access class."""
+        rows = self._db.execute("SELECT principal FROM readers WHERE class = ?", (access,))
+        return frozenset(str(row[0]) for row in rows)
 
     def _find(self, acl: str) -> int | None:
         query = "SELECT class FROM classes WHERE tenant = ? AND acl = ?"

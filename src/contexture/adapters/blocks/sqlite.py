@@ -12,11 +12,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from contexture.adapters.blocks import pending, queries, writing
+from contexture.adapters.blocks import _pending as pending
+from contexture.adapters.blocks import _queries as queries
+from contexture.adapters.blocks import _selection as selection
+from contexture.adapters.blocks import _writing as writing
+from contexture.adapters.blocks._writing import BlockUpsert
 from contexture.adapters.blocks.schema import MIGRATIONS, BlockDecoder
-from contexture.adapters.blocks.writing import BlockUpsert
-from contexture.adapters.index.record_store import sqlite_errors
 from contexture.adapters.sqlite import SqliteTables, Tables
+from contexture.adapters.store_damage import sqlite_errors
 from contexture.errors import SourceUnavailable
 from contexture.types import Scope
 from contexture.workspace import (
@@ -25,8 +28,14 @@ from contexture.workspace import (
     Block,
     BlockFacts,
     BlockLink,
+    BlockQuery,
+    BlockSelection,
+    BlockType,
     BlockUsage,
+    CellValue,
+    ChangeFeed,
     FindLinks,
+    ImportAccess,
     PutResult,
     StaleBlock,
 )
@@ -72,15 +81,22 @@ class StoredBlocks:
             lambda db: queries.get_children(db, self._decoder, scope, block_id, limit, after)
         )
 
-    async def subtree(self, scope: Scope, block_id: str, *, depth: int, limit: int) -> Sequence[Block]:
-        """First `limit` descendants in document order, at most `depth` levels down."""
-        return await self._tables.read(lambda db: queries.get_subtree(db, self._decoder, scope, block_id, depth, limit))
+    async def subtree(
+        self, scope: Scope, block_id: str, *, depth: int, limit: int, leaves: Sequence[BlockType] = ()
+    ) -> Sequence[Block]:
+        """First `limit` descendants in document order, at most `depth` levels down and none below `leaves`."""
+        return await self._tables.read(
+            lambda db: queries.get_subtree(db, self._decoder, scope, block_id, depth, limit, leaves)
+        )
 
-    async def subtrees(self, scope: Scope, limits: Mapping[str, int], *, depth: int) -> Mapping[str, Sequence[Block]]:
+    async def subtrees(
+        self, scope: Scope, limits: Mapping[str, int], *, depth: int, leaves: Sequence[BlockType] = ()
+    ) -> Mapping[str, Sequence[Block]]:
         """Subtrees by block id, each with its own limit, all in one read transaction."""
         return await self._tables.read(
             lambda db: {
-                id_: queries.get_subtree(db, self._decoder, scope, id_, depth, most) for id_, most in limits.items()
+                id_: queries.get_subtree(db, self._decoder, scope, id_, depth, most, leaves)
+                for id_, most in limits.items()
             }
         )
 
@@ -112,25 +128,45 @@ class StoredBlocks:
             lambda db: queries.get_tasks(db, self._decoder, scope, due_before, limit, open_only=open_only)
         )
 
+    async def select(self, scope: Scope, query: BlockQuery, *, limit: int) -> BlockSelection:
+        """Blocks that a query selects, with counts."""
+        return await self._tables.read(lambda db: selection.select_blocks(db, self._decoder, scope, query, limit))
+
+    async def find_values(self, scope: Scope, values: Sequence[str], *, limit: int) -> Sequence[CellValue]:
+        """Columns that hold one of these values, and people it names."""
+        return await self._tables.read(lambda db: selection.find_values(db, scope, values, limit))
+
+    async def changes(
+        self, scope: Scope, *, since: datetime, until: datetime, users: Sequence[str] = (), limit: int
+    ) -> ChangeFeed:
+        """Blocks that changed, the latest change of each, newest first."""
+        return await self._tables.read(lambda db: selection.get_changes(db, scope, since, until, users, limit))
+
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
         """Blocks by title or alias, keyed by the name as given; pages before databases before database rows."""
         return await self._tables.read(lambda db: queries.find_pages(db, self._decoder, scope, names))
 
-    async def stale(self, *, limit: int) -> Sequence[StaleBlock]:
-        """Blocks queued for re-indexing, longest waiting first."""
+    async def stale(self, *, limit: int, tenant: str | None = None) -> Sequence[StaleBlock]:
+        """Blocks of a tenant, or of all, queued for re-indexing, longest waiting first."""
         if not self.exists:
             return ()
-        return await self._tables.read(lambda db: pending.load_stale(db, self._decoder, limit))
+        return await self._tables.read(lambda db: pending.load_stale(db, self._decoder, limit, tenant))
 
     # --- writing ---
 
-    async def put(self, scope: Scope, blocks: Sequence[Block], *, now: datetime) -> PutResult:
-        """Upsert these blocks in one transaction."""
-        return await self._tables.write(lambda db: BlockUpsert(db, scope, self._names, now).put(blocks))
+    async def put(
+        self, scope: Scope, blocks: Sequence[Block], *, now: datetime, importing: ImportAccess | None = None
+    ) -> PutResult:
+        """Upsert these blocks in one transaction; an import never widens access."""
+        return await self._tables.write(
+            lambda db: BlockUpsert(db, scope, self._names, now, importing).put(blocks), grows=True
+        )
 
     async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float) -> None:
         """Move a block with its subtree under another parent, or make it a root."""
-        await self._tables.write(lambda db: writing.move_block(db, scope, self._names, block_id, parent, order))
+        await self._tables.write(
+            lambda db: writing.move_block(db, scope, self._names, block_id, parent, order), grows=True
+        )
 
     async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
         """Soft-delete these blocks with their subtrees; returns how many of the deleted blocks the scope may read."""
@@ -138,7 +174,7 @@ class StoredBlocks:
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
         """Undo the deletion of each of these blocks; returns how many restored blocks the scope may read."""
-        return await self._tables.write(lambda db: writing.restore_blocks(db, scope, ids))
+        return await self._tables.write(lambda db: writing.restore_blocks(db, scope, ids), grows=True)
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
         """Record a view of a block by the scope's user."""
@@ -146,11 +182,29 @@ class StoredBlocks:
 
     async def note(self, scope: Scope, deeds: Sequence[Activity]) -> None:
         """Record edits and views; raises `NotFound` for a block the scope may not read."""
-        await self._tables.write(lambda db: queries.record_activity(db, scope, deeds))
+        await self._tables.write(lambda db: queries.record_activity(db, scope, deeds), grows=True)
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
         """Permanently remove blocks deleted before a time; returns how many of them the scope may read."""
-        return await self._tables.write(lambda db: writing.purge_deleted(db, scope, before))
+        gone = await self._tables.write(lambda db: writing.purge_deleted(db, scope, before))
+        await self._tables.scrub()
+        return gone
+
+    async def trash(self, scope: Scope, *, before: datetime) -> Sequence[str]:
+        """Ids of all blocks that `purge` would remove."""
+        return await self._tables.read(lambda db: writing.list_trash(db, scope, before)) if self.exists else ()
+
+    async def relatives(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Ids of these blocks, of all above and below them, and of those that link to them."""
+        return await self._tables.read(lambda db: writing.list_relatives(db, scope, ids)) if self.exists else ()
+
+    async def erase(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Permanently remove these blocks with their descendants; returns the ids of everything removed."""
+        if not self.exists:
+            return ()
+        gone = await self._tables.write(lambda db: writing.erase_blocks(db, scope, ids))
+        await self._tables.scrub()
+        return gone
 
     async def settle(self, done: Sequence[StaleBlock]) -> Sequence[StaleBlock]:
         """Mark these blocks as re-indexed; returns those that changed since `stale` returned them."""
@@ -201,14 +255,14 @@ class SqliteConnectionPool:
         """Whether anything was ever written."""
         return self._writer.exists
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, grows: bool = False) -> T:
         """Run `work` in one write transaction and return its result once it is on disk."""
 
         def roomy(db: sqlite3.Connection) -> T:
             db.execute(f"PRAGMA cache_size = -{_WRITE_CACHE_KIB}")
             return work(db)
 
-        return await self._writer.write(roomy)
+        return await self._writer.write(roomy, grows=grows)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` over one snapshot of the file and return its result.
@@ -223,6 +277,10 @@ class SqliteConnectionPool:
         with suppress(_ReadTooLong):
             return self._read_inline(work)
         return await asyncio.to_thread(self._run_read, work, _BUSY_TIMEOUT_SECONDS)
+
+    async def scrub(self) -> None:
+        """Move the write-ahead log into the file and empty it; deleted rows are overwritten there."""
+        await self._writer.scrub()
 
     def close(self) -> None:
         """Close the file; connections in use are closed when their reads end."""

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from contexture.adapters.conversation import outbox_table
-from contexture.adapters.conversation.outbox_table import OutboxItem, OutboxStatus, RetryDecision
+from contexture.adapters.conversation.outbox_table import DamagedItem, OutboxItem, OutboxStatus, RetryDecision
 from contexture.adapters.sqlite import SqliteTables, Tables
-from contexture.conversation import Memory
-from contexture.errors import ContextError, ContractError, SourceError
-from contexture.ports import Clock, MemoryService
+from contexture.adapters.store_migration.salvage import set_file_aside
+from contexture.conversation import ErasureTarget, Memory
+from contexture.errors import ContextError, ContractError, SourceError, StoreDamaged, StoreUnwritable
+from contexture.ports import Clock, MemoryWriter
 from contexture.types import Scope
+
+T = TypeVar("T")
 
 _MAX_DOUBLINGS = 20
 
@@ -47,24 +52,31 @@ class Outbox:
 
     When `put` returns, the memories are on disk. Each has an idempotency key, so a repeated delivery is harmless.
     `start` delivers in the background until `stop`; `drain` delivers immediately. `place` is a file, or tables that
-    several processes share. `on_parked` is called with each item that is parked.
+    several processes share. `on_parked` is called with each item that is parked. An item that cannot be read is taken
+    out of delivery and the others are delivered: one that cannot be decoded is marked, and a damaged file is replaced
+    by a new one with the items that can be read. `on_damaged` is called with what happened.
     """
 
     def __init__(
         self,
         place: Path | Tables,
-        memory: MemoryService,
+        memory: MemoryWriter,
         *,
         clock: Clock,
         options: OutboxOptions | None = None,
         on_parked: Callable[[OutboxItem], None] | None = None,
+        on_damaged: Callable[[str], None] | None = None,
     ) -> None:
-        self._database = SqliteTables(place, outbox_table.OUTBOX_MIGRATIONS) if isinstance(place, Path) else place
+        self._database = _open_tables(place) if isinstance(place, Path) else place
+        self._path = place if isinstance(place, Path) else None
         self._shared = not isinstance(place, Path)
         self._memory = memory
         self._clock = clock
         self._options = options or OutboxOptions()
         self._on_parked = on_parked
+        self._on_damaged = on_damaged
+        self._file_lock = asyncio.Lock()
+        self._closed = False
         self._jitter = random.Random()  # noqa: S311 - spreads retries, no security use
         self._round_lock = asyncio.Lock()
         self._wake_up = asyncio.Event()
@@ -101,22 +113,38 @@ class Outbox:
         """Number of waiting and of parked items."""
         if not self._database.exists:
             return OutboxStatus(waiting=0, parked=0)
-        return await self._database.read(outbox_table.read_status)
+        found = await self._read(outbox_table.read_status)
+        aside = [] if self._path is None else sorted(self._path.parent.glob(f"{self._path.name}.damaged-*[0-9]"))
+        return replace(found, set_aside=aside[-1].name) if aside else found
 
     async def parked(self) -> Sequence[OutboxItem]:
         """Parked items with the reason of failure, oldest first; they stay stored."""
-        return await self._database.read(outbox_table.select_parked)
+        return await self._read(outbox_table.select_parked)
 
     async def retry_parked(self) -> None:
         """Unpark all items; they are retried as if they were new."""
-        await self._database.write(outbox_table.unpark_all)
+        await self._write(outbox_table.unpark_all)
         self._wake_up.set()
+
+    async def erase(self, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> Sequence[str]:
+        """Remove the waiting and parked memories that copy the target's texts; returns their idempotency keys.
+
+        A running delivery round ends first, so that what it delivers is in the memory service afterwards.
+        """
+        if not self._database.exists:
+            return ()
+        if preview:
+            return await self._database.read(lambda db: outbox_table.erase_items(db, scope, target, preview=True))
+        async with self._round_lock:
+            gone = await self._database.write(lambda db: outbox_table.erase_items(db, scope, target))
+        await self._database.scrub()
+        return gone
 
     async def drain(self) -> OutboxStatus:
         """Try all waiting items, due or not, until none is left or a round delivers nothing."""
         if not self._database.exists:
             return await self.status()
-        await self._database.write(outbox_table.make_all_due)
+        await self._write(outbox_table.make_all_due)
         while await self._deliver(self._clock.now().timestamp()):
             pass
         return await self.status()
@@ -145,11 +173,12 @@ class Outbox:
         finally:
             if worker is not None and worker.cancel():
                 await asyncio.wait([worker])
+            self._closed = True
             self._database.close()
 
     async def _take(self, scope: Scope, new: Sequence[outbox_table.OutboxRow]) -> None:
         """Store the rows and wake the worker; `put` shields this from cancellation of the caller."""
-        await self._database.write(lambda db: outbox_table.insert_rows(db, new))
+        await self._write(lambda db: outbox_table.insert_rows(db, new), grows=True)
         self._in_flight.put(scope)
         self._wake_up.set()
 
@@ -157,7 +186,7 @@ class Outbox:
         """Mark items of this scope that another process has put, and that were never tried, as in flight here too."""
         now = self._clock.now().timestamp()
         with suppress(SourceError):  # without the database there is nothing to adopt
-            if await self._database.read(lambda db: outbox_table.has_untried(db, scope, now)):
+            if await self._read(lambda db: outbox_table.has_untried(db, scope, now)):
                 self._in_flight.put(scope)
                 self._wake_up.set()
 
@@ -170,7 +199,7 @@ class Outbox:
             self._wake_up.clear()
             try:
                 if fresh:  # a restart retries everything
-                    await self._database.write(outbox_table.make_all_due)
+                    await self._write(outbox_table.make_all_due)
                     fresh = False
                 taken = await self._deliver(self._clock.now().timestamp())
                 wait = 0.0 if taken else await self._until_due()
@@ -183,7 +212,7 @@ class Outbox:
                         await self._wake_up.wait()
 
     async def _until_due(self) -> float | None:
-        due = await self._database.read(outbox_table.next_due_time)
+        due = await self._read(outbox_table.next_due_time)
         if due is None:  # another process may add items
             return self._options.longest_wait if self._shared else None
         return max(0.001, due - self._clock.now().timestamp())
@@ -192,20 +221,58 @@ class Outbox:
         """Try items due before this time; returns how many were delivered."""
         upto = self._in_flight.count
         async with self._round_lock:
-            items = await self._database.read(lambda db: outbox_table.select_due(db, before))
+            items, damaged = await self._read(lambda db: outbox_table.select_due(db, before))
+            if damaged:
+                await self._set_aside(damaged)
             outcome = await deliver_items(self._memory, items, self._options.batch)
             if items:
                 await self._settle(outcome)
-            if len(items) < outbox_table.MAX_DUE_ITEMS:  # otherwise more may be due
+            if len(items) + len(damaged) < outbox_table.MAX_DUE_ITEMS:  # otherwise more may be due
                 self._in_flight.mark_tried(upto)
             return len(outcome.taken)
+
+    async def _set_aside(self, damaged: Sequence[DamagedItem]) -> None:
+        """Take items that cannot be decoded out of delivery, and report each."""
+        await self._write(lambda db: outbox_table.set_aside(db, damaged))
+        if self._on_damaged is not None:
+            for item in damaged:
+                self._on_damaged(f"item {item.seq} is set aside: {item.reason}")
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._database.read(work)
+        except StoreDamaged as failure:
+            await self._replace_file(failure)
+        return await self._database.read(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, grows: bool = False) -> T:
+        try:
+            return await self._database.write(work, grows=grows)
+        except StoreDamaged as failure:
+            await self._replace_file(failure)
+        return await self._database.write(work, grows=grows)
+
+    async def _replace_file(self, failure: StoreDamaged) -> None:
+        """Put a new file with every readable item in the place of a damaged one, and report it."""
+        path, damaged = self._path, self._database
+        if path is None or self._closed:
+            raise failure
+        async with self._file_lock:
+            if self._database is not damaged:  # another call has replaced it
+                return
+            damaged.close()
+            try:
+                aside, copied = await asyncio.to_thread(set_file_aside, path)
+            except OSError as refused:
+                raise StoreUnwritable(f"cannot replace {str(path)!r}: {refused.strerror}") from refused
+            self._database = _open_tables(path)
+        if self._on_damaged is not None:
+            self._on_damaged(f"{failure}; {copied.rows} items go on in a new file, and the old one is {str(aside)!r}")
 
     async def _settle(self, outcome: DeliveryRound) -> None:
         verdicts = [self._decide_retry(item, failure, outcome) for item, failure in outcome.failed]
         verdicts += [self._postpone(item) for item in outcome.untried]
-        await self._database.write(
-            lambda db: outbox_table.write_outcome(db, [item.seq for item in outcome.taken], verdicts)
-        )
+        await self._write(lambda db: outbox_table.write_outcome(db, [item.seq for item in outcome.taken], verdicts))
         if self._on_parked is not None:
             given_up = {verdict.seq: verdict.failure for verdict in verdicts if verdict.parked}
             for item, _ in outcome.failed:
@@ -249,7 +316,7 @@ class DeliveryRound:
         return bool(self.taken) or not isinstance(failure, SourceError)
 
 
-async def deliver_items(memory: MemoryService, items: Sequence[OutboxItem], batch: int) -> DeliveryRound:
+async def deliver_items(memory: MemoryWriter, items: Sequence[OutboxItem], batch: int) -> DeliveryRound:
     """Try to deliver the items, in batches of one scope each."""
     outcome = DeliveryRound()
     for portion in _batches_by_scope(items, batch):
@@ -267,14 +334,14 @@ def _batches_by_scope(items: Sequence[OutboxItem], batch: int) -> list[list[Outb
     return [group[at : at + batch] for group in by_scope.values() for at in range(0, len(group), batch)]
 
 
-async def _deliver_batch(memory: MemoryService, items: list[OutboxItem], outcome: DeliveryRound) -> bool:
+async def _deliver_batch(memory: MemoryWriter, items: list[OutboxItem], outcome: DeliveryRound) -> bool:
     if await _try_remember(memory, items) is not None:
         return False
     outcome.taken.extend(items)
     return True
 
 
-async def _deliver_each(memory: MemoryService, items: list[OutboxItem], outcome: DeliveryRound) -> None:
+async def _deliver_each(memory: MemoryWriter, items: list[OutboxItem], outcome: DeliveryRound) -> None:
     for item in items:
         if outcome.is_outage:
             outcome.untried.append(item)
@@ -284,7 +351,7 @@ async def _deliver_each(memory: MemoryService, items: list[OutboxItem], outcome:
             outcome.taken.append(item)
 
 
-async def _try_remember(memory: MemoryService, items: list[OutboxItem]) -> ContextError | None:
+async def _try_remember(memory: MemoryWriter, items: list[OutboxItem]) -> ContextError | None:
     """Deliver items of one scope; returns the failure, or None on success.
 
     An unexpected exception becomes a `ContractError`, so that one bad item cannot end all deliveries.
@@ -298,6 +365,10 @@ async def _try_remember(memory: MemoryService, items: list[OutboxItem]) -> Conte
     if isinstance(found, BaseException):
         raise found
     return None
+
+
+def _open_tables(path: Path) -> SqliteTables:
+    return SqliteTables(path, outbox_table.OUTBOX_MIGRATIONS)
 
 
 OwnerKey = tuple[str, str]

@@ -12,8 +12,14 @@ from uuid import uuid4
 import msgspec
 
 from contexture.adapters.sqlite import check_storable
-from contexture.conversation import Memory
-from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.conversation import (
+    MEMORIES_COLLECTION,
+    SUMMARY_TYPE,
+    ErasureTarget,
+    Memory,
+    record_reference,
+)
+from contexture.errors import InvalidRequest
 from contexture.types import Scope
 
 OUTBOX_MIGRATIONS = (
@@ -28,6 +34,7 @@ OUTBOX_MIGRATIONS = (
     """,
 )
 _COLUMNS = "seq, tenant, user, groups, memory, tries, blames, failure"
+_DAMAGED = 2  # value of `parked`, beside 0 for waiting and 1 for parked items
 MAX_DUE_ITEMS = 256
 """Maximum number of items that `select_due` returns."""
 
@@ -42,6 +49,13 @@ class OutboxItem:
     tries: int
     blames: int
     failure: str
+
+
+class DamagedItem(NamedTuple):
+    """An item that cannot be decoded: why, and its number."""
+
+    reason: str
+    seq: int
 
 
 class RetryDecision(NamedTuple):
@@ -68,11 +82,16 @@ class OutboxRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxStatus:
-    """Number of waiting and of parked memories, and the failure of the waiting one with the latest due time."""
+    """Number of waiting, of parked and of damaged memories, and the failure of the waiting one that is due last.
+
+    `set_aside` is the name of the file that was damaged and replaced, if there is one.
+    """
 
     waiting: int
     parked: int
     failure: str = ""
+    damaged: int = 0
+    set_aside: str = ""
 
 
 def make_row(scope: Scope, memory: Memory, due: float) -> OutboxRow:
@@ -97,10 +116,25 @@ def insert_rows(db: sqlite3.Connection, rows: Sequence[OutboxRow]) -> None:
     )
 
 
-def select_due(db: sqlite3.Connection, before: float) -> list[OutboxItem]:
-    """Items due at `before`, earliest due first, at most `MAX_DUE_ITEMS`."""
+def select_due(db: sqlite3.Connection, before: float) -> tuple[list[OutboxItem], list[DamagedItem]]:
+    """Items due at `before`, earliest due first, at most `MAX_DUE_ITEMS`; those that cannot be decoded apart."""
     query = f"SELECT {_COLUMNS} FROM items WHERE parked = 0 AND due <= ? ORDER BY due, seq LIMIT ?"  # noqa: S608 - fixed
-    return [_item_from_row(row) for row in db.execute(query, (before, MAX_DUE_ITEMS))]
+    return _decode_rows(db.execute(query, (before, MAX_DUE_ITEMS)))
+
+
+def _decode_rows(rows: Iterable[Sequence[Any]]) -> tuple[list[OutboxItem], list[DamagedItem]]:
+    items, damaged = list[OutboxItem](), list[DamagedItem]()
+    for row in rows:
+        try:
+            items.append(_item_from_row(row))
+        except (msgspec.MsgspecError, TypeError, ValueError) as failure:
+            damaged.append(DamagedItem(f"damaged: {failure}", int(row[0])))
+    return items, damaged
+
+
+def set_aside(db: sqlite3.Connection, damaged: Sequence[DamagedItem]) -> None:
+    """Take damaged items out of delivery; they stay stored."""
+    db.executemany(f"UPDATE items SET parked = {_DAMAGED}, failure = ? WHERE seq = ?", damaged)  # noqa: S608 - a constant
 
 
 def has_untried(db: sqlite3.Connection, scope: Scope, before: float) -> bool:
@@ -116,8 +150,8 @@ def next_due_time(db: sqlite3.Connection) -> float | None:
 
 
 def select_parked(db: sqlite3.Connection) -> list[OutboxItem]:
-    """Parked items, oldest first."""
-    return [_item_from_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM items WHERE parked = 1 ORDER BY seq")]  # noqa: S608 - fixed
+    """Parked items, oldest first; damaged ones are left out."""
+    return _decode_rows(db.execute(f"SELECT {_COLUMNS} FROM items WHERE parked = 1 ORDER BY seq"))[0]  # noqa: S608 - fixed
 
 
 def unpark_all(db: sqlite3.Connection) -> None:
@@ -136,24 +170,70 @@ def write_outcome(db: sqlite3.Connection, taken: Iterable[int], verdicts: Sequen
     db.executemany("UPDATE items SET tries = ?, blames = ?, due = ?, parked = ?, failure = ? WHERE seq = ?", verdicts)
 
 
+def erase_items(db: sqlite3.Connection, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> list[str]:
+    """Delete the items of the scope's user that copy the target's texts; returns their idempotency keys.
+
+    An item that cannot be decoded is deleted with everything of its user, and kept otherwise.
+    """
+    rows = db.execute("SELECT seq, key, memory FROM items WHERE tenant = ? AND user = ?", (scope.tenant, scope.user))
+    items = rows.fetchall()
+    found = {int(seq): str(key) for seq, key, memory in items if _copies(key, memory, target)}
+    if not preview:
+        db.executemany("DELETE FROM items WHERE seq = ?", [(seq,) for seq in found])
+        left = [(_without_injected(memory, target), seq) for seq, _, memory in items if seq not in found]
+        db.executemany("UPDATE items SET memory = ? WHERE seq = ?", [row for row in left if row[0] is not None])
+    return list(found.values())
+
+
+def _without_injected(memory: bytes, target: ErasureTarget) -> bytes | None:
+    """The item without the ids of removed memories that were in its prompt; None if it has none."""
+    try:
+        held = msgspec.json.decode(memory, type=Memory)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    gone = target.records | target.own_records
+    kept = tuple(name for name in held.injected if record_reference(MEMORIES_COLLECTION, name) not in gone)
+    return msgspec.json.encode(replace(held, injected=kept)) if len(kept) < len(held.injected) else None
+
+
+def _copies(key: str, memory: bytes, target: ErasureTarget) -> bool:
+    if target.whole_user or key in target.events:
+        return True
+    try:
+        held = msgspec.json.decode(memory, type=Memory)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    if held.session_id and held.session_id in target.sessions:
+        return True
+    if record_reference(MEMORIES_COLLECTION, held.id) in target.records | target.own_records:
+        return True
+    # A summary that waits is made again from what is left of its session.
+    if held.type == SUMMARY_TYPE and held.session_id in target.touched_sessions:
+        return True
+    return target.matches is not None and target.matches(held.text)
+
+
 def read_status(db: sqlite3.Connection) -> OutboxStatus:
-    """Counts of waiting and parked items, and the failure of the waiting item with the latest due time."""
-    count = "SELECT count(*) - count(nullif(parked, 0)), count(nullif(parked, 0)) FROM items"
-    waiting, given_up = db.execute(count).fetchone()
+    """Counts of waiting, parked and damaged items, and the failure of the waiting item with the latest due time."""
+    counts = {
+        int(state): int(count) for state, count in db.execute("SELECT parked, count(*) FROM items GROUP BY parked")
+    }
     last = db.execute("SELECT failure FROM items WHERE parked = 0 ORDER BY due DESC, seq DESC LIMIT 1").fetchone()
-    return OutboxStatus(waiting=int(waiting), parked=int(given_up), failure=last[0] if last else "")
+    return OutboxStatus(
+        waiting=counts.get(0, 0),
+        parked=counts.get(1, 0),
+        failure=last[0] if last else "",
+        damaged=counts.get(_DAMAGED, 0),
+    )
 
 
 def _item_from_row(row: Sequence[Any]) -> OutboxItem:
     seq, tenant, user, groups, memory, tries, blames, failure = row
-    try:
-        return OutboxItem(
-            seq=seq,
-            scope=Scope(tenant=tenant, user=user, groups=tuple(json.loads(groups))),
-            memory=msgspec.json.decode(memory, type=Memory),
-            tries=tries,
-            blames=blames,
-            failure=failure,
-        )
-    except (msgspec.MsgspecError, ValueError) as damage:
-        raise SourceUnavailable(f"item {seq!r} of the outbox is damaged: {damage}") from damage
+    return OutboxItem(
+        seq=seq,
+        scope=Scope(tenant=tenant, user=user, groups=tuple(json.loads(groups))),
+        memory=msgspec.json.decode(memory, type=Memory),
+        tries=tries,
+        blames=blames,
+        failure=failure,
+    )

@@ -19,6 +19,19 @@ SESSION_MIGRATIONS = (
         message TEXT NOT NULL, metadata TEXT NOT NULL, PRIMARY KEY (session, position), UNIQUE (session, id)
     );
     """,
+    """
+    CREATE TABLE recalled (
+        tenant TEXT NOT NULL, record TEXT NOT NULL, session BIGINT NOT NULL, id TEXT NOT NULL,
+        PRIMARY KEY (tenant, record, session, id)
+    );
+    CREATE INDEX recalled_event ON recalled (session, id);
+    INSERT INTO recalled
+        SELECT DISTINCT s.tenant, c.item ->> 'memory_id', e.session, e.id
+        FROM events e JOIN sessions s ON s.row = e.session, json_array_elements(
+            CASE json_typeof(e.metadata::json -> 'citations') WHEN 'array' THEN e.metadata::json -> 'citations'
+            ELSE '[]'::json END) AS c (item)
+        WHERE c.item ->> 'memory_id' IS NOT NULL;
+    """,
 )
 
 
@@ -36,6 +49,21 @@ REPLY_MIGRATIONS = (
         time DOUBLE PRECISION NOT NULL, body BYTEA NOT NULL, PRIMARY KEY (tenant, "user", id)
     );
     CREATE INDEX replies_time ON replies (time);
+    """,
+    """
+    CREATE TABLE cited (
+        tenant TEXT NOT NULL, reference TEXT NOT NULL, "user" TEXT NOT NULL, id TEXT NOT NULL,
+        PRIMARY KEY (tenant, reference, "user", id)
+    );
+    CREATE INDEX cited_reply ON cited (tenant, "user", id);
+    INSERT INTO cited
+        SELECT DISTINCT r.tenant, 'memories/' || (c.item ->> 'memory_id'), r."user", r.id
+        FROM replies r, json_array_elements(convert_from(r.body, 'UTF8')::json -> 'citations') AS c (item)
+        WHERE r.state = 'complete';
+    INSERT INTO cited
+        SELECT DISTINCT r.tenant, 'event/' || (e.item ->> 'id'), r."user", r.id
+        FROM replies r, json_array_elements(convert_from(r.body, 'UTF8')::json -> 'events') AS e (item)
+        WHERE r.state = 'complete';
     """,
 )
 

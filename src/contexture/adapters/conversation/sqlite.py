@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from contexture.adapters.sqlite import SqliteTables, Tables, check_storable, decode_json, encode_json
-from contexture.conversation import ReplyState, SessionEvent, StoredReply
+from contexture.conversation import (
+    RECALLED_KEY,
+    ErasureTarget,
+    OwnedEvent,
+    ReplyState,
+    SessionEvent,
+    StoredReply,
+    record_reference,
+)
 from contexture.types import Scope
 
 SESSION_MIGRATIONS = (
@@ -25,9 +33,22 @@ SESSION_MIGRATIONS = (
         PRIMARY KEY (session, position), UNIQUE (session, id)
     ) WITHOUT ROWID;
     """,
+    # Which memories were in the prompt of an answer, so that erasing one finds the answers that may repeat it.
+    """
+    CREATE TABLE recalled (
+        tenant TEXT NOT NULL, record TEXT NOT NULL, session INTEGER NOT NULL, id TEXT NOT NULL,
+        PRIMARY KEY (tenant, record, session, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX recalled_event ON recalled (session, id);
+    INSERT OR IGNORE INTO recalled
+        SELECT s.tenant, json_extract(c.value, '$.memory_id'), e.session, e.id
+        FROM events e JOIN sessions s ON s.row = e.session, json_each(e.metadata, '$.citations') c
+        WHERE json_extract(c.value, '$.memory_id') IS NOT NULL;
+    """,
 )
 
 _MAX_LIMIT = 1 << 31  # SQLite accepts no limit beyond 64 bits
+_MAX_PARAMETERS = 500  # of one statement
 
 
 class _EventRow(NamedTuple):
@@ -35,12 +56,13 @@ class _EventRow(NamedTuple):
     time: str
     message: str
     metadata: str
+    recalled: tuple[str, ...] = ()
 
 
 class StoredSessions:
-    """Append-only events by tenant, user and session, in SQL tables.
+    """Events by tenant, user and session, in SQL tables; they are appended, and never changed until they are erased.
 
-    Positions of a session start at 1 and have no gaps. When `append` returns, the events are durable.
+    Positions of a session start at 1 and are never used again. When `append` returns, the events are durable.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -50,7 +72,7 @@ class StoredSessions:
         """Append the events in one transaction, without those whose id is known; returns the last position."""
         rows = [_event_row(event) for event in events]
         key = _session_key(scope, session_id)
-        return await self._database.write(lambda db: _insert_events(db, key, rows))
+        return await self._database.write(lambda db: _insert_events(db, key, rows), grows=True)
 
     async def list_events(self, scope: Scope, session_id: str, *, limit: int = 20) -> Sequence[SessionEvent]:
         """Newest `limit` events, oldest first."""
@@ -64,6 +86,27 @@ class StoredSessions:
         query = "SELECT id FROM sessions WHERE tenant = ? AND user = ? ORDER BY touched DESC LIMIT ?"
         given = (*_owner_key(scope), min(max(0, limit), _MAX_LIMIT))
         return await self._database.read(lambda db: [str(row[0]) for row in db.execute(query, given)])
+
+    async def citing(self, scope: Scope, record_ids: Sequence[str]) -> Sequence[OwnedEvent]:
+        """Events of every user of the tenant whose prompts held one of these memories."""
+        if not record_ids or not self._database.exists:
+            return ()
+        return await self._database.read(lambda db: _select_citing(db, scope.tenant, record_ids))
+
+    async def remove_citations(self, scope: Scope, record_ids: Sequence[str]) -> None:
+        """Remove the ids of these memories from the metadata of all events of the tenant."""
+        if record_ids and self._database.exists:
+            await self._database.write(lambda db: _remove_citations(db, scope.tenant, frozenset(record_ids)))
+            await self._database.scrub()
+
+    async def erase(self, scope: Scope, session_id: str, event_ids: Sequence[str] | None = None) -> Sequence[str]:
+        """Remove these events of the scope's session, or the whole session; returns the ids of the removed events."""
+        if not self._database.exists:
+            return ()
+        key = _session_key(scope, session_id)
+        gone = await self._database.write(lambda db: _erase_events(db, key, event_ids))
+        await self._database.scrub()
+        return gone
 
     def close(self) -> None:
         """Release the tables."""
@@ -92,7 +135,14 @@ def _event_row(event: SessionEvent) -> _EventRow:
         event.time.isoformat(),
         encode_json(event.message, f"the message of {name}"),
         encode_json(dict(event.metadata), f"the metadata of {name}"),
+        _recalled_ids(event),
     )
+
+
+def _recalled_ids(event: SessionEvent) -> tuple[str, ...]:
+    found: object = event.metadata.get(RECALLED_KEY)
+    ids = cast("Sequence[object]", found) if isinstance(found, list | tuple) else ()
+    return tuple(dict.fromkeys(check_storable("the memory", name) for name in ids if isinstance(name, str)))
 
 
 def _insert_events(db: sqlite3.Connection, key: tuple[str, str, str], rows: Sequence[_EventRow]) -> int:
@@ -106,7 +156,11 @@ def _insert_events(db: sqlite3.Connection, key: tuple[str, str, str], rows: Sequ
     session = _touch_session(db, key)
     db.executemany(
         "INSERT INTO events (session, position, id, time, message, metadata) VALUES (?, ?, ?, ?, ?, ?)",
-        [(session, position, *row) for position, row in enumerate(new, start=last + 1)],
+        [(session, position, *row[:4]) for position, row in enumerate(new, start=last + 1)],
+    )
+    db.executemany(
+        "INSERT INTO recalled (tenant, record, session, id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        [(key[0], record, session, row.id) for row in new for record in row.recalled],
     )
     db.execute("UPDATE sessions SET last = ? WHERE row = ?", (last + len(new), session))
     return last + len(new)
@@ -147,6 +201,74 @@ def _event_from_row(row: _EventRow, position: int) -> SessionEvent:
     )
 
 
+def _select_citing(db: sqlite3.Connection, tenant: str, record_ids: Sequence[str]) -> list[OwnedEvent]:
+    found: dict[tuple[int, int], OwnedEvent] = {}
+    for some in _chunks(record_ids):
+        rows = db.execute(
+            "SELECT s.user, s.id, e.id, e.time, e.message, e.metadata, e.position, e.session FROM recalled r "  # noqa: S608 - fixed
+            "JOIN events e ON e.session = r.session AND e.id = r.id JOIN sessions s ON s.row = e.session "
+            f"WHERE r.tenant = ? AND r.record IN ({_placeholders(some)})",
+            (tenant, *some),
+        )
+        for user, session_id, *event, position, session in rows:
+            found[session, position] = OwnedEvent(
+                user=user, session_id=session_id, event=_event_from_row(_EventRow(*event), position)
+            )
+    return list(found.values())
+
+
+def _remove_citations(db: sqlite3.Connection, tenant: str, gone: frozenset[str]) -> None:
+    for some in _chunks(sorted(gone)):
+        given = (tenant, *some)
+        rows = db.execute(
+            "SELECT DISTINCT e.session, e.id, e.metadata FROM recalled r "  # noqa: S608 - fixed
+            "JOIN events e ON e.session = r.session AND e.id = r.id "
+            f"WHERE r.tenant = ? AND r.record IN ({_placeholders(some)})",
+            given,
+        ).fetchall()
+        for session, name, metadata in rows:
+            held: dict[str, Any] = decode_json(metadata)
+            kept = {
+                **held,
+                RECALLED_KEY: [each for each in held.get(RECALLED_KEY, ()) if each not in gone],
+                **({"citations": _other_citations(held["citations"], gone)} if "citations" in held else {}),
+            }
+            packed = encode_json(kept, f"the metadata of event {name!r}")
+            db.execute("UPDATE events SET metadata = ? WHERE session = ? AND id = ?", (packed, session, name))
+        query = f"DELETE FROM recalled WHERE tenant = ? AND record IN ({_placeholders(some)})"  # noqa: S608 - fixed
+        db.execute(query, given)
+
+
+def _other_citations(citations: Sequence[Mapping[str, Any]], gone: frozenset[str]) -> list[Mapping[str, Any]]:
+    return [each for each in citations if each.get("memory_id") not in gone]
+
+
+def _erase_events(db: sqlite3.Connection, key: tuple[str, str, str], event_ids: Sequence[str] | None) -> list[str]:
+    found = db.execute("SELECT row FROM sessions WHERE tenant = ? AND user = ? AND id = ?", key).fetchone()
+    if found is None:
+        return []
+    session = found[0]
+    wanted = None if event_ids is None else set(event_ids)
+    rows = db.execute("SELECT id FROM events WHERE session = ? ORDER BY position", (session,)).fetchall()
+    gone = [str(row[0]) for row in rows if wanted is None or row[0] in wanted]
+    given = [(session, name) for name in gone]
+    db.executemany("DELETE FROM recalled WHERE session = ? AND id = ?", given)
+    db.executemany("DELETE FROM events WHERE session = ? AND id = ?", given)
+    if len(gone) == len(rows):
+        db.execute("DELETE FROM sessions WHERE row = ?", (session,))
+    return gone
+
+
+def _chunks(items: Iterable[str]) -> Iterator[list[str]]:
+    every = list(items)
+    for at in range(0, len(every), _MAX_PARAMETERS):
+        yield every[at : at + _MAX_PARAMETERS]
+
+
+def _placeholders(items: Sequence[object]) -> str:
+    return ",".join("?" * len(items))
+
+
 REPLY_MIGRATIONS = (
     """
     CREATE TABLE replies (
@@ -154,6 +276,20 @@ REPLY_MIGRATIONS = (
         state TEXT NOT NULL, time REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY (tenant, user, id)
     ) WITHOUT ROWID;
     CREATE INDEX replies_time ON replies (time);
+    """,
+    # What a reply repeats: the memories in its prompt, and the events of its session.
+    """
+    CREATE TABLE cited (
+        tenant TEXT NOT NULL, reference TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL,
+        PRIMARY KEY (tenant, reference, user, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX cited_reply ON cited (tenant, user, id);
+    INSERT OR IGNORE INTO cited
+        SELECT r.tenant, 'memories/' || json_extract(c.value, '$.memory_id'), r.user, r.id
+        FROM replies r, json_each(CAST(r.body AS TEXT), '$.citations') c WHERE r.state = 'complete';
+    INSERT OR IGNORE INTO cited
+        SELECT r.tenant, 'event/' || json_extract(e.value, '$.id'), r.user, r.id
+        FROM replies r, json_each(CAST(r.body AS TEXT), '$.events') e WHERE r.state = 'complete';
     """,
 )
 
@@ -163,6 +299,7 @@ _PUT_REPLY = """
     SET session = excluded.session, state = excluded.state, time = excluded.time, body = excluded.body
     WHERE replies.state <> 'complete'
 """
+_PUT_CITED = "INSERT INTO cited (tenant, reference, user, id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _GET_REPLY = "SELECT id, session, state, time, body FROM replies WHERE tenant = ? AND user = ? AND id = ?"
 
 
@@ -184,13 +321,35 @@ class StoredReplies:
         session = check_storable("the session", reply.session_id)
         row = (*key, session, reply.state.value, reply.time.timestamp(), reply.body)
         oldest = (reply.time - self._retention).timestamp()
+        cited = [check_storable("a reference", name) for name in reply.references]
 
         def work(db: sqlite3.Connection) -> StoredReply:
-            db.execute("DELETE FROM replies WHERE time < ?", (oldest,))
+            _delete_outdated(db, oldest)
             db.execute(_PUT_REPLY, row)
+            db.executemany(_PUT_CITED, [(key[0], name, key[1], key[2]) for name in cited])
             return _select_reply(db, key) or reply
 
-        return await self._database.write(work)
+        return await self._database.write(work, grows=True)
+
+    async def erase(self, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> Sequence[str]:
+        """Remove the replies that repeat the target's texts; returns the ids of their messages."""
+        if not self._database.exists:
+            return ()
+        owner = check_storable("the tenant", scope.tenant), check_storable("the user", scope.user)
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            found = sorted(_select_repeating(db, owner, target))
+            if not preview:
+                rows = [(owner[0], *each) for each in found]
+                db.executemany("DELETE FROM cited WHERE tenant = ? AND user = ? AND id = ?", rows)
+                db.executemany("DELETE FROM replies WHERE tenant = ? AND user = ? AND id = ?", rows)
+            return [name for _, name in found]
+
+        if preview:
+            return await self._database.read(work)
+        gone = await self._database.write(work)
+        await self._database.scrub()
+        return gone
 
     def close(self) -> None:
         """Release the tables."""
@@ -224,3 +383,35 @@ def _select_reply(db: sqlite3.Connection, key: Sequence[str]) -> StoredReply | N
         time=datetime.fromtimestamp(time, UTC),
         body=bytes(body),
     )
+
+
+def _delete_outdated(db: sqlite3.Connection, oldest: float) -> None:
+    gone = db.execute("SELECT tenant, user, id FROM replies WHERE time < ?", (oldest,)).fetchall()
+    db.executemany("DELETE FROM cited WHERE tenant = ? AND user = ? AND id = ?", gone)
+    db.executemany("DELETE FROM replies WHERE tenant = ? AND user = ? AND id = ?", gone)
+
+
+def _select_repeating(db: sqlite3.Connection, owner: tuple[str, str], target: ErasureTarget) -> set[tuple[str, str]]:
+    """User and message id of the replies that repeat the target's texts."""
+    found: set[tuple[str, str]] = set()
+    for some in _chunks(target.records):
+        found.update(_select_citing_replies(db, owner[0], some))
+    own = [*target.own_records, *(record_reference("event", name) for name in target.events)]
+    for some in _chunks(own):
+        found.update(each for each in _select_citing_replies(db, owner[0], some) if each[0] == owner[1])
+    if not (target.sessions or target.whole_user or target.matches):
+        return found
+    mine = db.execute("SELECT id, session, body FROM replies WHERE tenant = ? AND user = ?", owner)
+    for name, session, body in mine:
+        whole = target.whole_user or session in target.sessions
+        if whole or (target.matches is not None and target.matches(bytes(body).decode(errors="replace"))):
+            found.add((owner[1], name))
+    return found
+
+
+def _select_citing_replies(db: sqlite3.Connection, tenant: str, references: Sequence[str]) -> set[tuple[str, str]]:
+    rows = db.execute(
+        f"SELECT user, id FROM cited WHERE tenant = ? AND reference IN ({_placeholders(references)})",  # noqa: S608 - fixed
+        (tenant, *references),
+    )
+    return {(str(user), str(name)) for user, name in rows}

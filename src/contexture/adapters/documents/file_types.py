@@ -17,12 +17,17 @@ _READERS = {
     "pdf": ("contexture.adapters.documents.pdf.reader", "PdfReader"),
     "docx": ("contexture.adapters.documents.office", "DocxReader"),
     "pptx": ("contexture.adapters.documents.office", "PptxReader"),
-    "html": ("contexture.adapters.documents.html", "HtmlReader"),
-    "text": ("contexture.adapters.documents.text", "TextReader"),
-    "image": ("contexture.adapters.documents.images", "ImageReader"),
+    "xlsx": ("contexture.adapters.documents._packages", "XlsxReader"),
+    "epub": ("contexture.adapters.documents._packages", "EpubReader"),
+    "odt": ("contexture.adapters.documents._packages", "OdtReader"),
+    "eml": ("contexture.adapters.documents._mail", "EmlReader"),
+    "html": ("contexture.adapters.documents._html", "HtmlReader"),
+    "text": ("contexture.adapters.documents._text", "TextReader"),
+    "image": ("contexture.adapters.documents._images", "ImageReader"),
 }
 _KIND_BY_EXTENSION = {
-    "pdf": "pdf", "docx": "docx", "pptx": "pptx", "html": "html", "htm": "html", "xhtml": "html",
+    "pdf": "pdf", "docx": "docx", "pptx": "pptx", "xlsx": "xlsx", "epub": "epub", "odt": "odt", "eml": "eml",
+    "html": "html", "htm": "html", "xhtml": "html",
     "md": "text", "markdown": "text", "txt": "text", "text": "text", "rst": "text",
     "png": "image", "jpg": "image", "jpeg": "image", "tif": "image", "tiff": "image", "webp": "image", "bmp": "image",
 }  # fmt: skip
@@ -38,7 +43,12 @@ _MAGIC = (
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old or protected office file"),
 )
 _SNIFF_BYTES = 1_024
-_TEXT_KINDS = frozenset({"text", "html"})
+_TEXT_KINDS = frozenset({"text", "html", "eml"})
+_BINARY_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "epub", "odt", "image"})
+_PACKAGE_PARTS = {
+    "word/document.xml": "docx", "ppt/presentation.xml": "pptx", "xl/workbook.xml": "xlsx",
+    "META-INF/container.xml": "epub", "content.xml": "odt",
+}  # fmt: skip
 
 EXTENSIONS = frozenset(_KIND_BY_EXTENSION)
 """Extensions of supported files, lower case, without the dot."""
@@ -77,7 +87,7 @@ def _detect_kind(path: Path, name: str) -> str:
     found = _sniff_kind(head, path, said)
     if found not in {"", said}:
         raise InvalidRequest(f"its extension is {Path(name).suffix} but it is {_describe_kind(found)}")
-    if not found and said in {"pdf", "docx", "pptx", "image"}:
+    if not found and said in _BINARY_KINDS:
         raise InvalidRequest(f"its content is not what {Path(name).suffix} says: it starts with {head[:8]!r}")
     return said
 
@@ -100,13 +110,15 @@ def _detect_archive_kind(path: Path) -> str:
             names = set(package.namelist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as failure:
         raise InvalidRequest(f"it is a damaged or truncated package: {failure}") from failure
-    if "word/document.xml" in names:
-        return "docx"
-    return "pptx" if "ppt/presentation.xml" in names else "a ZIP archive"
+    return next((kind for part, kind in _PACKAGE_PARTS.items() if part in names), "a ZIP archive")
 
 
 def _describe_kind(kind: str) -> str:
-    return {"pdf": "a PDF", "docx": "a Word file", "pptx": "a presentation", "image": "a picture"}.get(kind, kind)
+    known = {
+        "pdf": "a PDF", "docx": "a Word file", "pptx": "a presentation", "image": "a picture", "xlsx": "a workbook",
+        "epub": "an electronic book", "odt": "an OpenDocument text",
+    }  # fmt: skip
+    return known.get(kind, kind)
 
 
 def _load_reader(kind: str) -> DocumentReader:

@@ -1,27 +1,32 @@
 """Reads DOCX and PPTX files as Markdown pages.
 
-Archives that would unpack to too much are refused before they are opened.
+Archives that would unpack to too much, and XML with entities, are refused before they are opened.
 """
 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 from xml.etree.ElementTree import ParseError
+from xml.parsers import expat
 
 import mammoth  # pyright: ignore[reportMissingTypeStubs] - it ships none; `DocxReader` is the only caller
 from pptx import Presentation
 from pptx.exc import PackageNotFoundError
 
-from contexture.adapters.documents.html import html_to_markdown
-from contexture.adapters.documents.text import PAGE_BREAK, build_document, find_title, pages_from_texts
+from contexture.adapters.documents._html import html_to_markdown
+from contexture.adapters.documents._text import PAGE_BREAK, build_document, find_title, pages_from_texts
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest
 
 _MAX_COMPRESSION_RATIO = 200  # office files compress less than this
 _MIN_CHECKED_BYTES = 2**20
+_XML_CHUNK_BYTES = 4_096
+_HTML_EXTENSIONS = (".html", ".htm", ".xhtml")  # which need not be XML
+_XML_EXTENSIONS = (".xml", ".rels", ".opf", ".ncx", ".svg", ".vml", *_HTML_EXTENSIONS)
 _BREAK_CLASS = "contexture-page-break"
 _BREAK_MARK = "\uf8f0"  # a private-use character: the conversion would drop white space
 _STYLE_MAP = "br[type='page'] => hr.contexture-page-break"
@@ -102,6 +107,38 @@ def check_archive(path: Path, limits: ReadLimits, *, part: str) -> None:
         raise InvalidRequest("the file is protected by a password")
     if part not in names:
         raise InvalidRequest(f"it is not an office file of this type: {part} is missing")
+    with zipfile.ZipFile(path) as package:
+        for entry in entries:
+            if entry.filename.lower().endswith(_XML_EXTENSIONS):
+                _refuse_entities(package, entry)
+
+
+def _refuse_entities(package: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+    """Raise `InvalidRequest` for an XML part that declares entities: a few of them can expand to gigabytes.
+
+    Only what comes before the first element is parsed, because declarations can be nowhere else.
+    """
+    parser = expat.ParserCreate()
+    begun = False
+
+    def refuse(*_declaration: object) -> None:
+        raise InvalidRequest(f"its part {entry.filename!r} declares XML entities, which no office file needs")
+
+    def begin(*_element: object) -> None:
+        nonlocal begun
+        begun = True
+
+    parser.EntityDeclHandler = refuse
+    parser.StartElementHandler = begin
+    try:
+        with package.open(entry) as file:
+            while not begun and (chunk := file.read(_XML_CHUNK_BYTES)):
+                parser.Parse(chunk)
+    except (expat.ExpatError, ValueError, LookupError) as failure:  # also an encoding that the parser does not know
+        if not begun and not entry.filename.lower().endswith(_HTML_EXTENSIONS):
+            raise InvalidRequest(f"its part {entry.filename!r} is damaged: {failure}") from failure
+    except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError) as failure:
+        raise InvalidRequest(f"its part {entry.filename!r} is damaged: {failure}") from failure
 
 
 def _render_slides(show: Any) -> Iterator[str]:

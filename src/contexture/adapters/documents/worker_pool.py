@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from contexture.adapters.documents.worker import (
+from contexture.adapters.documents._worker import (
     LENGTH_PREFIX_BYTES,
     ReadFailure,
     ReadProgress,
@@ -25,7 +25,7 @@ from contexture.adapters.documents.worker import (
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest
 
-_WORKER_MODULE = "contexture.adapters.documents.worker"
+_WORKER_MODULE = "contexture.adapters.documents._worker"
 _MAX_MESSAGE_BYTES = 4 * 2**30
 _WORKER_DIED_ERRORS = (
     asyncio.IncompleteReadError,

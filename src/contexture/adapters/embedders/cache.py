@@ -101,6 +101,14 @@ class CachedEmbedder:
         self._remember(keys, known, misses=sum(key in missing for key in keys))
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.dimensions), np.float32)
 
+    async def forget(self, texts: Sequence[str]) -> None:
+        """Remove the stored vectors of these texts, in memory and in the file."""
+        keys = [content_hash(text) for text in texts]
+        with self._lock:
+            for key in keys:
+                self._recent.pop(key, None)
+        await asyncio.to_thread(self._file.delete, keys)
+
     async def _embed_query_once(self, key: str, text: str) -> Matrix:
         """Vector of a query; concurrent searches for the same text share one computation."""
         place = (asyncio.get_running_loop(), key)
@@ -178,6 +186,19 @@ class VectorFile:
                 if connection := self._open():
                     with connection:
                         connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            except (sqlite3.Error, OSError) as failure:
+                self._give_up(failure)
+
+    def delete(self, keys: Collection[str]) -> None:
+        """Delete the vectors with these keys, and every copy of them in the file."""
+        rows = [(self._embedder, bytes.fromhex(key)) for key in keys]
+        with self._lock:
+            try:
+                if connection := self._open():
+                    connection.execute("PRAGMA secure_delete = ON")
+                    with connection:
+                        connection.executemany("DELETE FROM vectors WHERE embedder = ? AND hash = ?", rows)
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except (sqlite3.Error, OSError) as failure:
                 self._give_up(failure)
 

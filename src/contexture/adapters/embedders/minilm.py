@@ -10,45 +10,20 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from contexture.adapters.embedders._onnx import (
+    ONNX_DOMAIN,
+    QUANTIZED_MATMUL,
+    multiplies_exactly,
+    open_onnx_session,
+)
 from contexture.adapters.embedders.encoding import Calibration, normalize_vector, replace_lone_surrogates
 from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.types import Matrix, Vector
-
-
-class OnnxSession(Protocol):
-    """A loaded ONNX model; several threads may run it at once."""
-
-    def run(
-        self, outputs: None, feed: Mapping[str, npt.NDArray[np.int64] | npt.NDArray[np.float32]]
-    ) -> Sequence[npt.NDArray[np.float32]]:
-        """Run the model on these inputs and return all outputs."""
-        ...
-
-
-def open_onnx_session(model: Path | bytes, *, threads: int) -> OnnxSession:
-    """Open an onnxruntime session for a model file or its bytes, with `threads` per run and without warnings."""
-    runtime: Any = import_module("onnxruntime")
-    runtime.disable_telemetry_events()
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Spinning idle threads would take CPU time from the index.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return runtime.InferenceSession(
-        model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"]
-    )
-
-
-_QUANTIZED_MATMUL = "DynamicQuantizeMatMul"
-_ONNX_DOMAIN = "com.microsoft"
-_PROBE_LENGTH = 64
-_MAX_INT8 = 127
 
 
 class _Int8Weights(NamedTuple):
@@ -79,32 +54,8 @@ def quantize_matmuls(path: Path) -> bytes:
     spared = {output for weights in found.values() for output in weights.widened}
     del graph.node[:]
     graph.node.extend(node for node in nodes if spared.isdisjoint(node.output))
-    model.opset_import.append(onnx.helper.make_opsetid(_ONNX_DOMAIN, 1))
+    model.opset_import.append(onnx.helper.make_opsetid(ONNX_DOMAIN, 1))
     return model.SerializeToString()
-
-
-def multiplies_exactly() -> bool:
-    """Whether this processor multiplies int8 exactly; some saturate on large sums."""
-    row = np.ones((1, _PROBE_LENGTH), np.float32)
-    product = open_onnx_session(_overflow_probe_model(), threads=1).run(None, {"row": row})[0]
-    return round(float(product[0, 0])) == _MAX_INT8 * _PROBE_LENGTH
-
-
-def _overflow_probe_model() -> bytes:
-    """Model with a single quantized product: a row times a column of the largest int8 values."""
-    onnx: Any = import_module("onnx")
-    number, helper = onnx.TensorProto.FLOAT, onnx.helper
-    weights = onnx.numpy_helper.from_array(np.full((_PROBE_LENGTH, 1), _MAX_INT8, np.int8), "weights")
-    scale = onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
-    graph = helper.make_graph(
-        [helper.make_node(_QUANTIZED_MATMUL, ["row", "weights", "scale"], ["product"], domain=_ONNX_DOMAIN)],
-        "product",
-        [helper.make_tensor_value_info("row", number, [1, _PROBE_LENGTH])],
-        [helper.make_tensor_value_info("product", number, [1, 1])],
-        [weights, scale],
-    )
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid(_ONNX_DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString()
 
 
 def _find_int8_weights(node: Any, makers: Mapping[str, Any], stored: Mapping[str, Any]) -> _Int8Weights | None:
@@ -118,7 +69,7 @@ def _find_int8_weights(node: Any, makers: Mapping[str, Any], stored: Mapping[str
 
 def _make_quantized_matmul(onnx: Any, node: Any, weights: _Int8Weights) -> Any:
     factors = [node.input[0], weights.bytes, weights.scale]
-    return onnx.helper.make_node(_QUANTIZED_MATMUL, factors, list(node.output), name=node.name, domain=_ONNX_DOMAIN)
+    return onnx.helper.make_node(QUANTIZED_MATMUL, factors, list(node.output), name=node.name, domain=ONNX_DOMAIN)
 
 
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"

@@ -111,6 +111,10 @@ def _build_headers(mark: FeedValidators) -> dict[str, str]:
 HostResolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NEVER_PUBLIC = (
+    ipaddress.ip_network("64:ff9b:1::/48"),  # NAT64 of a network's own choice, which may lead inside it
+    ipaddress.ip_network("::/96"),  # IPv4 addresses in a form that is no longer used
+)
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -128,6 +132,8 @@ def is_public(address: str) -> bool:
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
+        return False
+    if any(found in network for network in _NEVER_PUBLIC):
         return False
     if isinstance(found, ipaddress.IPv6Address):
         held = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)

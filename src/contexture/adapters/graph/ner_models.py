@@ -83,7 +83,7 @@ class NerModels:
         document.tag_ner(self._ner_tagger)
         for item in document.spans:
             item.normalize(self._vocabulary)
-            yield Mention(int(item.start), int(item.stop), _KINDS.get(item.type, "name"), str(item.normal))
+            yield Mention(int(item.start), int(item.stop), _KINDS.get(item.type, "name"), _nominative(item))
 
     @cached_property
     def _spacy(self) -> Any:
@@ -115,6 +115,19 @@ class NerModels:
             # pymorphy2 finds its dictionaries through pkg_resources, which warns that it is deprecated.
             warnings.simplefilter("ignore", UserWarning)
             return self._natasha.MorphVocab()
+
+
+def _nominative(item: Any) -> str:
+    """The name in the nominative: up to its head noun as normalised, the rest, which stands in the genitive, as it is.
+
+    Without this "Банком России" would become "Банк Россия".
+    """
+    normal, said = str(item.normal), str(item.text)
+    words, forms = said.split(), normal.split()
+    if item.type == "PER" or len(words) != len(forms) or len(item.tokens) != len(words):
+        return normal
+    head = next((at for at, token in enumerate(item.tokens) if token.pos in ("NOUN", "PROPN")), len(words))
+    return " ".join((*forms[: head + 1], *words[head + 1 :]))
 
 
 def _is_russian(text: str, lang: str) -> bool:

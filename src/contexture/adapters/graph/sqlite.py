@@ -43,7 +43,7 @@ class StoredGraphCache:
     async def put(self, tenant: str, version: str, found: Sequence[ExtractedMentions]) -> None:
         """Store extractions, each replacing the one of its record."""
         check_storable("the tenant", tenant)
-        await self._tables.write(lambda db: _put(db, tenant, version, found))
+        await self._tables.write(lambda db: _put(db, tenant, version, found), grows=True)
 
     async def mentioning(self, tenant: str, version: str, keys: Sequence[str]) -> Sequence[str]:
         """Sorted ids of the records that mention one of these names."""

@@ -20,6 +20,7 @@ from contexture.adapters.index.filters import BUILT_IN, build_payload
 from contexture.adapters.index.record_store import PassageRow, StoreChange
 from contexture.adapters.index.scanner import VectorScanner
 from contexture.adapters.index.store_ports import ReplaySource
+from contexture.adapters.private_files import create_private_folder
 from contexture.errors import SourceError, SourceUnavailable
 from contexture.types import FieldType, Record, Vector
 
@@ -53,6 +54,7 @@ class CollectionIndexes:
         self._options = options
         self._by_name: dict[str, CollectionIndex] = {}
         self._unflushed = 0
+        create_private_folder(folder / "index")  # the files in it are created by native code, under the umask
         self._executor: Executor | None = None
         if options.threads > 1:
             self._executor = ThreadPoolExecutor(options.threads - 1, thread_name_prefix="contexture-scan")

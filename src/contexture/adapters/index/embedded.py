@@ -13,14 +13,18 @@ from contexture.adapters.index.collection_registry import collection_columns
 from contexture.adapters.index.disk_space import check_free_space
 from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.index.lock import StoreLock
-from contexture.adapters.index.record_store import SqliteRecordStore, StoreChange, sqlite_errors
+from contexture.adapters.index.record_store import SqliteRecordStore, StoreChange, pack_records
 from contexture.adapters.index.search_ports import BM25, SearchBackend
+from contexture.adapters.store_damage import RECORDS_DATABASE, sqlite_errors
 from contexture.errors import StoreUnwritable
 from contexture.types import Collection, PreparedRecord, Record, Scope
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
 _T = TypeVar("_T")
+
+REBUILT_AT_START = "ids, titles and filter fields in the files of the search index"
+"""What the files of a search index hold of erased records until they are rebuilt."""
 
 
 class EmbeddedIndex(IndexedStore):
@@ -36,9 +40,9 @@ class EmbeddedIndex(IndexedStore):
             raise StoreUnwritable(f"cannot create {str(folder)!r}: {failure.strerror}") from failure
         self._lock = StoreLock(folder)
         self._folder = folder
-        with ExitStack() as undo:
+        with ExitStack() as undo, self._read_session():
             undo.callback(self._lock.release)
-            self._sqlite_store = SqliteRecordStore(folder / "truth.sqlite")
+            self._sqlite_store = SqliteRecordStore(folder / RECORDS_DATABASE)
             undo.callback(self._sqlite_store.close)
             search_backend = self._open_search_backend(options)
             undo.callback(search_backend.release)
@@ -56,7 +60,21 @@ class EmbeddedIndex(IndexedStore):
         return CollectionIndexes(self._folder, self._sqlite_store, options)
 
     def _read_session(self) -> AbstractContextManager[None]:
-        return sqlite_errors(self._folder)
+        return sqlite_errors(self._folder / RECORDS_DATABASE)
+
+    async def scrub(self, collections: Sequence[str]) -> Sequence[str]:
+        """Remove deleted texts from the files of the records; returns which files hold words of them, and until when.
+
+        The files of a search index hold ids, titles and fields for filters; those of `collections` are rebuilt at the
+        next start.
+        """
+        await self._read_in_thread(self._sqlite_store.empty_log)
+        if not isinstance(self._search_backend, CollectionIndexes):
+            return ()
+        known = [name for name in collections if name in self._search_backend.columns]
+        for name in known:
+            await self._read_in_thread(lambda name=name: self._sqlite_store.set_meta(f"layout {name}", ""))
+        return [f"{REBUILT_AT_START} of {name!r}, until the next start" for name in known]
 
     def _with_writes_paused(self) -> AbstractContextManager[object]:
         return self._write_lock
@@ -76,14 +94,16 @@ class EmbeddedIndex(IndexedStore):
         self, scope: Scope, collection: str, records: Sequence[PreparedRecord], unchanged: Sequence[Record] = ()
     ) -> int:
         check_free_space(self._folder)
+        packed = pack_records(records)
         with self._write_lock:
+            check = self._writes.check_cancelled
             return self._apply_change(
-                scope, collection, self._sqlite_store.upsert(scope, collection, records, unchanged)
+                scope, collection, self._sqlite_store.upsert(scope, collection, packed, unchanged, check)
             )
 
     def _delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         with self._write_lock:
-            done, removed = self._sqlite_store.delete(scope, collection, ids)
+            done, removed = self._sqlite_store.delete(scope, collection, ids, self._writes.check_cancelled)
             self._apply_change(scope, collection, done)
             return removed
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TypeVar
 
 from contexture.adapters.index.access_classes import AccessClasses, ScopeAccess
@@ -30,6 +30,7 @@ from contexture.adapters.index.record_store import PassageRow
 from contexture.adapters.index.scoring import TermWeights, idf_weights
 from contexture.adapters.index.search_ports import ScopedSearcher, SearchBackend
 from contexture.adapters.index.store_ports import RecordStore
+from contexture.adapters.index.write_queue import SLOW_SECONDS, WriteQueue
 from contexture.errors import InvalidRequest
 from contexture.types import Collection, CollectionChanges, Filter, Hit, Matrix, PreparedRecord, Query, Record, Scope
 
@@ -53,6 +54,7 @@ class IndexedStore:
         self._search_backend = search_backend
         self._options = options
         self._write_lock = threading.RLock()
+        self._writes = WriteQueue()
         self._registry = CollectionRegistry(records.list_declarations())
         self._access_classes: dict[str, AccessClasses] = {}
         self._versions: dict[tuple[str, str], int] = {}
@@ -91,7 +93,9 @@ class IndexedStore:
 
     async def create(self, scope: Scope, collection: Collection) -> None:
         """Create the collection for the tenant, or add fields to it."""
-        await self._read_in_thread(lambda: self._create(scope, collection))
+        check_tenant(scope)
+        if await self._read_inline(lambda: self._collection_to_save(scope, collection)) is not None:
+            await self._write_in_turn(scope, lambda: self._create(scope, collection))
 
     async def collections(self, scope: Scope) -> Sequence[Collection]:
         """Every collection of the tenant, by name."""
@@ -111,7 +115,7 @@ class IndexedStore:
             check_records(records, self._options.vectors)
             return self._upsert(scope, collection, records, unchanged)
 
-        return await self._read_in_thread(write)
+        return await self._write_in_turn(scope, write)
 
     async def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> int:
         """Remove the records that the scope may read; returns how many were removed."""
@@ -120,7 +124,7 @@ class IndexedStore:
             self._require_collection(scope, collection)
             return self._delete(scope, collection, [id_ for id_ in ids if is_valid_id(id_)])
 
-        return await self._read_in_thread(write)
+        return await self._write_in_turn(scope, write)
 
     async def get(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Records that exist and that the scope may read, in the order of `ids`."""
@@ -145,11 +149,17 @@ class IndexedStore:
 
             def some(allowed: frozenset[int]) -> list[Record]:
                 records = self._record_store.iter_records(collection, scope.tenant, allowed, after)
-                return list(islice((r for r in records if where is None or record_matches(where, r, fields)), limit))
+                read = takewhile(lambda _: not cancelled.is_set(), records)
+                return list(islice((r for r in read if where is None or record_matches(where, r, fields)), limit))
 
             return self._read_allowed(scope, collection, some)
 
-        return await self._read_in_thread(walk)
+        cancelled = threading.Event()
+        try:
+            return await self._read_in_thread(walk)
+        except asyncio.CancelledError:
+            cancelled.set()  # the thread would go on to the end of the collection
+            raise
 
     async def search(self, scope: Scope, query: Query) -> Sequence[Hit]:
         """The passages that `query.fuse` chooses from the best of every channel, each with all its scores."""
@@ -206,7 +216,13 @@ class IndexedStore:
         await self._read_in_thread(self._warm)
 
     async def check_health(self) -> str:
-        """Error of the last search; empty when it succeeded. Raises `SourceError` when the records cannot be read."""
+        """Error of the last search, or a write that is stuck; empty if all is well.
+
+        Raises `SourceError` when the records cannot be read.
+        """
+        running = self._writes.running_seconds()
+        if running > SLOW_SECONDS:
+            return f"a write has been running for {running:.0f} seconds; others wait for it"
         await self.names()
         return self._search_backend.last_error
 
@@ -222,6 +238,15 @@ class IndexedStore:
             return self._record_store.count(collection)
 
     # --- inside ---
+
+    async def _write_in_turn(self, scope: Scope, work: Callable[[], _T]) -> _T:
+        """Run a write when it is the tenant's turn; one whose caller is cancelled before it is committed is undone."""
+
+        def guarded() -> _T:
+            with self._latch.reader(), self._read_session():
+                return work()
+
+        return await self._writes.run(scope.tenant, guarded)
 
     async def _read_in_thread(self, work: Callable[[], _T]) -> _T:
         def guarded() -> _T:
@@ -243,9 +268,6 @@ class IndexedStore:
         return found
 
     def _create(self, scope: Scope, collection: Collection) -> None:
-        check_tenant(scope)
-        if self._collection_to_save(scope, collection) is None:  # without the lock, so as not to wait for writers
-            return
         with self._write_lock:
             wanted = self._collection_to_save(scope, collection)
             if wanted is not None:
@@ -361,3 +383,4 @@ class IndexedStore:
         if self._latch.close():
             with self._write_lock:
                 self._release()
+            self._writes.close()

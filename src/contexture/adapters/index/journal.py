@@ -22,7 +22,7 @@ _Key = tuple[str, str, tuple[str, ...]]
 """A tenant, a collection, and a set of readers."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Track:
     """The last writes to records of one set of readers.
 
@@ -61,8 +61,9 @@ class WriteJournal:
         self._size = size
         self._most = most
         self._count = 0
-        self._recent: OrderedDict[_Key, _Track] = OrderedDict()
-        self._tracks_by_reader: dict[tuple[str, str, str], dict[_Key, _Track]] = {}
+        self._tracks: dict[_Key, _Track] = {}
+        self._recent: OrderedDict[_Track, None] = OrderedDict()  # those with writes, longest unwritten first
+        self._tracks_by_reader: dict[tuple[str, str, str], set[_Track]] = {}
         self._guard = threading.Lock()
 
     def record_write(self, tenant: str, collection: str, seq: int, touched: Iterable[TouchedRecord]) -> None:
@@ -73,14 +74,14 @@ class WriteJournal:
                 track.writes.append((seq, record_id))
                 self._count += 1 - track.trim(self._size)
             while self._count > self._most:
-                _, oldest = self._recent.popitem(last=False)
+                oldest, _ = self._recent.popitem(last=False)
                 self._count -= oldest.trim(0)
 
     def touched_since(self, scope: Scope, collection: str, seq: int) -> Sequence[str] | None:
         """Ids of records touched after `seq` that the scope may read or could read before; None when unknown."""
         found: dict[str, None] = {}
         with self._guard:
-            for track in self._readable_tracks(scope, collection).values():
+            for track in self._readable_tracks(scope, collection):
                 ids = track.since(seq)
                 if ids is None:
                     return None
@@ -88,24 +89,18 @@ class WriteJournal:
         return sorted(found)
 
     def _touch_track(self, key: _Key) -> _Track:
-        """The track of a set of readers, marked as most recently written."""
-        track = self._recent.get(key) or self._find_or_add_track(key)
-        self._recent[key] = track
-        self._recent.move_to_end(key)
+        """The track of a set of readers, created if missing and marked as most recently written."""
+        track = self._tracks.get(key)
+        if track is None:
+            track = self._tracks[key] = _Track()
+            tenant, collection, readers = key
+            for reader in readers:  # by the track, not by its key: hashing that reads all readers
+                self._tracks_by_reader.setdefault((tenant, collection, reader), set()).add(track)
+        self._recent[track] = None
+        self._recent.move_to_end(track)
         return track
 
-    def _find_or_add_track(self, key: _Key) -> _Track:
-        """The track of a set of readers without kept writes, created if missing."""
-        tenant, collection, readers = key
-        mine = [self._tracks_by_reader.setdefault((tenant, collection, reader), {}) for reader in readers]
-        track = next((each[key] for each in mine if key in each), None) or _Track()
-        for each in mine:
-            each[key] = track
-        return track
-
-    def _readable_tracks(self, scope: Scope, collection: str) -> dict[_Key, _Track]:
+    def _readable_tracks(self, scope: Scope, collection: str) -> set[_Track]:
         """The tracks that a scope may read; cost does not depend on the number of other tracks."""
-        found: dict[_Key, _Track] = {}
-        for reader in scope.principals:
-            found |= self._tracks_by_reader.get((scope.tenant, collection, reader), {})
-        return found
+        known = (self._tracks_by_reader.get((scope.tenant, collection, reader)) for reader in scope.principals)
+        return set[_Track]().union(*filter(None, known))

@@ -19,7 +19,7 @@ class StoreLock:
     def __init__(self, folder: Path) -> None:
         path = folder / "lock"
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as failure:
             raise StoreUnwritable(f"cannot write to {str(folder)!r}: {failure.strerror}") from failure
         try:

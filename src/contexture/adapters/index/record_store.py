@@ -6,11 +6,10 @@ It is the source of truth; every search index can be rebuilt from it.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,9 @@ from contexture.adapters.index.collection_registry import Declaration, merge_col
 from contexture.adapters.index.journal import TouchedRecord
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
-from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
+from contexture.adapters.private_files import create_private_file
+from contexture.adapters.store_damage import check_at_open, sqlite_errors
+from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.types import Collection, FieldType, Matrix, PreparedRecord, Record, Scope
 
 _T = TypeVar("_T")
@@ -66,6 +67,20 @@ class PassageRow(NamedTuple):
     vectors: bytes = b""
 
 
+class PackedRecord(NamedTuple):
+    """A record as it is stored; of each passage the text, the facts and the vectors, of each matrix name and bytes."""
+
+    id: str
+    readers: tuple[str, ...]
+    hash: str
+    header: bytes
+    text: str
+    rules: str
+    redactions: bytes
+    passages: tuple[tuple[str, bytes, bytes], ...]
+    matrices: tuple[tuple[str, bytes], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class StoreChange:
     """What one write changed: passages added and removed, records touched, access classes."""
@@ -89,7 +104,8 @@ class SqliteRecordStore:
         self._connections: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
         with suppress(OSError):  # the connection below reports the failure with a better message
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
+            create_private_file(path)
+        check_at_open(path)
         with ExitStack() as undo, sqlite_errors(path):
             undo.callback(self.close)
             migrate(self._connection())
@@ -265,31 +281,48 @@ class SqliteRecordStore:
     # --- writes ---
 
     def upsert(
-        self, scope: Scope, collection: str, prepared: Sequence[PreparedRecord], unchanged: Sequence[Record] = ()
+        self,
+        scope: Scope,
+        collection: str,
+        packed: Sequence[PackedRecord],
+        unchanged: Sequence[Record] = (),
+        check: Callable[[], None] = lambda: None,
     ) -> StoreChange:
         """Write all records or none; of two with the same id, the last.
 
-        Raises `Outdated` if a record of `unchanged` differs from what is stored, `NotPermitted` if the scope may not
-        read a record it would replace, and `InvalidRequest` if a record cannot be stored.
+        `check` is called between records; an exception of it ends the write. Raises `Outdated` if a record of
+        `unchanged` differs from what is stored, and `NotPermitted` if the scope may not read a record it would replace.
         """
-        newest = {item.record.id: item for item in prepared}
+        newest = {item.id: item for item in packed}
         with self._write_transaction() as db:
             stored = self.load_records(collection, scope.tenant, [record.id for record in unchanged])
             check_unchanged(unchanged, (record for _, record in stored.values()))
             seq = self._next_seq(db)
-            before, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True)
-            added = [row for item in newest.values() for row in self._insert_record(db, scope, collection, item, seq)]
+            before, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True, check=check)
+            access = {
+                readers: _ensure_access_class(db, collection, scope.tenant, readers)
+                for readers in dict.fromkeys(item.readers for item in newest.values())
+            }
+            added: list[PassageRow] = []
+            for item in newest.values():
+                check()
+                added += self._insert_rows(db, scope, collection, access[item.readers], item, seq)
             self._count_terms(db, added, +1)
-            touched = (*before, *((item.record.id, item.record.acl) for item in newest.values()))
+            touched = (*before, *((item.id, item.readers) for item in newest.values()))
             classes = self._load_touched_classes(db, scope, collection, touched)
         self.seq = seq
         return StoreChange(seq=seq, added=tuple(added), removed=tuple(removed), touched=touched, classes=classes)
 
-    def delete(self, scope: Scope, collection: str, ids: Sequence[str]) -> tuple[StoreChange, int]:
-        """Remove the records that the scope may read; returns the change and how many were removed."""
+    def delete(
+        self, scope: Scope, collection: str, ids: Sequence[str], check: Callable[[], None] = lambda: None
+    ) -> tuple[StoreChange, int]:
+        """Remove the records that the scope may read; returns the change and how many were removed.
+
+        `check` is called between records, as in `upsert`.
+        """
         with self._write_transaction() as db:
             seq = self._next_seq(db)
-            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False)
+            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False, check=check)
             classes = self._load_touched_classes(db, scope, collection, gone)
         self.seq = seq
         done = StoreChange(seq=seq, added=(), removed=tuple(removed), touched=tuple(gone), classes=classes)
@@ -299,6 +332,11 @@ class SqliteRecordStore:
         """Delete tombstones up to `seq`, once the search indexes have made those removals durable."""
         with self._write_transaction() as db:
             db.execute("DELETE FROM removed WHERE seq <= ?", (seq,))
+
+    def empty_log(self) -> None:
+        """Move the write-ahead log into the file and empty it; deleted rows are overwritten there."""
+        with sqlite_errors(self._path):
+            self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close every thread's connection."""
@@ -315,6 +353,7 @@ class SqliteRecordStore:
             found = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
             found.execute("PRAGMA journal_mode = WAL")
             found.execute("PRAGMA synchronous = FULL")
+            found.execute("PRAGMA secure_delete = ON")
             found.execute("PRAGMA cache_size = -65536")
             found.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
             self._local.connection = found
@@ -325,8 +364,8 @@ class SqliteRecordStore:
     @contextmanager
     def _write_transaction(self) -> Generator[sqlite3.Connection]:
         """One write transaction, committed as a whole or rolled back."""
-        db = self._connection()
         with sqlite_errors(self._path):
+            db = self._connection()
             db.execute("BEGIN IMMEDIATE")
             with db:
                 yield db
@@ -337,7 +376,15 @@ class SqliteRecordStore:
         return seq
 
     def _remove(
-        self, db: sqlite3.Connection, scope: Scope, collection: str, ids: Sequence[str], seq: int, *, must_see: bool
+        self,
+        db: sqlite3.Connection,
+        scope: Scope,
+        collection: str,
+        ids: Sequence[str],
+        seq: int,
+        *,
+        must_see: bool,
+        check: Callable[[], None] = lambda: None,
     ) -> tuple[list[TouchedRecord], list[int]]:
         """Remove records; returns those removed, with their readers, and the ids of their passages.
 
@@ -346,6 +393,7 @@ class SqliteRecordStore:
         gone, removed = list[TouchedRecord](), list[int]()
         principals = set(scope.principals)
         for record_id in ids:
+            check()
             found = db.execute(
                 "SELECT r.row, c.acl FROM records r JOIN classes c USING (class) "
                 "WHERE r.collection = ? AND r.tenant = ? AND r.id = ?",
@@ -374,7 +422,7 @@ class SqliteRecordStore:
     ) -> dict[int, AccessClass]:
         """Access classes, by number, of a tenant's touched records."""
         found: dict[int, AccessClass] = {}
-        for some in _chunks(sorted({_pack_acl(readers) for _, readers in touched})):
+        for some in _chunks(sorted({_pack_acl(each) for each in {readers for _, readers in touched}})):
             rows = db.execute(
                 "SELECT class, tenant, acl, passages FROM classes WHERE collection = ? AND tenant = ? "  # noqa: S608 - fixed
                 f"AND acl IN ({_placeholders(some)})",
@@ -383,40 +431,26 @@ class SqliteRecordStore:
             found.update((number, _to_access_class(*columns)) for number, *columns in rows)
         return found
 
-    def _insert_record(
-        self, db: sqlite3.Connection, scope: Scope, collection: str, item: PreparedRecord, seq: int
-    ) -> list[PassageRow]:
-        try:
-            return list(self._insert_rows(db, scope, collection, item, seq))
-        except (TypeError, ValueError, OverflowError, RecursionError) as failure:
-            raise InvalidRequest(f"record {item.record.id!r} cannot be stored: {failure}") from failure
-
     def _insert_rows(
-        self, db: sqlite3.Connection, scope: Scope, collection: str, item: PreparedRecord, seq: int
+        self, db: sqlite3.Connection, scope: Scope, collection: str, access: int, item: PackedRecord, seq: int
     ) -> Iterator[PassageRow]:
-        record, digest = item.record, item.record.hash
-        access = _ensure_access_class(db, collection, scope.tenant, record.acl)
-        header = codec.pack_header(item)
         row = db.execute(
             "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (collection, scope.tenant, record.id, access, digest, header, record.text, item.rules,
-             codec.pack_spans(item.redactions)),
-        ).lastrowid  # fmt: skip
-        for name, matrix in item.matrices.items():
-            db.execute("INSERT INTO matrices VALUES (?, ?, ?)", (row, name, pack_matrix(matrix)))
-        for ordinal, passage in enumerate(item.passages):
-            text = record.text[passage.start : passage.end]
-            facts = codec.pack_facts(codec.extract_facts(passage))
+            (collection, scope.tenant, item.id, access, item.hash, item.header, item.text, item.rules, item.redactions),
+        ).lastrowid
+        for name, matrix in item.matrices:
+            db.execute("INSERT INTO matrices VALUES (?, ?, ?)", (row, name, matrix))
+        for ordinal, (text, facts, vectors) in enumerate(item.passages):
             pid = db.execute(
                 "INSERT INTO passages (row, ordinal, seq, text, facts) VALUES (?, ?, ?, ?, ?)",
                 (row, ordinal, seq, text, facts),
             ).lastrowid
             if pid is None:
                 raise SourceUnavailable("SQLite returned no id for a new passage")
-            vectors = codec.pack_vectors(passage)
             db.execute("INSERT INTO vectors VALUES (?, ?)", (pid, vectors))
-            yield _to_passage_row((pid, access, record.id, header, digest, item.rules, ordinal, text, facts, vectors))
+            columns = (pid, access, item.id, item.header, item.hash, item.rules, ordinal, text, facts, vectors)
+            yield _to_passage_row(columns)
 
     def _count_terms(self, db: sqlite3.Connection, rows: Sequence[PassageRow], sign: int) -> None:
         terms: Counter[tuple[int, int]] = Counter()
@@ -442,24 +476,41 @@ class SqliteRecordStore:
         return map(_to_passage_row, rows)
 
 
+def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRecord]:
+    """The records as they are stored; raises `InvalidRequest` if one cannot be stored. Needs no lock."""
+    return [_pack_record(item) for item in prepared]
+
+
+def _pack_record(item: PreparedRecord) -> PackedRecord:
+    record = item.record
+    try:
+        record.text.encode()
+        return PackedRecord(
+            id=record.id,
+            readers=record.acl,
+            hash=record.hash,
+            header=codec.pack_header(item),
+            text=record.text,
+            rules=item.rules,
+            redactions=codec.pack_spans(item.redactions),
+            passages=tuple(
+                (
+                    record.text[passage.start : passage.end],
+                    codec.pack_facts(codec.extract_facts(passage)),
+                    codec.pack_vectors(passage),
+                )
+                for passage in item.passages
+            ),
+            matrices=tuple((name, pack_matrix(matrix)) for name, matrix in item.matrices.items()),
+        )
+    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+        raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure
+
+
 def _to_passage_row(columns: Sequence[Any]) -> PassageRow:
     """A `PassageRow` from `_PASSAGE_COLUMNS`, with vectors if they were selected."""
     pid, access, record_id, header, digest, rules, ordinal, text, facts, *vectors = columns
     return PassageRow(pid, access, record_id, header, digest, rules, ordinal, text, codec.unpack_facts(facts), *vectors)
-
-
-@contextmanager
-def sqlite_errors(path: Path) -> Generator[None]:
-    """Translate SQLite errors: `StoreUnwritable` when the disk refused, else `SourceUnavailable`."""
-    try:
-        yield
-    except sqlite3.OperationalError as failure:
-        text = str(failure)
-        if any(word in text for word in ("full", "readonly", "read-only", "unable to open", "disk I/O")):
-            raise StoreUnwritable(f"cannot write {str(path)!r}: {text}; nothing was stored") from failure
-        raise SourceUnavailable(f"the store {str(path)!r} failed: {text}") from failure
-    except sqlite3.DatabaseError as failure:
-        raise SourceUnavailable(f"the store {str(path)!r} is damaged: {failure}") from failure
 
 
 def _to_access_class(tenant: str, acl: str, passages: int) -> AccessClass:

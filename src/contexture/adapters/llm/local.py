@@ -29,7 +29,8 @@ class LocalModel:
     """SmolLM2 with 135 million parameters, on one thread, offline.
 
     The weights are verified and loaded on first use, in a thread. One answer is generated at a time; other callers
-    wait. Cancelling a caller stops its answer. Equal prompts give equal answers.
+    wait. Cancelling a caller stops its answer. Equal prompts give equal answers. Messages are encoded here, so that no
+    text of a prompt becomes a control token.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class LocalModel:
     @property
     def name(self) -> str:
         """Name of the model."""
-        return "smollm2-135m-instruct"
+        return smollm2.NAME
 
     async def complete(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Return the whole answer."""
@@ -57,9 +58,9 @@ class LocalModel:
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
             return left.is_set()
 
-        request = {"messages": list(messages), "max_tokens": max_tokens, "temperature": 0.0, "stream": True}
+        request = {"max_tokens": max_tokens, "temperature": 0.0, "stream": True}
         await self._turn.acquire()
-        work = loop.run_in_executor(None, self._generate, request, hand_over, left)
+        work = loop.run_in_executor(None, self._generate, list(messages), request, hand_over, left)
         # Released when the engine is free again, which may be after the caller was cancelled.
         work.add_done_callback(lambda _: self._turn.release())
         try:
@@ -77,13 +78,20 @@ class LocalModel:
             self._folder.cleanup()
             self._folder = None
 
-    def _generate(self, request: dict[str, Any], hand_over: Callable[[object], bool], left: threading.Event) -> None:
+    def _generate(
+        self,
+        messages: Sequence[Message],
+        request: dict[str, Any],
+        hand_over: Callable[[object], bool],
+        left: threading.Event,
+    ) -> None:
         def show(chunk: dict[str, Any]) -> bool:
             return hand_over(_chunk_text(chunk))
 
         try:
             if not left.is_set():
-                self._load_server().handle_chat_completions(request, show)
+                prompt = smollm2.load_tokenizer().encode_chat(messages)
+                self._load_server().handle_completions({**request, "prompt": prompt}, show)
         except ContextError as failure:
             hand_over(failure)
         except (RuntimeError, ValueError) as failure:
@@ -118,4 +126,4 @@ def _server_parameters(weights: Path, folder: Path) -> Any:
 def _chunk_text(chunk: dict[str, Any]) -> str | ContextError:
     if "error" in chunk:
         return SourceUnavailable(f"the local model refused: {chunk['error'].get('message', chunk['error'])}")
-    return str(chunk["choices"][0]["delta"].get("content") or "")
+    return str(chunk["choices"][0].get("text") or "")

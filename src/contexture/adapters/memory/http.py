@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -43,7 +43,7 @@ class RemoteMemory:
 
     Network failures, server errors and malformed answers raise `SourceError`. Wrap it in a `GuardedMemory` for retries
     and a circuit breaker. The key must belong to the tenant and user of the scope: a service like ours refuses
-    payloads that name others.
+    payloads that name others. A memory in an answer that cannot be read is skipped, and `on_invalid` is told why.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class RemoteMemory:
         timeout: float = 30.0,
         path: str = "/context/evaluate",
         transport: httpx.AsyncBaseTransport | None = None,
+        on_invalid: Callable[[str], None] = lambda _: None,
     ) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(
@@ -61,6 +62,7 @@ class RemoteMemory:
         )
         self._timeout = timeout
         self._path = path
+        self._on_invalid = on_invalid
 
     async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
         """Store all memories or none; returns their ids in order."""
@@ -73,7 +75,8 @@ class RemoteMemory:
         """Best memories at or above the threshold, which is enforced even if the service ignores it."""
         if not query.top_k:
             return ()
-        return recall_answer_from_json(await self._post(scope, self._path, recall_to_json(scope, query)), query)
+        answer = await self._post(scope, self._path, recall_to_json(scope, query))
+        return recall_answer_from_json(answer, query, self._on_invalid)
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
         """Send feedback, which ranks one memory a little higher or lower."""
@@ -89,6 +92,13 @@ class RemoteMemory:
                 continue
             gone += 1
         return gone
+
+    async def probe(self) -> None:
+        """Ask for a sign of life; raises `SourceError` unless the service answers and accepts our key."""
+        try:
+            await self._ask(Scope.local(), "GET", "/health", {}, in_query=True)
+        except (NotFound, InvalidRequest):  # it answers, and has no such route
+            return
 
     async def close(self) -> None:
         """Close the connections."""

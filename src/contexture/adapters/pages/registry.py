@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from contexture.adapters.pages.regions import RegionEncoder, TextEmbedders
+from contexture.adapters.pages._regions import RegionEncoder, TextEmbedders
 from contexture.documents import PageEncoder
 from contexture.errors import UnknownAdapter
 

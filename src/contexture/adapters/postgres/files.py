@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
+from contexture.adapters.builds import BuildCatalog, tenant_of_capsule
 from contexture.adapters.postgres.pool import PostgresPool
 from contexture.adapters.postgres.tables import PostgresTables
+from contexture.conversation import ErasureTarget
 from contexture.errors import NotFound
+from contexture.types import Scope
 
 _MIGRATIONS = (
     """
@@ -18,6 +23,10 @@ _MIGRATIONS = (
         data BYTEA NOT NULL, PRIMARY KEY (place, name)
     );
     CREATE INDEX files_number ON files (place, number);
+    """,
+    # Who a file counts for where a place keeps only so many; empty for files written before.
+    """
+    ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';
     """,
 )
 _BUILDS_PLACE = "builds"
@@ -35,13 +44,13 @@ class PostgresFiles:
         rows = self._tables.run(lambda db: db.execute("SELECT place, name FROM files ORDER BY number").fetchall())
         return [(place, name) for place, name in rows]
 
-    def write(self, place: str, name: str, data: bytes) -> None:
+    def write(self, place: str, name: str, data: bytes, *, owner: str = "") -> None:
         """Write a file; an existing one is replaced."""
         self._tables.run(
             lambda db: db.execute(
-                "INSERT INTO files (place, name, data) VALUES (?, ?, ?) "
-                "ON CONFLICT (place, name) DO UPDATE SET data = excluded.data",
-                (place, name, data),
+                "INSERT INTO files (place, name, data, owner) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (place, name) DO UPDATE SET data = excluded.data, owner = excluded.owner",
+                (place, name, data, owner),
             )
         )
 
@@ -67,28 +76,34 @@ class PostgresFiles:
         self._tables.run(lambda db: db.execute("DELETE FROM files WHERE place = ? AND name = ?", (place, name)))
 
     def keep_newest(self, place: str, most: int) -> None:
-        """Remove all but the newest `most` files of a place."""
-        query = (
-            "DELETE FROM files WHERE place = ?1 AND number <= "
-            "(SELECT number FROM files WHERE place = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"
-        )
-        self._tables.run(lambda db: db.execute(query, (place, most)))
+        """Remove files of a place until `most` are left: the oldest of the owner with the most, then again."""
+
+        def work(db: sqlite3.Connection) -> None:
+            rows = db.execute("SELECT number, owner FROM files WHERE place = ? ORDER BY number", (place,)).fetchall()
+            while len(rows) > most:
+                ((largest, _),) = Counter(owner for _, owner in rows).most_common(1)
+                oldest = next(row for row in rows if row[1] == largest)
+                rows.remove(oldest)
+                db.execute("DELETE FROM files WHERE place = ? AND number = ?", (place, oldest[0]))
+
+        self._tables.run(work)
 
 
 _SELECT_DATA = "SELECT data FROM files WHERE place = ? AND name = ?"
 
 
 class PostgresBuilds:
-    """Stores the capsules of the last `keep` builds of all processes; older ones are deleted."""
+    """Stores the capsules of the last `keep` builds of all processes, shared between tenants like those in a folder."""
 
     def __init__(self, files: PostgresFiles, keep: int) -> None:
         self._files = files
         self._keep = keep
+        self._catalog = BuildCatalog()
 
     def save(self, build_id: str, capsule: bytes) -> None:
         """Write one capsule atomically; does nothing if `keep` is 0."""
         if self._keep:
-            self._files.write(_BUILDS_PLACE, build_id, capsule)
+            self._files.write(_BUILDS_PLACE, build_id, capsule, owner=tenant_of_capsule(capsule))
             self._files.keep_newest(_BUILDS_PLACE, self._keep)
 
     def load(self, build_id: str) -> bytes:
@@ -96,4 +111,15 @@ class PostgresBuilds:
         found = self._files.read(_BUILDS_PLACE, build_id) if _BUILD_ID.fullmatch(build_id) else None
         if found is None:
             raise NotFound(f"no build {build_id!r} is stored here")
+        return found
+
+    async def erase(self, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> Sequence[str]:
+        """Remove the builds of all processes that copy the target's texts; returns their ids."""
+        return await asyncio.to_thread(self._erase, scope, target, preview=preview)
+
+    def _erase(self, scope: Scope, target: ErasureTarget, *, preview: bool) -> list[str]:
+        names = [name for place, name in self._files.names() if place == _BUILDS_PLACE]
+        found = self._catalog.find_copies(names, self.load, scope, target)
+        for name in () if preview else found:
+            self._files.remove(_BUILDS_PLACE, name)
         return found

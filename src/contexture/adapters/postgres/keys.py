@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -45,6 +46,13 @@ class PostgresKeys(ApiKeys):
         self._tables = PostgresTables(pool, "keys", MIGRATIONS)
         self._recently_valid: OrderedDict[bytes, tuple[datetime, ApiKey]] = OrderedDict()
         self._recent_lock = threading.Lock()
+
+    def _storage_errors(self) -> AbstractContextManager[None]:
+        """The pool raises its own errors."""
+        return nullcontext()
+
+    def _check_space(self) -> None:
+        """The database watches its own disk."""
 
     def find(self, presented: str, *, now: datetime) -> ApiKey | None:
         """The API key with this secret, if it is active; None otherwise.

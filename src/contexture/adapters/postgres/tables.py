@@ -40,8 +40,9 @@ class PostgresTables:
         self._migrated = False
         self._closed = False
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, grows: bool = False) -> T:
         """Run `work` in a write transaction and return its result after the commit; cancellation does not undo it."""
+        del grows  # the disk is the server's
         lock = f"SELECT pg_advisory_xact_lock({zlib.crc32(self._schema.encode())})"
         return await asyncio.shield(asyncio.to_thread(self.run, work, lock))
 
@@ -57,6 +58,9 @@ class PostgresTables:
         with self._pool.transaction(f"; {first}; SET LOCAL search_path TO {self._schema}") as connection:
             # It has the methods of a `sqlite3.Connection` that the stores use.
             return work(cast("sqlite3.Connection", SqliteDialectConnection(connection)))
+
+    async def scrub(self) -> None:
+        """Do nothing: the database removes the copies of deleted rows when it vacuums."""
 
     def close(self) -> None:
         """Refuse further transactions; the pool is closed by its owner."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contexture.adapters.redaction.credentials import CREDENTIAL_RULES
-from contexture.adapters.redaction.normalized import NormalizedRedactor
-from contexture.adapters.redaction.personal_data import COMMON_RULES, PHONE_RULES, RUSSIAN_RULES, URL
+from contexture.adapters.redaction._credentials import CREDENTIAL_RULES
+from contexture.adapters.redaction._normalized import NormalizedRedactor
+from contexture.adapters.redaction._personal_data import COMMON_RULES, PHONE_RULES, RUSSIAN_RULES, URL
+from contexture.adapters.redaction._rules import RuleRedactor, fingerprint, merge_overlapping_spans
 from contexture.adapters.redaction.presidio import PRESIDIO_ENTITIES, PresidioRedactor
-from contexture.adapters.redaction.rules import RuleRedactor, fingerprint, merge_overlapping_spans
 from contexture.errors import InvalidRequest
 from contexture.ports import Redactor
 from contexture.types import Span
@@ -38,7 +38,7 @@ def default_redactor(*, entities: Sequence[str] | None = None, ner: bool = False
     parts: list[Redactor] = [NormalizedRedactor(CompositeRedactor(patterns))]
     names = [label for label in NER_ENTITIES if label in chosen]
     if names:
-        from contexture.adapters.redaction.ner import NerRedactor
+        from contexture.adapters.redaction._ner import NerRedactor
 
         parts.append(NerRedactor(names))
     return CompositeRedactor(parts)

@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
-from contexture.adapters.redaction.rules import fingerprint, merge_overlapping_spans
+from contexture.adapters.redaction._rules import fingerprint, merge_overlapping_spans
 from contexture.types import Span
 
 if TYPE_CHECKING:

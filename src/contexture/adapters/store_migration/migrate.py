@@ -55,10 +55,10 @@ def open_migration_store(where: str, *, existing: bool) -> MigrationStore:
     Raises `InvalidRequest` for another URL scheme, and `NotFound` if `existing` and there is no store.
     """
     if where.startswith(("postgres://", "postgresql://")):
-        from contexture.adapters.store_migration.postgres import PostgresStore
+        from contexture.adapters.store_migration._postgres import PostgresStore
 
         return PostgresStore(where, existing=existing)
-    from contexture.adapters.store_migration.folder import FolderStore
+    from contexture.adapters.store_migration._folder import FolderStore
 
     if "://" in where:
         raise InvalidRequest(
@@ -303,8 +303,12 @@ STORE_TABLES: Mapping[str, tuple[TableSpec, ...]] = {
     "sessions": (
         TableSpec("sessions", ("row", "tenant", "user", "id", "last", "touched"), "row"),
         TableSpec("events", ("session", "position", "id", "time", "message", "metadata")),
+        TableSpec("recalled", ("tenant", "record", "session", "id")),
     ),
-    "replies": (TableSpec("replies", ("tenant", "user", "id", "session", "state", "time", "body")),),
+    "replies": (
+        TableSpec("replies", ("tenant", "user", "id", "session", "state", "time", "body")),
+        TableSpec("cited", ("tenant", "reference", "user", "id")),
+    ),
     "outbox": (
         TableSpec(
             "items",
@@ -330,6 +334,7 @@ STORE_TABLES: Mapping[str, tuple[TableSpec, ...]] = {
         TableSpec("names", ("tenant", "name", "rank", "id", "row")),
         TableSpec("links", ("source", "place", "tenant", "id", "kind", "label", "target", "name", "modified")),
         TableSpec("touches", ("tenant", "user", "row", "deed", "id", "count", "last")),
+        TableSpec("cells", ("tenant", "value", "name", "shown", "row")),
         TableSpec("deletions", ("number", "tenant", "root", "time"), "number"),
         TableSpec("pending", ("number", "tenant", "id", "class"), "number"),
     ),

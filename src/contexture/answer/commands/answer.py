@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
 from contexture.builders.command.result import CommandContextJson
-from contexture.ledger import Degradation
+from contexture.ledger import Degradation, LedgerEntry
 from contexture.results import JsonResult
 from contexture.types import Citation
 
+if TYPE_CHECKING:
+    from contexture.answer.commands._article_sentences import ReadArticle
+
 UNSUPPORTED_FIGURES = "figures_not_in_evidence"
 """Marks a model's statement with a figure that its evidence does not contain."""
+
+UNSUPPORTED = "not_in_evidence"
+"""Marks a model's statement that its evidence does not say."""
 
 
 class AnswerMode(StrEnum):
@@ -94,11 +100,15 @@ class NoDetails:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """The result of a command before it is checked or rewritten by a model: sections, details, and notes."""
+    """The result of a command before it is checked or rewritten by a model: sections, details, and notes.
+
+    `readings` are the articles that were read, from which a model may answer.
+    """
 
     sections: tuple[AnswerSection, ...]
     details: CommandDetails = field(default_factory=NoDetails)
     notes: tuple[str, ...] = ()
+    readings: tuple[ReadArticle, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +135,7 @@ class CommandAnswerJson(TypedDict):
     notes: tuple[str, ...]
     usage: CommandUsage
     degradations: tuple[Degradation, ...]
+    ledger: tuple[LedgerEntry, ...]
     context: CommandContextJson
 
 
@@ -133,7 +144,8 @@ class CommandAnswer(JsonResult):
     """An executed command: its statements with their evidence, and the context it was executed in.
 
     Every number in a statement is the number of an `Evidence`, and every citation resolved when the answer was created.
-    `context` is the built context with graph and memory results filled in.
+    `context` is the built context with graph and memory results filled in. `ledger` says which passages of the articles
+    were in the prompt of a model; it is empty when none was asked.
     """
 
     command: str
@@ -148,6 +160,7 @@ class CommandAnswer(JsonResult):
     usage: CommandUsage
     context: CommandContextJson
     degradations: tuple[Degradation, ...]
+    ledger: tuple[LedgerEntry, ...] = ()
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -169,6 +182,7 @@ class CommandAnswer(JsonResult):
             "notes": self.notes,
             "usage": self.usage,
             "degradations": self.degradations,
+            "ledger": self.ledger,
             "context": self.context,
         }
 

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import combinations, pairwise
+from itertools import combinations
 
+from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, is_question
+from contexture.answer.commands._sentence_ranking import SentenceSimilarity, is_roundup
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
-from contexture.answer.commands.article_sentences import ArticleSentence, ReadArticle, SentenceSimilarity
 from contexture.answer.commands.job import Job
 from contexture.graph.assembly import assemble_graph
 from contexture.graph.entities import ORGANIZATION, PERSON, PLACE, Entity, name_key
+from contexture.news.articles import asks_for_latest
+from contexture.text.language import detect_language
+from contexture.text.terms import extract_terms, split_words, term_id
 from contexture.types import ExtractedMentions
 
-MAX_EVENTS = 30
-MAX_LINKS = 40
+MAX_EVENTS = 12
+"""Maximum number of events in a timeline, so that it can be read."""
 
-_EVENTS_PER_ARTICLE = 4
+MAX_LINKS = 8
+"""Maximum number of links between them, the strongest first."""
+
+_EVENTS_PER_ARTICLE = 3
 _SAME_EVENT_SIMILARITY = 0.3
 _SAME_EVENT_DAYS = 1
-_CONSECUTIVE_DAYS = 3
+_MIN_SHARED_WORDS = 2
+_MIN_WORD_LENGTH = 4  # letters of a main word
 _ALL_ENTITIES = 1_000_000
-_COMMON_NAME_SHARE = 0.6
+_COMMON_NAME_SHARE = 0.5
+_MIN_EVENTS_FOR_COMMON = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +52,10 @@ class TimelineEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventLink:
-    """Two events, the earlier first, and what links them: an actor, a place, or closeness in time."""
+    """Two events, the earlier first, and what links them in their text.
+
+    `kind` is `cause`, `sequence` or `same_actor`; `via` are the shared actors or main words.
+    """
 
     first: str
     second: str
@@ -99,12 +111,15 @@ class _EntityNames:
 
 
 async def link_events(job: Job) -> Findings:
-    """The timeline of the context's articles, and the links between its events."""
+    """The timeline of what the context's articles say about the subject, and the links between its events."""
     readings = await job.read_documents()
     names = _EntityNames.from_extracted(await job.extract_names(job.plan.articles))
-    told = [each for reading in readings for each in extract_dated_sentences(reading)]
-    like = SentenceSimilarity([each.sentence for each in told])
-    found = _build_events(job, cluster_sentences(told, like), names)
+    relevant = await _find_relevant(job, readings)
+    dated = [each for reading in readings for each in extract_dated_sentences(reading, relevant)]
+    if not dated and _has_foreign(readings, job.plan.question):  # across languages the search knows better than words
+        dated = [each for reading in readings for each in extract_dated_sentences(reading)]
+    like = SentenceSimilarity([each.sentence for each in dated])
+    found = _build_events(job, cluster_sentences(dated, like, names), names)
     links = find_links(found)
     return Findings(
         sections=(
@@ -112,24 +127,51 @@ async def link_events(job: Job) -> Findings:
             job.make_section("links", [_link_statement(job, link, found) for link in links]),
         ),
         details=EventDetails(events=tuple(found), links=tuple(links)),
+        readings=tuple(readings),
     )
 
 
-def extract_dated_sentences(reading: ReadArticle) -> list[_DatedSentence]:
-    """Return the first sentence of an article and those that name a date; none for an article without a date."""
-    if not reading.source.date:
+async def _find_relevant(job: Job, readings: Sequence[ReadArticle]) -> frozenset[tuple[str, int]] | None:
+    """The keys of the sentences about the subject; None if the command names no subject, so that all count."""
+    if asks_for_latest(job.plan.question):
+        return None
+    ranked = await job.ranker.rank(readings, job.plan.question)
+    return frozenset(each.sentence.key for group in ranked for each in group if each.is_relevant)
+
+
+def _has_foreign(readings: Sequence[ReadArticle], question: str) -> bool:
+    lang = detect_language(question)
+    return any(reading.source.lang != lang for reading in readings)
+
+
+def extract_dated_sentences(
+    reading: ReadArticle, relevant: Container[tuple[str, int]] | None = None
+) -> list[_DatedSentence]:
+    """The lead of an article and its sentences that name a date, those in `relevant` only if it is given.
+
+    None for an article without a date and for a roundup, which repeats other articles. The lead is dated by the article
+    unless it names a date.
+    """
+    if not reading.source.date or is_roundup(reading):
         return []
-    told = date.fromisoformat(reading.source.date)
-    days = [(find_date(sentence.text, told), sentence) for sentence in reading.sentences]
-    found = [_DatedSentence(day=day or told, sentence=sentence) for day, sentence in days if day or sentence.lead]
-    return found[:_EVENTS_PER_ARTICLE]
+    published = date.fromisoformat(reading.source.date)
+    chosen = [
+        each
+        for each in reading.sentences
+        if each.whole and not is_question(each.text) and (relevant is None or each.key in relevant)
+    ]
+    days = [(find_date(sentence.text, published), sentence) for sentence in chosen]
+    found = [_DatedSentence(day=day or published, sentence=each) for day, each in days if day or each.lead]
+    return sorted(found, key=lambda each: not each.sentence.lead)[:_EVENTS_PER_ARTICLE]
 
 
-def cluster_sentences(told: Sequence[_DatedSentence], like: SentenceSimilarity) -> list[list[_DatedSentence]]:
+def cluster_sentences(
+    dated: Sequence[_DatedSentence], like: SentenceSimilarity, names: _EntityNames
+) -> list[list[_DatedSentence]]:
     """Group sentences by the event they report, in order of date."""
     found: list[list[_DatedSentence]] = []
-    for each in sorted(told, key=lambda one: (one.day, one.sentence.key)):
-        home = next((cluster for cluster in found if _is_same_event(each, cluster, like)), None)
+    for each in sorted(dated, key=lambda one: (one.day, one.sentence.key)):
+        home = next((cluster for cluster in found if _is_same_event(each, cluster, like, names)), None)
         if home is None:
             found.append([each])
         else:
@@ -138,16 +180,45 @@ def cluster_sentences(told: Sequence[_DatedSentence], like: SentenceSimilarity) 
 
 
 def find_links(found: Sequence[TimelineEvent]) -> list[EventLink]:
-    """Return the links between events in order of time; those with most in common are kept.
+    """Return at most `MAX_LINKS` links between events: the strongest, in order of time.
 
-    A name shared by most of many events does not distinguish them and links none. Events that follow each other closely
-    are linked for that reason alone only if they are neighbours.
+    An event causes or follows another when its text says so and they share an actor or main words; otherwise a shared
+    actor links them. An actor shared by most of many events does not distinguish them, and a place links none.
     """
     common = _common_names(found)
-    every = [link for first, second in combinations(found, 2) for link in _shared_name_links(first, second, common)]
-    every += [link for first, second in pairwise(found) if (link := _consecutive_link(first, second))]
-    best = sorted(every, key=lambda link: (-len(link.via), link.first, link.second, link.kind))[:MAX_LINKS]
-    return sorted(best, key=lambda link: (link.first, link.second, link.kind))
+    every = [link for first, second in combinations(found, 2) if (link := _find_link(first, second, common))]
+    best = sorted(every, key=lambda link: (_LINK_KINDS.index(link.kind), -len(link.via), link.first, link.second))
+    return sorted(best[:MAX_LINKS], key=lambda link: (link.first, link.second))
+
+
+_LINK_KINDS = ("cause", "sequence", "same_actor")
+_CAUSE = re.compile(
+    r"\b(?:because of|due to|as a result of|led to|leads to|caused|triggered|prompt(?:ed|ing)|in response to|blamed on|"
+    r"sparked|forc(?:ed|ing)|из-за|вследствие|в результате|привел[аои]?|вызвал[аои]?|в ответ на|по причине)\b",
+    re.IGNORECASE,
+)
+_SEQUENCE = re.compile(
+    r"\b(?:after|following|followed|days? later|weeks? later|in the wake of|since|then|once|afterwards|после|вслед за|"
+    r"спустя|затем|накануне|через \w+ (?:дн|час|недел)\w*)\b",
+    re.IGNORECASE,
+)
+
+
+def _find_link(first: TimelineEvent, second: TimelineEvent, common: frozenset[str]) -> EventLink | None:
+    actors = tuple(name for name in _intersect(first.actors, second.actors) if name not in common)
+    words = _shared_words(first, second)
+    if actors or len(words) >= _MIN_SHARED_WORDS:
+        for kind, pattern in (("cause", _CAUSE), ("sequence", _SEQUENCE)):
+            if pattern.search(second.text) and first.date <= second.date and (words or actors):
+                return _make_link(first, second, kind, actors or words)
+    return _make_link(first, second, "same_actor", actors) if actors else None
+
+
+def _shared_words(first: TimelineEvent, second: TimelineEvent) -> tuple[str, ...]:
+    """The main words that both events have, as the second spells them; names of places are none."""
+    wanted = set(extract_terms(first.text)) - {term for name in first.places for term in extract_terms(name)}
+    long = (word for word in split_words(second.text) if len(word) >= _MIN_WORD_LENGTH)
+    return tuple({term: word for word in long if (term := term_id(word)) in wanted}.values())
 
 
 def _common_names(found: Sequence[TimelineEvent]) -> frozenset[str]:
@@ -156,19 +227,33 @@ def _common_names(found: Sequence[TimelineEvent]) -> frozenset[str]:
     many = len(found) * _COMMON_NAME_SHARE
     return (
         frozenset(name for name, count in counts.items() if count > many)
-        if len(found) > _CONSECUTIVE_DAYS
+        if len(found) > _MIN_EVENTS_FOR_COMMON
         else frozenset()
     )
 
 
-def _is_same_event(told: _DatedSentence, cluster: Sequence[_DatedSentence], like: SentenceSimilarity) -> bool:
-    """Whether a sentence reports the event of a cluster; an article does not report one event twice."""
-    if any(told.sentence.source == each.sentence.source for each in cluster):
+def _is_same_event(
+    dated: _DatedSentence, cluster: Sequence[_DatedSentence], like: SentenceSimilarity, names: _EntityNames
+) -> bool:
+    """Whether a sentence reports the event of a cluster: time, place and main words agree.
+
+    An article does not report one event twice.
+    """
+    if any(dated.sentence.source == each.sentence.source for each in cluster):
         return False
     first = cluster[0]
-    return (told.day - first.day).days <= _SAME_EVENT_DAYS and like(
-        told.sentence, first.sentence
-    ) >= _SAME_EVENT_SIMILARITY
+    if (dated.day - first.day).days > _SAME_EVENT_DAYS or _differ_in_place(dated.sentence, first.sentence, names):
+        return False
+    shared = dated.sentence.terms & first.sentence.terms
+    return len(shared) >= _MIN_SHARED_WORDS and like(dated.sentence, first.sentence) >= _SAME_EVENT_SIMILARITY
+
+
+def _differ_in_place(one: ArticleSentence, other: ArticleSentence, names: _EntityNames) -> bool:
+    """Whether both sentences name places and have none in common."""
+    here, there = (
+        {entity.key for entity in names.find_in_sentence(each) if entity.kind == PLACE} for each in (one, other)
+    )
+    return bool(here) and bool(there) and here.isdisjoint(there)
 
 
 def _build_events(job: Job, found: Sequence[Sequence[_DatedSentence]], names: _EntityNames) -> list[TimelineEvent]:
@@ -195,21 +280,6 @@ def _build_event(job: Job, name: str, cluster: Sequence[_DatedSentence], names: 
 
 def _filter_names(found: Sequence[Entity], kinds: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entity.name for entity in found if entity.kind in kinds))
-
-
-def _shared_name_links(first: TimelineEvent, second: TimelineEvent, common: frozenset[str]) -> list[EventLink]:
-    shared = {
-        "same_actor": _intersect(first.actors, second.actors),
-        "same_place": _intersect(first.places, second.places),
-    }
-    telling = {kind: tuple(name for name in names if name not in common) for kind, names in shared.items()}
-    return [_make_link(first, second, kind, via) for kind, via in telling.items() if via]
-
-
-def _consecutive_link(first: TimelineEvent, second: TimelineEvent) -> EventLink | None:
-    days = (date.fromisoformat(second.date) - date.fromisoformat(first.date)).days
-    via = _intersect((*first.actors, *first.places), (*second.actors, *second.places))
-    return _make_link(first, second, "consecutive", via) if via and 0 < days <= _CONSECUTIVE_DAYS else None
 
 
 def _make_link(first: TimelineEvent, second: TimelineEvent, kind: str, via: tuple[str, ...]) -> EventLink:
@@ -267,28 +337,50 @@ _WEEKDAYS = (
     "saturday|суббот[ау]",
     "sunday|воскресенье",
 )
-_MAX_DAYS_BACK = 4
 _PAST_PREFIXES = ("last", "прошл")
+_NEXT_PREFIXES = ("next", "следующ", "ближайш")
+_WEEKDAY_PREFIXES = r"on|last|next|this|by|во?|прошл\w+|следующ\w+|ближайш\w+"
 _WEEKDAY_PATTERNS = tuple(
-    re.compile(rf"\b(?:on|last|во?|прошл\w+)\s+(?:{names})\b", re.IGNORECASE) for names in _WEEKDAYS
+    re.compile(
+        rf"\b(?:(?P<prefix>on|last|next|this|by|во?|прошл\w+|следующ\w+|ближайш\w+)\s+)?(?:{names})\b", re.IGNORECASE
+    )
+    for names in _WEEKDAYS
+)
+_FUTURE = re.compile(
+    r"\b(?:will|won['\u2019]t|shall|would|going to|plans? to|planned for|is set to|are set to|set for|due to|"
+    r"(?:is|are) (?:expected|scheduled|slated|due|likely|to)|scheduled for|expects? to|upcoming|begins|starts|"
+    r"буд(?:ет|ут)|намерен[аы]?|планиру\w+|собира(?:ет|ют)ся|состоится|состоятся|начн[её]тся|начнутся|"
+    r"пройд[её]т|пройдут|"
+    r"ожида(?:ет|ют)ся|запланирован\w*|назначен\w*|должн[аоы]?|предстоит|[а-яё]{3,}(?:[ия]т|[уюа]т)(?:ся)?)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:was|were|had|did|said|told|[a-z]{3,}ed|took|went|came|met|won|lost|fell|rose|hit|began|died|left|"
+    r"[а-яё]{2,}(?:л|ла|ло|ли)(?:с[ья])?|[а-яё]{3,}(?:ен|ён|ан|ят)[аоы]?)\b",
+    re.IGNORECASE,
 )
 
 
 def find_date(text: str, told: date) -> date | None:
     """Return the first date named in a text published on `told`; None if it names none.
 
-    A weekday means one of the four days before `told`, that day itself, or one of the two days after it. A day and
-    month without a year mean the nearest such date.
+    A weekday is the last one before `told` in a sentence about the past, and the next one in a sentence about the
+    future; of both tenses the one that stands nearer to it decides. A day and month without a year mean the nearest
+    such date.
     """
-    return _find_exact_date(text, told) or _find_relative_date(text, told)
+    found = [each for each in (_find_exact_date(text, told), _find_relative_date(text, told)) if each]
+    return min(found)[1] if found else None
 
 
-def _find_exact_date(text: str, told: date) -> date | None:
+PositionedDate = tuple[int, date]  # where a date is named, and the date
+
+
+def _find_exact_date(text: str, told: date) -> PositionedDate | None:
     matches = [match for pattern in (*_WRITTEN_DATES, _ISO_DATE, _DOTTED_DATE) if (match := pattern.search(text))]
     for match in sorted(matches, key=lambda each: each.start()):
         found = _date_from_match(match, told)
         if found:
-            return found
+            return match.start(), found
     return None
 
 
@@ -307,13 +399,28 @@ def _make_date(year: int, month: int, day: int) -> date | None:
         return None
 
 
-def _find_relative_date(text: str, told: date) -> date | None:
+def _find_relative_date(text: str, told: date) -> PositionedDate | None:
+    found: list[PositionedDate] = []
     for pattern, days in _RELATIVE_DAYS:
-        if pattern.search(text):
-            return told + timedelta(days=days)
+        if match := pattern.search(text):
+            found.append((match.start(), told + timedelta(days=days)))
     for weekday, pattern in enumerate(_WEEKDAY_PATTERNS):
         if match := pattern.search(text):
             back = (told.weekday() - weekday) % 7
-            ahead = back > _MAX_DAYS_BACK and not match.group().lower().startswith(_PAST_PREFIXES)
-            return told + timedelta(days=7 - back if ahead else -back)
-    return None
+            found.append((match.start(), told + timedelta(days=(7 - back) % 7 if _is_ahead(text, match) else -back)))
+    return min(found, default=None)
+
+
+def _is_ahead(text: str, weekday: re.Match[str]) -> bool:
+    """Whether a weekday lies ahead, by the word before it or by the tense that stands nearest to it."""
+    prefix = (weekday["prefix"] or "").lower()
+    if prefix.startswith(_PAST_PREFIXES + _NEXT_PREFIXES):
+        return prefix.startswith(_NEXT_PREFIXES)
+    future, past = (_distance(text, weekday, pattern) for pattern in (_FUTURE, _PAST))
+    return future is not None and (past is None or future <= past)
+
+
+def _distance(text: str, weekday: re.Match[str], pattern: re.Pattern[str]) -> int | None:
+    """How many characters lie between a weekday and the nearest match of a pattern; None without a match."""
+    gaps = (max(weekday.start() - found.end(), found.start() - weekday.end()) for found in pattern.finditer(text))
+    return min(gaps, default=None)

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from contexture.answer.commands._article_sentences import ArticleReader, EvidenceRegistry
+from contexture.answer.commands._sentence_ranking import CompareTexts
 from contexture.answer.commands.answer import (
     AnswerMode,
     AnswerSection,
@@ -18,7 +20,6 @@ from contexture.answer.commands.answer import (
     Findings,
     drop_lost_statements,
 )
-from contexture.answer.commands.article_sentences import ArticleReader, EvidenceRegistry
 from contexture.answer.commands.ask import answer_question
 from contexture.answer.commands.events import link_events
 from contexture.answer.commands.graph import GraphDetails, query_graph
@@ -32,10 +33,10 @@ from contexture.answer.commands.memory import (
 )
 from contexture.answer.commands.synthesize import synthesize
 from contexture.answer.commands.writer import AnswerWriter, SpendingBudget, WrittenAnswer
+from contexture.answer.permissions import require_permission
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContext, CommandContextJson, command_error_boundary
 from contexture.builders.command.syntax import Command
-from contexture.errors import NotPermitted
 from contexture.graph.store import GraphStore
 from contexture.ledger import Trace
 from contexture.news.store import NewsStore
@@ -76,8 +77,8 @@ class ExecuteCommand:
 
     Every statement of an answer has evidence that resolved when the answer was created. Models are called only within
     the command's budget and time limit, and sentences of a model without valid evidence are dropped. Without a model,
-    or when none answers, the statements are sentences of the sources. `clock` measures the time that a command may
-    take.
+    or when none answers, the statements are sentences of the sources, chosen by words and, with `compare`, by meaning.
+    `clock` measures the time that a command may take.
     """
 
     build: BuildCommand
@@ -92,6 +93,7 @@ class ExecuteCommand:
     place: MemoryLocation = field(default_factory=MemoryLocation)
     operator: Callable[[], RedactionOperator] = Placeholders
     clock: Callable[[], float] = time.monotonic
+    compare: CompareTexts | None = None
 
     async def run(
         self, raw_input: CommandRequest | Mapping[str, Any], *, scope: Scope, now: datetime | None = None
@@ -118,9 +120,7 @@ class ExecuteCommand:
         )
 
     async def _check_permitted(self, raw_input: CommandRequest | Mapping[str, Any], scope: Scope) -> None:
-        decision = await self.policy.decide(scope, POLICY_ACTION, {"command": _command_words(raw_input)})
-        if not decision.allowed:
-            raise NotPermitted(decision.reason or f"the policy does not allow {POLICY_ACTION!r}")
+        await require_permission(self.policy, scope, POLICY_ACTION, {"command": _command_words(raw_input)})
 
     def _create_job(self, context: CommandContext, scope: Scope, seconds: float) -> Job:
         reader = ArticleReader(
@@ -137,6 +137,7 @@ class ExecuteCommand:
             evidence_registry=EvidenceRegistry(),
             deadline=Deadline(max(0.0, seconds), clock=self.clock),
             trace=Trace(),
+            compare=self.compare,
         )
 
 
@@ -162,8 +163,9 @@ def _command_words(raw_input: CommandRequest | Mapping[str, Any]) -> str:
 def _build_answer(job: Job, context: CommandContext, outcome: _ExecutionOutcome) -> CommandAnswer:
     sections = tuple(drop_lost_statements(each, outcome.lost) for each in _choose_sections(outcome))
     details = outcome.findings.details.without_evidence(outcome.lost)
-    evidence = tuple(each for each in job.evidence_registry.evidence if each.number not in outcome.lost)
     written = outcome.written
+    evidence = tuple(each for each in job.evidence_registry.evidence if each.number not in outcome.lost)
+    ledger = job.trace.finish(())
     return CommandAnswer(
         command=context.command,
         question=job.reader.redact_line(job.plan.question),
@@ -178,7 +180,8 @@ def _build_answer(job: Job, context: CommandContext, outcome: _ExecutionOutcome)
             cents=round(outcome.purse.spent, 6), budget_cents=job.plan.budget_cents, calls=outcome.purse.calls
         ),
         context=_fill_context(context.json_form(), details),
-        degradations=(*context.degradations, *job.trace.finish(()).degradations),
+        degradations=(*context.degradations, *ledger.degradations),
+        ledger=ledger.entries,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, join_sentences
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
-from contexture.answer.commands.article_sentences import ArticleSentence, ReadArticle, join_sentences
 from contexture.answer.commands.job import Job
 from contexture.builders.command.result import GraphEdge, GraphNode
 from contexture.graph.assembly import assemble_graph, find_named_entities, rank_paths
@@ -137,7 +137,12 @@ class _FindingsBuilder:
             if shown
             else self.job.make_section("relations", self._edge_statements(edges))
         )
-        return Findings(sections=(told,), details=details, notes=self._build_notes(focus, routes, edges))
+        return Findings(
+            sections=(told,),
+            details=details,
+            notes=self._build_notes(focus, routes, edges),
+            readings=tuple(self.readings.values()),
+        )
 
     def _build_notes(
         self, focus: Sequence[str], routes: Sequence[GraphPath], edges: Sequence[GraphEdge]

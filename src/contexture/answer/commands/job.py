@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from contexture.answer.commands._article_sentences import (
+    ArticleMatch,
+    ArticleReader,
+    ArticleSentence,
+    EvidenceRegistry,
+    ReadArticle,
+    make_match,
+)
+from contexture.answer.commands._sentence_ranking import CompareTexts, SentenceRanker
 from contexture.answer.commands.answer import AnswerSection, Statement
-from contexture.answer.commands.article_sentences import ArticleReader, ArticleSentence, EvidenceRegistry, ReadArticle
+from contexture.builders.command.collect import CLOCK_TOLERANCE
 from contexture.builders.command.request import MEMORY_TTL_DAYS, search_text
 from contexture.builders.command.result import CommandContext
 from contexture.builders.command.syntax import Command
@@ -46,10 +55,22 @@ class Job:
     evidence_registry: EvidenceRegistry
     deadline: Deadline
     trace: Trace
+    compare: CompareTexts | None = None
+
+    @property
+    def ranker(self) -> SentenceRanker:
+        """Ranks sentences for the question, by meaning and words."""
+        compare = None if self.compare is None else self._compare_in_time
+        return SentenceRanker(compare=compare, today=self.plan.now.date(), trace=self.trace)
+
+    async def _compare_in_time(self, text: str, lang: str, others: Sequence[str], langs: Sequence[str]) -> list[float]:
+        if self.compare is None:
+            return [0.0] * len(others)
+        return await self.deadline.wait_for(self.compare(text, lang, others, langs), "comparing sentences")
 
     async def read_documents(self) -> list[ReadArticle]:
         """The articles of the context, read and redacted."""
-        return await self.reader.read(self.scope, self.plan.articles, self.trace)
+        return await self.reader.read_matches(self.scope, self.plan.documents, self.trace)
 
     async def find_articles(self, text: str, k: int) -> Sequence[FoundArticle]:
         """Find matching articles within the context's window and filters; empty when the deadline has passed."""
@@ -112,9 +133,10 @@ class ExecutionPlan:
     question: str
     lang: str
     search: NewsQuestion
+    window: str
     k: int
     rerank: bool
-    articles: tuple[str, ...]
+    documents: tuple[ArticleMatch, ...]
     models: tuple[str, ...]
     max_tokens: int
     budget_cents: float
@@ -123,6 +145,11 @@ class ExecutionPlan:
     hops: int
     keys: tuple[SemanticKey, ...]
     now: datetime
+
+    @property
+    def articles(self) -> tuple[str, ...]:
+        """The ids of the context's documents."""
+        return tuple(each.article_id for each in self.documents)
 
     def news_question(self, text: str) -> NewsQuestion:
         """Return a question to the news store, with the window and filters of the context."""
@@ -137,16 +164,18 @@ def make_plan(context: CommandContext) -> ExecutionPlan:
     return ExecutionPlan(
         command=context.command,
         question=question,
-        lang=choose_language(context.params.lang, question),
+        lang=choose_language(context.answer_lang or context.params.lang, question),
         search=NewsQuestion(
             text=question,
             since=context.now - found.window.span,
+            before=context.now + CLOCK_TOLERANCE,
             langs=(found.lang,) if found.lang in _ANSWER_LANGUAGES else (),
             sources=(*asked.sources, *asked.domains) if found.sources else (),
         ),
+        window=found.window,
         k=context.params.k_final,
         rerank=found.rerank_enabled,
-        articles=tuple(dict.fromkeys(each.article_id for each in found.docs)),
+        documents=tuple(make_match(each.article_id, each.score, each.passages) for each in found.docs),
         models=(context.models.primary, *context.models.fallback),
         max_tokens=context.limits.max_tokens,
         budget_cents=context.limits.budget_cents,
@@ -183,6 +212,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "relations": "Relations",
         "agreements": "Where the sources agree",
         "conflicts": "Where the sources differ",
+        "updates": "Figures that changed",
         "single": "Said by one source only",
         "stored": "Stored",
         "recalled": "Recalled",
@@ -196,6 +226,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "relations": "Связи",
         "agreements": "В чём источники сходятся",
         "conflicts": "В чём источники расходятся",
+        "updates": "Какие данные изменились",
         "single": "Сообщает только один источник",
         "stored": "Сохранено",
         "recalled": "Найдено в памяти",
@@ -209,8 +240,8 @@ _PHRASES: Mapping[str, Mapping[str, str]] = {
         "nothing": "Nothing was found that answers this.",
         "uncovered": "No source found answers: {part}",
         "same_actor": "{first} → {second}: both involve {via}",
-        "same_place": "{first} → {second}: both happened in {via}",
-        "consecutive": "{first} → {second}: one followed the other, and both speak of {via}",
+        "cause": "{first} → {second}: the report of the second names the first as a cause ({via})",
+        "sequence": "{first} → {second}: the report says that the second came after ({via})",
         "unknown_entity": "No entity of the question was found in the articles; the strongest relations are shown.",
         "no_entity": "No entity of the question was found in the articles, and nothing that ties others.",
         "no_path": "No path of at most {hops} steps joins what was asked about.",
@@ -224,8 +255,8 @@ _PHRASES: Mapping[str, Mapping[str, str]] = {
         "nothing": "Ничего, что отвечало бы на это, не нашлось.",
         "uncovered": "Ни один найденный источник не отвечает на вопрос: {part}",
         "same_actor": "{first} → {second}: в обоих участвует {via}",
-        "same_place": "{first} → {second}: оба произошли в одном месте ({via})",
-        "consecutive": "{first} → {second}: одно последовало за другим, в обоих речь о {via}",
+        "cause": "{first} → {second}: в сообщении первое названо причиной второго ({via})",
+        "sequence": "{first} → {second}: по сообщению, второе произошло после первого ({via})",
         "unknown_entity": "Ни одно имя из вопроса в статьях не нашлось; показаны самые прочные связи.",
         "no_entity": "Ни одно имя из вопроса в статьях не нашлось, и связей между другими именами нет.",
         "no_path": "Цепочки не длиннее {hops} шагов между названным в вопросе нет.",

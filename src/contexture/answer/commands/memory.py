@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, make_match
+from contexture.answer.commands._sentence_ranking import covers_question
 from contexture.answer.commands.answer import Evidence, Findings, Statement, drop_lost_evidence
-from contexture.answer.commands.article_sentences import ArticleSentence, ReadArticle, covers_question, select_sentences
 from contexture.answer.commands.job import Job, SemanticKey
 from contexture.builders.command.result import Episode
 from contexture.conversation import Memory, MemoryKind, Recall, Recalled
@@ -87,7 +88,8 @@ async def read_articles(job: Job) -> list[ReadArticle]:
     if job.plan.articles:
         return await job.read_documents()
     found = await job.find_articles(job.plan.question, job.plan.k)
-    return await job.reader.read(job.scope, [each.article.article_id for each in found], job.trace)
+    matches = [make_match(each.article.article_id, each.score, each.candidates) for each in found]
+    return await job.reader.read_matches(job.scope, matches, job.trace)
 
 
 _SECONDS_PER_DAY = 86_400.0
@@ -102,7 +104,7 @@ async def store_memories(job: Job) -> Findings:
         raise InvalidRequest('there is nothing to store; say what, as in /memory store query="port strike"')
     episodes = [
         each
-        for each in select_sentences(await read_articles(job), job.plan.question, _MAX_EPISODES)
+        for each in await job.ranker.select(await read_articles(job), job.plan.question, _MAX_EPISODES)
         if _is_about_any(each, keys)
     ]
     memories = [
@@ -283,7 +285,12 @@ async def suggest_memories(job: Job) -> Findings:
     readings = await read_articles(job)
     names = assemble_graph(await job.extract_names([each.source.article_id for each in readings])).entities
     known = await _known_subjects(job)
-    fresh = [each for each in _sort_by_articles(names) if each.name.casefold() not in known]
+    sources = frozenset(part for reading in readings for part in reading.source.name.split("."))
+    fresh = [
+        each
+        for each in _sort_by_articles(names)
+        if each.name.casefold() not in known and each.key.replace(" ", "") not in sources
+    ]
     found = [(entity, said) for entity in fresh if (said := _find_mention(entity, readings))][:_MAX_SUGGESTIONS]
     suggestions = [
         SubjectSuggestion(key=entity.name, articles=len(entity.records), evidence=(job.evidence_registry.cite(said),))
@@ -325,7 +332,7 @@ def _find_mention(entity: Entity, readings: Sequence[ReadArticle]) -> ArticleSen
             sentence
             for reading in readings
             for sentence in reading.sentences
-            if any(name in sentence.text for name in spellings)
+            if sentence.whole and any(name in sentence.text for name in spellings)
         ),
         None,
     )

@@ -1,47 +1,44 @@
-"""`/synthesize`: what sources agree on, where they differ, and what only one of them or none covers."""
+"""`/synthesize`: what sources agree on, where they differ, which figures changed, and what only one or none covers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import combinations
 
-from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
-from contexture.answer.commands.article_sentences import (
-    ArticleSentence,
-    ReadArticle,
+from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, all_sentences
+from contexture.answer.commands._sentence_comparison import (
+    ComparedSentence,
+    SentenceRelation,
+    SentenceVerdict,
+    compare_sentences,
+)
+from contexture.answer.commands._sentence_ranking import (
     SentenceSimilarity,
-    all_sentences,
     covers_question,
     drop_similar,
-    extract_subject_terms,
     split_question,
 )
+from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.job import Job
-from contexture.answer.grounding import find_differing_unit
+from contexture.errors import SourceError
+from contexture.news.articles import asks_for_latest
 from contexture.text.language import detect_language
 
 MAX_SHOWN = 8
-"""Maximum number of agreements, conflicts and gaps shown, each."""
+"""Maximum number of agreements, conflicts, updates and gaps shown, each."""
 
-_AGREEMENT_SIMILARITY = 0.5
-_CONFLICT_SIMILARITY = 0.25  # minimum, when figures differ: same subject in other words
-_LEAD_CONFLICT_SIMILARITY = 0.08  # minimum, when both sentences open articles on the same story
-_DENIAL_SIMILARITY = 0.45
-_DENIAL_PATTERN = re.compile(
-    r"\b(?:not|no|never|denied|denies|deny|rejected|refuted|without|n['\u2019]t|isn|wasn|hasn|"
-    r"не|нет|никогда|опроверг\w*|отрица\w*|отверг\w*|без)\b|n['\u2019]t\b",
-    re.IGNORECASE,
-)
-_MAX_COMPARED = 160
+_SENTENCES_PER_ARTICLE = 6  # most relevant sentences of an article that are compared
+_MAX_FOREIGN = 6  # sentences of each language that are compared across languages, by embedding
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceStatement:
-    """The statement of one source."""
+    """The statement of one source, and when it was published."""
 
     source: str
+    date: str
     text: str
     lang: str
     evidence: tuple[int, ...]
@@ -51,7 +48,7 @@ class SourceStatement:
 class SourceComparison:
     """Statements of several sources side by side.
 
-    `about` is the unit in which they differ, or `statement`; empty if they agree.
+    `about` is the unit in which they differ, or `statement`; empty if they agree. Of an update the older side is first.
     """
 
     about: str
@@ -71,10 +68,11 @@ class CoverageGap:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SynthesisDetails:
-    """Agreements, conflicts and gaps."""
+    """Agreements, conflicts, updates of figures, and gaps."""
 
     agreements: tuple[SourceComparison, ...]
     conflicts: tuple[SourceComparison, ...]
+    updates: tuple[SourceComparison, ...]
     gaps: tuple[CoverageGap, ...]
 
     def without_evidence(self, lost: frozenset[int]) -> SynthesisDetails:
@@ -82,64 +80,114 @@ class SynthesisDetails:
         return SynthesisDetails(
             agreements=_drop_incomplete(self.agreements, lost),
             conflicts=_drop_incomplete(self.conflicts, lost),
+            updates=_drop_incomplete(self.updates, lost),
             gaps=drop_lost_evidence(self.gaps, lost),
         )
 
 
-SentencePair = tuple[ArticleSentence, ArticleSentence]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceDifference:
+    """Two sentences that differ in a figure or statement; the older one first if one updates the other."""
+
+    about: str
+    one: ArticleSentence
+    other: ArticleSentence
+    is_update: bool
+
+    @property
+    def keys(self) -> set[tuple[str, int]]:
+        """The keys of both sentences."""
+        return {self.one.key, self.other.key}
 
 
 async def synthesize(job: Job) -> Findings:
-    """Compare the sources, sentence by sentence."""
+    """Compare what the sources say about the subject, sentence by sentence."""
     readings = await job.read_documents()
-    pool = rank_sentences(filter_on_subject(readings, job.plan.question), job.plan.question)
-    like = SentenceSimilarity(pool)
-    conflicts = list(find_conflicts(pool, like))[:MAX_SHOWN]
-    disputed = {sentence.key for _, *pair in conflicts for sentence in pair}
-    agreed = group_agreements([each for each in pool if each.key not in disputed], like)[:MAX_SHOWN]
+    pool = await _select_pool(job, readings)
+    meaning = await _compare_across_languages(job, pool)
+    differences = find_differences(pool, meaning)
+    disputed = {key for each in differences for key in each.keys}
+    agreed = group_agreements([each for each in pool if each.key not in disputed], meaning)[:MAX_SHOWN]
     taken = disputed | {sentence.key for group in agreed for sentence in group}
-    single = drop_similar([each for each in pool if each.lead and each.key not in taken], like, MAX_SHOWN)
-    return _build_findings(job, readings, conflicts, agreed, single)
-
-
-def filter_on_subject(readings: Sequence[ReadArticle], question: str) -> Sequence[ReadArticle]:
-    """Return the articles that share a word with the question; all of them if none does, as across languages."""
-    wanted = extract_subject_terms(question)
-    found = [each for each in readings if any(wanted & sentence.terms for sentence in each.sentences)]
-    return found or readings
-
-
-def rank_sentences(readings: Sequence[ReadArticle], question: str) -> list[ArticleSentence]:
-    """Return the sentences to compare: those that match the question first, then the first of each article."""
-    pool = all_sentences(readings)
     like = SentenceSimilarity(pool)
-    wanted = extract_subject_terms(question)
-    worth = {each.key: like.weight(each.terms & wanted) + each.lead for each in pool}
-    return sorted(pool, key=lambda each: (-worth[each.key], each.key))[:_MAX_COMPARED]
+    single = drop_similar(_best_of_untaken(pool, taken), like, MAX_SHOWN)
+    return _build_findings(job, readings, differences, agreed, single)
 
 
-def find_conflicts(
-    pool: Sequence[ArticleSentence], like: SentenceSimilarity
-) -> Iterator[tuple[str, ArticleSentence, ArticleSentence]]:
-    """Yield pairs from different sources that differ in a figure, or of which one negates the other.
+async def _select_pool(job: Job, readings: Sequence[ReadArticle]) -> list[ArticleSentence]:
+    """The sentences to compare, those of the best article first: only what speaks of the subject."""
+    if asks_for_latest(job.plan.question):
+        return [lead for reading in readings if (lead := reading.lead)]
+    ranked = await job.ranker.rank(readings, job.plan.question)
+    return [each.sentence for found in ranked for each in found[:_SENTENCES_PER_ARTICLE] if each.is_relevant]
 
-    Each sentence is in at most one pair.
+
+def _best_of_untaken(pool: Sequence[ArticleSentence], taken: Collection[tuple[str, int]]) -> list[ArticleSentence]:
+    """The lead, or else the best sentence, of each article of which no sentence is taken."""
+    articles = {each.source.article_id for each in pool if each.key in taken}
+    best: dict[str, ArticleSentence] = {}
+    for each in pool:
+        name = each.source.article_id
+        if name not in articles and (name not in best or each.lead):
+            best[name] = each
+    return list(best.values())
+
+
+ForeignMeaning = Mapping[frozenset[tuple[str, int]], float]
+
+
+async def _compare_across_languages(job: Job, pool: Sequence[ArticleSentence]) -> ForeignMeaning:
+    """Similarities of the best sentences in different languages, by the keys of both; empty for one language."""
+    by_lang: dict[str, list[ArticleSentence]] = {}
+    for each in pool:
+        by_lang.setdefault(each.source.lang, []).append(each)
+    found: dict[frozenset[tuple[str, int]], float] = {}
+    compare = job.ranker.compare
+    if compare is None or not pool:
+        return found
+    first, *others = (each[:_MAX_FOREIGN] for each in by_lang.values())
+    if not others:
+        return found
+    foreign = [each for group in others for each in group]
+    for sentence in first:
+        try:
+            rows = await compare(
+                sentence.text, sentence.source.lang, [e.text for e in foreign], [e.source.lang for e in foreign]
+            )
+        except SourceError as failure:
+            job.trace.add_degradation("sentences", failure)
+            break
+        found |= {frozenset((sentence.key, each.key)): row for each, row in zip(foreign, rows, strict=True)}
+    return found
+
+
+def find_differences(pool: Sequence[ArticleSentence], meaning: ForeignMeaning) -> list[SentenceDifference]:
+    """Pairs of different articles that contradict each other or of which the later one has a newer figure.
+
+    Conflicts are between different sources. Each sentence is in at most one pair.
     """
+    found: list[SentenceDifference] = []
     taken: set[tuple[str, int]] = set()
-    for one, other in _cross_source_pairs(pool):
-        if taken & {one.key, other.key}:
+    for one, other in combinations(pool, 2):
+        if one.source.article_id == other.source.article_id or taken & {one.key, other.key}:
             continue
-        about = _describe_conflict(one, other, like(one, other))
-        if about:
+        verdict = _judge(one, other, meaning)
+        update = verdict.relation is SentenceRelation.UPDATE
+        conflict = verdict.relation is SentenceRelation.CONFLICT and one.source.name != other.source.name
+        if update or conflict:
+            first, second = (
+                sorted((one, other), key=lambda each: (each.source.date, each.key)) if update else (one, other)
+            )
             taken |= {one.key, other.key}
-            yield about, one, other
+            found.append(SentenceDifference(about=verdict.about, one=first, other=second, is_update=update))
+    return found
 
 
-def group_agreements(pool: Sequence[ArticleSentence], like: SentenceSimilarity) -> list[list[ArticleSentence]]:
-    """Return groups of sentences from different sources that say the same, the largest group first."""
+def group_agreements(pool: Sequence[ArticleSentence], meaning: ForeignMeaning) -> list[list[ArticleSentence]]:
+    """Return groups of sentences from different sources that all say the same, the largest group first."""
     groups: list[list[ArticleSentence]] = []
     for sentence in pool:
-        home = next((group for group in groups if _belongs_to_group(sentence, group, like)), None)
+        home = next((group for group in groups if _belongs_to_group(sentence, group, meaning)), None)
         if home is None:
             groups.append([sentence])
         else:
@@ -148,33 +196,38 @@ def group_agreements(pool: Sequence[ArticleSentence], like: SentenceSimilarity) 
     return sorted(confirmed, key=lambda group: (-len(group), group[0].key))
 
 
-def _cross_source_pairs(pool: Sequence[ArticleSentence]) -> Iterator[SentencePair]:
-    return ((one, other) for one, other in combinations(pool, 2) if one.source.name != other.source.name)
-
-
-def _describe_conflict(one: ArticleSentence, other: ArticleSentence, alike: float) -> str:
-    unit = find_differing_unit(one.text, other.text)
-    if unit and alike >= (_LEAD_CONFLICT_SIMILARITY if one.lead and other.lead else _CONFLICT_SIMILARITY):
-        return unit
-    denies = bool(_DENIAL_PATTERN.search(one.text)) != bool(_DENIAL_PATTERN.search(other.text))
-    return "statement" if denies and alike >= _DENIAL_SIMILARITY else ""
-
-
-def _belongs_to_group(sentence: ArticleSentence, group: Sequence[ArticleSentence], like: SentenceSimilarity) -> bool:
+def _belongs_to_group(sentence: ArticleSentence, group: Sequence[ArticleSentence], meaning: ForeignMeaning) -> bool:
     if any(sentence.source.name == each.source.name for each in group):
         return False
-    return like(sentence, group[0]) >= _AGREEMENT_SIMILARITY
+    return all(_judge(sentence, each, meaning).relation is SentenceRelation.AGREEMENT for each in group)
+
+
+def _judge(one: ArticleSentence, other: ArticleSentence, meaning: ForeignMeaning) -> SentenceVerdict:
+    return compare_sentences(_to_compared(one), _to_compared(other), meaning.get(frozenset((one.key, other.key))))
+
+
+def _to_compared(sentence: ArticleSentence) -> ComparedSentence:
+    source = sentence.source
+    day = date.fromisoformat(source.date) if source.date else None
+    return ComparedSentence(text=sentence.text, lang=source.lang, day=day)
 
 
 def _build_findings(
     job: Job,
     readings: Sequence[ReadArticle],
-    conflicts: Sequence[tuple[str, ArticleSentence, ArticleSentence]],
+    differences: Sequence[SentenceDifference],
     agreed: Sequence[Sequence[ArticleSentence]],
     single: Sequence[ArticleSentence],
 ) -> Findings:
     agreements = tuple(_build_comparison(job, "", group) for group in agreed)
-    differences = tuple(_build_comparison(job, about, pair) for about, *pair in conflicts)
+    conflicts, updates = (
+        tuple(
+            _build_comparison(job, each.about, (each.one, each.other))
+            for each in differences
+            if each.is_update == is_update
+        )[:MAX_SHOWN]
+        for is_update in (False, True)
+    )
     alone = tuple(_single_source_gap(job, sentence) for sentence in single)
     unanswered = [
         job.reader.redact_line(part) for part in split_question(job.plan.question) if not _is_answered(readings, part)
@@ -183,11 +236,13 @@ def _build_findings(
     return Findings(
         sections=(
             job.make_section("agreements", [_comparison_statement(each, first=True) for each in agreements]),
-            job.make_section("conflicts", [_comparison_statement(each) for each in differences]),
+            job.make_section("conflicts", [_comparison_statement(each) for each in conflicts]),
+            job.make_section("updates", [_comparison_statement(each, arrow="→") for each in updates]),
             job.make_section("single", [job.quote(sentence) for sentence in single]),
         ),
-        details=SynthesisDetails(agreements=agreements, conflicts=differences, gaps=(*alone, *gaps)),
+        details=SynthesisDetails(agreements=agreements, conflicts=conflicts, updates=updates, gaps=(*alone, *gaps)),
         notes=tuple(job.localize("uncovered", {"part": part}) for part in unanswered),
+        readings=tuple(readings),
     )
 
 
@@ -200,7 +255,11 @@ def _is_answered(readings: Sequence[ReadArticle], part: str) -> bool:
 def _build_comparison(job: Job, about: str, found: Sequence[ArticleSentence]) -> SourceComparison:
     sides = tuple(
         SourceStatement(
-            source=each.source.name, text=each.text, lang=each.source.lang, evidence=(job.evidence_registry.cite(each),)
+            source=each.source.name,
+            date=each.source.date,
+            text=each.text,
+            lang=each.source.lang,
+            evidence=(job.evidence_registry.cite(each),),
         )
         for each in found
     )
@@ -216,10 +275,10 @@ def _single_source_gap(job: Job, sentence: ArticleSentence) -> CoverageGap:
     )
 
 
-def _comparison_statement(found: SourceComparison, *, first: bool = False) -> Statement:
-    """Return the comparison as one statement: the first side if they agree, otherwise each side with its source."""
+def _comparison_statement(found: SourceComparison, *, first: bool = False, arrow: str = "↔") -> Statement:
+    """The comparison as one statement: the first side if they agree, otherwise each side with source and date."""
     sides = found.sides[:1] if first else found.sides
-    text = " ↔ ".join(side.text if first else f"{side.source}: {side.text}" for side in sides)
+    text = f" {arrow} ".join(side.text if first else f"{side.source} ({side.date}): {side.text}" for side in sides)
     return Statement(text=text, lang=sides[0].lang, evidence=found.evidence)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.command._parser import parse_command
+from contexture.builders.command._validate import check_context
 from contexture.builders.command.collect import (
     ARTICLES_SOURCE,
     MIN_DOCUMENTS,
@@ -22,7 +24,6 @@ from contexture.builders.command.collect import (
     make_facts,
 )
 from contexture.builders.command.compose import CAPSULE_KIND, CommandPromptPlan, ComposedCommand, compose_command
-from contexture.builders.command.parser import parse_command
 from contexture.builders.command.request import (
     DEFAULT_ROUTING,
     AbTest,
@@ -49,16 +50,16 @@ from contexture.builders.command.result import (
     params_to_json,
 )
 from contexture.builders.command.syntax import Command, ParsedCommand
-from contexture.builders.command.validate import check_context
 from contexture.builders.telemetry import Stopwatch
 from contexture.capsule import Capsule, make_capsule
 from contexture.ledger import Ledger, Trace
 from contexture.news.store import RECENCY
+from contexture.pipeline.fence import FENCE_VERSION, MaterialRole, make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
 from contexture.resilience.retry import Deadline
-from contexture.retrieval.search import COSINE, LEXICAL
+from contexture.retrieval.ranking import CONTRAST, LEXICAL
 from contexture.types import Candidate, Scope
 
 DOCUMENTS_SECTION = "documents"
@@ -93,7 +94,7 @@ class CommandContextBuilder:
     """Builds the context that executing a slash command over the news needs.
 
     `models` are the models of each command, `experiments` the changes of each experiment arm. `speaker` is the scope of
-    calls that pass none.
+    calls that pass none. `material_role` is the role of the message with the articles.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
@@ -109,6 +110,7 @@ class CommandContextBuilder:
         operator: Callable[[], RedactionOperator] = Placeholders,
         model: str = "",
         speaker: Scope | None = None,
+        material_role: MaterialRole = MaterialRole.USER,
     ) -> None:
         self._news = news
         self._counter = token_counter
@@ -118,6 +120,7 @@ class CommandContextBuilder:
         self._experiments = experiments or {}
         self._model = model or token_counter.encoding
         self._speaker = speaker or Scope.local()
+        self._material_role = material_role
 
     async def build_context(
         self, raw_input: CommandRequest | Mapping[str, Any], *, scope: Scope | None = None, now: datetime | None = None
@@ -192,11 +195,13 @@ class CommandContextBuilder:
         ]
         clean = cleaner.clean_candidates(raw)
         plan = CommandPromptPlan(
-            text=cleaner.clean_text(asked.text),
+            text=cleaner.clean_prompt_text(asked.text, make_fence(self._counter)),
             lang=params.lang,
             k=retrieved.search.k,
             max_tokens=asked.limits.max_tokens,
             articles=tuple(make_facts(number, found, now) for number, found in retrieved.found),
+            material_role=self._material_role,
+            fence_version=FENCE_VERSION,
         )
         composed = compose_command(plan, clean, counter=self._counter, trace=trace)
         addresses = {found.article.article_id: found.article.url for _, found in retrieved.found}
@@ -211,7 +216,7 @@ class CommandContextBuilder:
             scope=scope,
             now=now,
             request={**said, "plan": asdict(plan)},
-            settings={"model": self._model},
+            settings={"model": self._model, "encoding": self._counter.encoding},
             candidates=clean,
             ledger=ledger,
             messages=composed.messages,
@@ -224,9 +229,10 @@ class CommandContextBuilder:
         self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, watch: Stopwatch
     ) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command
+        documents = len(made.composed.documents)
         return CommandContext(
             command=command,
-            params=made.params,
+            params=replace(made.params, k_final=documents) if documents else made.params,
             retrieval=_make_retrieval(search, made),
             graph=plan_graph(asked.parsed),
             memory=plan_memory(command, made.params),
@@ -241,6 +247,7 @@ class CommandContextBuilder:
             capsule=made.capsule,
             now=made.capsule.now,
             asked=asked.parsed,
+            answer_lang=asked.request.answer_lang or "",
             timings=watch.seconds,
         )
 
@@ -275,17 +282,17 @@ def _reweigh(candidate: Candidate, arm: ExperimentArm) -> Candidate:
     """The candidate rescored with the lexical share of an experiment arm; unchanged when it is scored by recency."""
     if arm.lexical is None or RECENCY in candidate.signals:
         return candidate
-    words, meaning = candidate.signals.get(LEXICAL, 0.0), candidate.signals.get(COSINE, 0.0)
+    words, meaning = candidate.signals.get(LEXICAL, 0.0), candidate.signals.get(CONTRAST, 0.0)
     return changed(candidate, score=max(0.0, arm.lexical * words + (1 - arm.lexical) * meaning))
 
 
 def _record_degradations(
     retrieved: RetrievedArticles, composed: ComposedCommand, trace: Trace, *, needed: bool
 ) -> None:
-    """Record as degradations every recovery step that found documents, and a result with too few documents."""
-    for step in retrieved.steps:
-        if step.found:
-            trace.add_degradation("recovery", step.done)
+    """Record as degradations all recovery steps up to the last that found documents, and too few documents."""
+    useful = max((at for at, step in enumerate(retrieved.steps, start=1) if step.found), default=0)
+    if useful:
+        trace.add_degradation("recovery", ", ".join(step.done for step in retrieved.steps[:useful]))
     count = len(composed.documents)
     if needed and count < MIN_DOCUMENTS:
         trace.add_degradation(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from contexture.builders.command.render import ArticleFacts
+from contexture.builders.command._render import ArticleFacts
 from contexture.builders.command.request import CommandParams, Flags
 from contexture.builders.command.syntax import Window
 from contexture.errors import SourceError
@@ -26,7 +26,8 @@ MIN_DOCUMENTS = 5
 
 ARTICLES_SOURCE = "articles"
 
-_CLOCK_TOLERANCE = timedelta(days=1)  # a source with a wrong clock or time zone may date articles in the future
+CLOCK_TOLERANCE = timedelta(days=1)
+"""How far after the clock a window ends: a source with a wrong clock or time zone dates articles in the future."""
 
 
 class ArticleFinder(Protocol):
@@ -201,7 +202,7 @@ class RecoverySearch:
         return NewsQuestion(
             text=self._text,
             since=self._now - search.window.span,
-            before=self._now + _CLOCK_TOLERANCE if known is None else self._now - known.span,
+            before=self._now + CLOCK_TOLERANCE if known is None else self._now - known.span,
             langs=search.langs,
             sources=search.sources,
         )

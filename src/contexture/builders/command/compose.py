@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from contexture.builders.command.render import (
+from contexture.builders.command._render import (
     ArticleFacts,
     CommandDocument,
     make_block,
@@ -21,8 +21,9 @@ from contexture.capsule import Capsule, convert_part
 from contexture.errors import BudgetTooSmall, InvalidRequest
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import rank_candidates
-from contexture.pipeline.fence import validate_prompt
+from contexture.pipeline.fence import MaterialRole, make_fence, validate_prompt
 from contexture.ports import TokenCounter
+from contexture.text.skeleton import describe_invisible
 from contexture.types import Candidate, Form, Message
 
 LOAD_DATE_NOTE = "dated by its loading: nobody says when it was published"
@@ -30,13 +31,18 @@ LOAD_DATE_NOTE = "dated by its loading: nobody says when it was published"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandPromptPlan:
-    """What a command prompt is composed from besides candidates; redacted, stored in the capsule."""
+    """What a command prompt is composed from besides candidates; redacted, stored in the capsule.
+
+    Role and fence are those of the first layout for a capsule that does not name its own.
+    """
 
     text: str
     lang: str
     k: int
     max_tokens: int
     articles: tuple[ArticleFacts, ...]
+    material_role: MaterialRole = MaterialRole.SYSTEM
+    fence_version: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,19 +66,20 @@ def compose_command(
     chosen = found[: plan.k]
     for beyond in found[plan.k :]:
         _record_dropped(beyond, Reason.BEYOND_TOP_K, counter, trace)
-    blocks = [make_block(each) for each in chosen]
-    prompt = render_messages(plan.text, plan.lang, blocks)
+    fence = make_fence(counter, version=plan.fence_version)
+    blocks = [make_block(each, fence) for each in chosen]
+    prompt = render_messages(plan.text, plan.lang, blocks, plan.material_role)
     unlimited = tokens = counter.count_messages(prompt)
     while tokens > plan.max_tokens:
         if not chosen:
             raise BudgetTooSmall(tokens, plan.max_tokens)
         _record_dropped(chosen.pop(), Reason.OVER_BUDGET, counter, trace)
-        prompt = render_messages(plan.text, plan.lang, blocks[: len(chosen)])
+        prompt = render_messages(plan.text, plan.lang, blocks[: len(chosen)], plan.material_role)
         tokens = counter.count_messages(prompt)
     for each in chosen:
         _record_kept(each, counter, trace)
     shown, texts = [each.passages[0] for each in chosen], [each.text for each in blocks[: len(chosen)]]
-    validate_prompt(tokens=tokens, limit=plan.max_tokens, shown=shown, texts=texts)
+    validate_prompt(tokens=tokens, limit=plan.max_tokens, shown=shown, texts=texts, messages=prompt, fence=fence)
     return ComposedCommand(documents=tuple(chosen), messages=prompt, tokens=tokens, unlimited=unlimited)
 
 
@@ -99,7 +106,7 @@ def _record_kept(shown: CommandDocument, counter: TokenCounter, trace: Trace) ->
         best,
         tokens=counter.count(shown.snippet),
         form=Form.FULL if whole else Form.TRUNCATED,
-        note=LOAD_DATE_NOTE if shown.dated_by_loading else "",
+        note="; ".join(filter(None, (LOAD_DATE_NOTE * shown.dated_by_loading, describe_invisible(shown.snippet)))),
     )
     for other in others:
         trace.drop(other, Reason.BEYOND_TOP_K, of=best.id, note="another passage of the article is shown")

@@ -95,6 +95,9 @@ class CommandRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Annotated[str, Meta(max_length=35)] | None,
         Meta(description="Language of the user, such as `en`, `ru-RU` or `auto`.", examples=["en"]),
     ] = None
+    answer_lang: Annotated[
+        Lang | None, Meta(description="Language of the answer, if it is not that of the sources or the question.")
+    ] = None
     env: Annotated[Env | None, Meta(description="Defaults, feature flags and version of the application.")] = None
     ab_test: Annotated[AbTest | None, Meta(description="The experiment, and the arm if it is chosen already.")] = None
 
@@ -121,8 +124,7 @@ class CommandRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def speaks(self) -> Lang | None:
         """The language of the user, `ru` for `ru-RU`; None when it is not one of the supported languages."""
-        spoken = (self.user_lang or "").strip().lower().replace("_", "-").partition("-")[0]
-        return next((lang for lang in _LANGS if lang == spoken), None)
+        return to_supported_language(self.user_lang or "")
 
 
 def parse_request(given: CommandRequest | Mapping[str, Any]) -> CommandRequest:
@@ -139,6 +141,18 @@ def read_version(given: object) -> str:
     """The version to answer with when the request itself cannot be parsed."""
     said = _get_part(_get_part(given, "env"), "version")
     return repair_text(said) if isinstance(said, str) and 0 < len(said) <= _NAME_CHARS else PACKAGE_VERSION
+
+
+def read_user_language(given: object) -> Lang | None:
+    """The language of the user, also of a request that cannot be parsed."""
+    said = _get_part(given, "user_lang")
+    return to_supported_language(said) if isinstance(said, str) else None
+
+
+def to_supported_language(said: str) -> Lang | None:
+    """The language of a tag, `ru` for `ru-RU`; None when it is not one of the supported languages."""
+    spoken = said.strip().lower().replace("_", "-").partition("-")[0]
+    return next((lang for lang in _LANGS if lang == spoken), None)
 
 
 def _get_part(whole: object, name: str) -> object:

@@ -11,8 +11,8 @@ from typing import cast
 
 from typing_extensions import TypedDict
 
+from contexture.builders.command._render import CommandDocument, CommandDocumentJson
 from contexture.builders.command.collect import RecoveryStep
-from contexture.builders.command.render import CommandDocument, CommandDocumentJson
 from contexture.builders.command.request import (
     MEMORY_TTL_DAYS,
     AbTest,
@@ -21,6 +21,7 @@ from contexture.builders.command.request import (
     CommandParams,
     GraphPlan,
     MemoryPlan,
+    read_user_language,
     read_version,
 )
 from contexture.builders.command.syntax import Command, ParsedCommand, Window
@@ -81,6 +82,7 @@ class CommandContext(JsonResult):
     capsule: Capsule
     now: datetime
     asked: ParsedCommand = field(repr=False)
+    answer_lang: str = ""
     timings: dict[str, float] = field(default_factory=dict[str, float], compare=False)
 
     @property
@@ -321,6 +323,12 @@ UNEXPECTED_ERROR_MESSAGE = (
     "Something went wrong on our side. Please try again, and give the correlation id when you report it."
 )
 
+NOTHING_FOUND_MESSAGES = {"ru": "По запросу ничего не найдено"}
+UNEXPECTED_ERROR_MESSAGES = {
+    "ru": "На нашей стороне произошла ошибка. Повторите запрос и назовите correlation id, если сообщите о ней."
+}
+"""The same messages for users of other languages."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandErrorFactory:
@@ -331,12 +339,14 @@ class CommandErrorFactory:
 
     version: str
     correlation_id: str
+    lang: str = "en"
 
     def nothing_found(self, steps: Sequence[RecoveryStep]) -> NothingFound:
         """`NothingFound`, listing every recovery step tried."""
         tried = ", ".join(step.done for step in steps) or "none"
         tech = f"Retrieval returned 0 documents after auto-recovery. Steps: {tried}"
-        return NothingFound(NOTHING_FOUND_MESSAGE, tech=tech, version=self.version, correlation_id=self.correlation_id)
+        message = NOTHING_FOUND_MESSAGES.get(self.lang, NOTHING_FOUND_MESSAGE)
+        return NothingFound(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
 
     def from_error(self, failure: ContextError) -> CommandError:
         """A `ContextError` converted to the matching `CommandError`."""
@@ -354,9 +364,8 @@ class CommandErrorFactory:
         Only its type is reported, because its message may contain anything.
         """
         tech = f"the command failed, {type(failure).__name__}"
-        return CommandFailed(
-            UNEXPECTED_ERROR_MESSAGE, tech=tech, version=self.version, correlation_id=self.correlation_id
-        )
+        message = UNEXPECTED_ERROR_MESSAGES.get(self.lang, UNEXPECTED_ERROR_MESSAGE)
+        return CommandFailed(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
 
 
 @contextmanager
@@ -381,7 +390,8 @@ def make_error_factory(given: object, scope: Scope, now: datetime, version: str)
 
     The correlation id is a hash of request, scope and time.
     """
+    lang = read_user_language(given) or "en"
     said = sorted(map(repr, cast("Mapping[object, object]", given).items())) if isinstance(given, Mapping) else given
     named = f"{said!r}\0{scope.tenant}\0{scope.user}\0{now.isoformat()}"
     number = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return CommandErrorFactory(version=version, correlation_id=f"ctx-error-{number}")
+    return CommandErrorFactory(version=version, correlation_id=f"ctx-error-{number}", lang=lang)

@@ -17,6 +17,7 @@ from contexture.errors import InvalidRequest
 from contexture.filters import check_form
 from contexture.ledger import Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
+from contexture.pipeline.fence import PromptFence, make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
@@ -61,10 +62,11 @@ class QueryContextBuilder:
         cleaner = self._cleaners.make(trace)
         with watch.phase("redact_query"):
             question = cleaner.mask_text(request.query)
-            asked = _clean_request(request, question, cleaner)
+            asked = _clean_request(request, question, cleaner, make_fence(self._counter))
         with watch.phase("collect"):
             source = CandidateSource(
-                ask=lambda: self._find_candidates(asked, question, cleaner, scope), timeout_seconds=self._deadline
+                ask=lambda: self._find_candidates(asked, question, cleaner, scope, moment),
+                timeout_seconds=self._deadline,
             )
             raw = await collect_candidates({"search": source}, deadline=self._deadline, trace=trace)
         with watch.phase("redact"):
@@ -77,7 +79,7 @@ class QueryContextBuilder:
             scope=scope,
             now=moment,
             request=query_to_json(replace(asked, where=cleaner.clean_filter(asked.where))),
-            settings={"model": self._model, "recipe": asdict(self._recipe)},
+            settings={"model": self._model, "encoding": self._counter.encoding, "recipe": asdict(self._recipe)},
             candidates=clean,
             ledger=ledger,
             messages=composed.messages,
@@ -85,11 +87,11 @@ class QueryContextBuilder:
         return QueryContext(context=self._make_context(composed, capsule, watch), ledger=ledger, capsule=capsule)
 
     async def _find_candidates(
-        self, request: QueryRequest, question: str, cleaner: Cleaner, scope: Scope
+        self, request: QueryRequest, question: str, cleaner: Cleaner, scope: Scope, now: datetime
     ) -> Sequence[Candidate]:
         pool, rules = pool_size(request.max_tokens), cleaner.redactor.rules
         found = await self._search.search(
-            scope, request.collection, question, where=request.where, pool=pool, trace=cleaner.trace
+            scope, request.collection, question, where=request.where, pool=pool, trace=cleaner.trace, now=now
         )
         return [candidate_from_passage(each, request.collection, rules, cleaner.mask) for each in found]
 
@@ -107,7 +109,7 @@ class QueryContextBuilder:
         )
 
 
-def _clean_request(request: QueryRequest, question: str, cleaner: Cleaner) -> QueryRequest:
+def _clean_request(request: QueryRequest, question: str, cleaner: Cleaner, fence: PromptFence) -> QueryRequest:
     """The request with question and system prompt cleaned; raises `InvalidRequest` when it cannot be built."""
     if not question.strip():
         raise InvalidRequest("the query is empty")
@@ -115,7 +117,11 @@ def _clean_request(request: QueryRequest, question: str, cleaner: Cleaner) -> Qu
         raise InvalidRequest(f"max_tokens must be at least 1, not {request.max_tokens}")
     if request.where is not None:
         check_form(request.where)
-    return replace(request, query=cleaner.clean_text(question), system=cleaner.mask_text(request.system))
+    return replace(
+        request,
+        query=cleaner.clean_prompt_text(question, fence),
+        system=fence.inline(cleaner.mask_text(request.system)),
+    )
 
 
 def pool_size(tokens: int) -> int:

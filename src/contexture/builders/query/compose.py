@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from contexture.builders.query.render import RecordBlock, group_by_record, make_variants, render_messages
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json
-from contexture.builders.replay import ComposedPrompt
-from contexture.capsule import Capsule, convert_part
+from contexture.builders.replay import ComposedPrompt, read_recipe
+from contexture.capsule import Capsule
 from contexture.ledger import Trace
 from contexture.pipeline.candidates import (
     drop_duplicate_keys,
@@ -20,7 +20,7 @@ from contexture.pipeline.candidates import (
     keep_top_k,
     rank_candidates,
 )
-from contexture.pipeline.fence import validate_prompt
+from contexture.pipeline.fence import make_fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
 from contexture.pipeline.packing import fit_prompt, make_pack_items, record_verdicts
 from contexture.ports import TokenCounter
@@ -53,14 +53,15 @@ def compose_query(
     Every candidate gets a verdict in the trace.
     """
     kept = _filter_candidates(candidates, recipe, trace)
-    empty = render_messages(request.system, request.query, ())
+    fence = make_fence(counter, version=recipe.fence_version)
+    empty = render_messages(request.system, request.query, (), recipe.material_role)
     room = request.max_tokens - counter.count_messages(empty)
     forms = make_variants(kept, query=request.query, counter=counter, recipe=recipe, room=room)
     items = make_pack_items(kept, forms)
 
     def render(chosen: Mapping[str, int]) -> tuple[list[RecordBlock], tuple[Message, ...]]:
         found = group_by_record([(each, forms[each.id][chosen[each.id]]) for each in kept if each.id in chosen])
-        return found, render_messages(request.system, request.query, found)
+        return found, render_messages(request.system, request.query, found, recipe.material_role)
 
     fitted = fit_prompt(
         items, request.max_tokens, PACKERS[recipe.packer], lambda chosen: counter.count_messages(render(chosen)[1])
@@ -72,6 +73,8 @@ def compose_query(
         limit=request.max_tokens,
         shown=[each for each in kept if each.id in fitted.packing.chosen],
         texts=[text for block in found for text in block.texts],
+        messages=prompt,
+        fence=fence,
     )
     return ComposedQuery(
         messages=prompt,
@@ -89,7 +92,7 @@ def recompose_query(capsule: Capsule, more_tokens: int, counter: TokenCounter, t
         replace(request, max_tokens=request.max_tokens + more_tokens),
         capsule.candidates,
         counter=counter,
-        recipe=convert_part(capsule.settings.get("recipe"), QueryRecipe, "a recipe for a query"),
+        recipe=read_recipe(capsule, QueryRecipe, "a recipe for a query"),
         trace=trace,
     )
     return ComposedPrompt(composed.messages, composed.unlimited)

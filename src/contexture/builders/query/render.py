@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contexture.builders.query.request import QueryRecipe
-from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
+from contexture.pipeline.fence import (
+    DATA_NOTICE,
+    MaterialRole,
+    PromptFence,
+    drop_repeated_title,
+    make_fence,
+    safe_label,
+)
 from contexture.pipeline.truncation import ELLIPSIS, cite_variant, extract_sentences
 from contexture.ports import TokenCounter
 from contexture.types import Candidate, Citation, Form, Message, Variant
@@ -36,11 +43,13 @@ def group_by_record(shown: Sequence[tuple[Candidate, Variant]]) -> list[RecordBl
     return [_make_block(sorted(group, key=_position)) for group in groups.values()]
 
 
-def render_messages(system: str, query: str, found: Sequence[RecordBlock]) -> tuple[Message, ...]:
+def render_messages(
+    system: str, query: str, found: Sequence[RecordBlock], role: MaterialRole = MaterialRole.USER
+) -> tuple[Message, ...]:
     """Messages from most to least stable, for prompt caches: system prompt, material, question."""
     return (
         {"role": "system", "content": f"{system}\n\n{DATA_NOTICE}" if system else DATA_NOTICE},
-        {"role": "system", "name": "context", "content": render_material(found)},
+        {"role": role.value, "name": "context", "content": render_material(found)},
         {"role": "user", "content": query},
     )
 
@@ -99,21 +108,29 @@ def make_variants(
     ones in between are worth shortening.
     """
     forms: dict[str, list[Variant]] = {}
+    fence = make_fence(counter, version=recipe.fence_version)
     seen: set[str] = set()
     spent, edge = 0, recipe.extracts
     for candidate in candidates:
-        whole = _full_variant(candidate, counter, recipe, first=candidate.record_id not in seen)
+        whole = _full_variant(candidate, counter, recipe, fence, first=candidate.record_id not in seen)
         seen.add(candidate.record_id)
         forms[candidate.id] = [whole]
         spent += whole.tokens
         if spent > room * 0.8 and edge > 0 and len(candidate.sentences) >= _MIN_SENTENCES:
             edge -= 1
-            forms[candidate.id].extend(_extract_variants(candidate, whole, query, counter))
+            forms[candidate.id].extend(_extract_variants(candidate, whole, query, counter, fence))
     return forms
 
 
-def _full_variant(candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, *, first: bool) -> Variant:
-    text = fence(candidate.text)
+def show_text(text: str, candidate: Candidate, fence: PromptFence) -> str:
+    """A text of a candidate as its block shows it, without a first line that repeats the block's heading."""
+    return fence.block(text if fence.is_legacy else drop_repeated_title(text, block_heading(candidate)))
+
+
+def _full_variant(
+    candidate: Candidate, counter: TokenCounter, recipe: QueryRecipe, fence: PromptFence, *, first: bool
+) -> Variant:
+    text = show_text(candidate.text, candidate, fence)
     stored = candidate.tokens.get(counter.encoding) if text == candidate.text else None
     tokens = (counter.count(text) if stored is None else stored) + _SEPARATOR_TOKENS
     if first:
@@ -122,12 +139,14 @@ def _full_variant(candidate: Candidate, counter: TokenCounter, recipe: QueryReci
     return Variant(form=Form.FULL, text=text, tokens=tokens, value=value)
 
 
-def _extract_variants(candidate: Candidate, whole: Variant, query: str, counter: TokenCounter) -> list[Variant]:
+def _extract_variants(
+    candidate: Candidate, whole: Variant, query: str, counter: TokenCounter, fence: PromptFence
+) -> list[Variant]:
     limit = math.floor(whole.tokens * _EXTRACT_SHARE)
     found = extract_sentences(candidate.text, candidate.sentences, query, counter, limit)
     if not found.text or found.text == candidate.text:
         return []
-    text = fence(found.text)
+    text = show_text(found.text, candidate, fence)
     shown = candidate.tokens.get(counter.encoding) if whole.text == candidate.text else None
     tokens = whole.tokens - (counter.count(whole.text) if shown is None else shown) + counter.count(text)
     if tokens >= whole.tokens:

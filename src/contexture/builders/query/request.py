@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from contexture.filters import FilterField, filter_to_json
 from contexture.json_objects import parse_object
+from contexture.pipeline.fence import FENCE_VERSION, MaterialRole
 from contexture.pipeline.knapsack import Packer
 
 SYSTEM_PROMPT = "Answer from the numbered material and cite it like [1]. Say so when it does not hold the answer."
@@ -58,6 +59,7 @@ class QueryRecipe:
 
     `sharpness` is how steeply a passage's value falls with its score: its value is
     `score ** sharpness` per token, so a few relevant passages are preferred to many that are merely short.
+    `material_role` is the role of the message with the passages.
     """
 
     packer: Packer = Packer.OPTIMAL
@@ -66,6 +68,8 @@ class QueryRecipe:
     near_duplicate: float = 0.85
     sharpness: float = 4.0
     extracts: int = 3
+    material_role: MaterialRole = MaterialRole.USER
+    fence_version: int = FENCE_VERSION
 
 
 def query_to_json(request: QueryRequest) -> dict[str, Any]:

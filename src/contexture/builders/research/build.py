@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from contexture.builders._tokens import estimate_tokens
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.research.collect import PageFinder, page_to_candidate
 from contexture.builders.research.compose import ComposedResearch, compose_research, trim_sources
@@ -25,12 +26,12 @@ from contexture.builders.research.request import (
 )
 from contexture.builders.research.result import ResearchContext, SourceDocument, deduplicate_results, make_search_result
 from contexture.builders.telemetry import Stopwatch
-from contexture.builders.tokens import estimate_tokens
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import RedactionFailed, UnknownPage
 from contexture.ledger import Ledger, Trace
 from contexture.pages.values import StoredPage
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
+from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
 from contexture.ports import Clock, Redactor, Secrets, TokenCounter
@@ -161,7 +162,8 @@ class ResearchContextBuilder:
 
     def format_source_citation(self, source: SourceDocument, citation_num: int) -> str:
         """The block of one source: its header line, then its content, fenced."""
-        return render_block(citation_num, source.filename, source.page, source.markdown_content)
+        fence = make_fence(self._counter)
+        return render_block(citation_num, source.filename, source.page, source.markdown_content, fence)
 
     def deduplicate_results(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One result per document and page, the best-scored one, best first."""
@@ -187,7 +189,7 @@ class ResearchContextBuilder:
         cleaner = self._cleaners.make(trace)
         question = cleaner.mask_text(request.query)
         return _ResearchBuild(
-            request=replace(request, query=cleaner.clean_text(question)),
+            request=replace(request, query=cleaner.clean_prompt_text(question, make_fence(self._counter))),
             scope=scope or self._speaker,
             now=now or self._clock.now(),
             cleaner=cleaner,
@@ -231,7 +233,7 @@ class ResearchContextBuilder:
             scope=build.scope,
             now=build.now,
             request=research_to_json(replace(build.request, where=build.cleaner.clean_filter(build.request.where))),
-            settings={"model": self._model, "recipe": asdict(self._recipe)},
+            settings={"model": self._model, "encoding": self._counter.encoding, "recipe": asdict(self._recipe)},
             candidates=candidates,
             ledger=ledger,
             messages=composed.messages,

@@ -76,7 +76,7 @@ def page_to_candidate(
         signals=_score_signals(found),
         sentences=sentences,
         origins=tuple((start + first, start + last) for first, last in sentences),
-        weights=_sentence_weights(sentences, start, found),
+        weights=_lift_table_headers(_sentence_weights(sentences, start, found), sentences, text),
         redactions=None if known is None else clip_spans(known, start, end),
         tokens=page.tokens if len(text) == len(page.text) else {},
         simhash=page.simhash,
@@ -102,6 +102,22 @@ def _page_sentences(page: StoredPage, start: int, text: str) -> Offsets:
 def _score_signals(found: FoundPage | None) -> dict[str, float]:
     told = {TEXT_SIGNAL: found.text_score, VISUAL_SIGNAL: found.visual_score} if found else {}
     return {name: score for name, score in told.items() if score is not None}
+
+
+def _lift_table_headers(weights: Sequence[float], sentences: Sequence[tuple[int, int]], text: str) -> tuple[float, ...]:
+    """The weights, with the header of each table as heavy as its heaviest row, so that no row is shown without it."""
+    lifted = list(weights)
+    head = -1
+    for at, (start, _) in enumerate(sentences):
+        if not text.startswith("|", start):
+            head = -1
+            continue
+        if head < 0:
+            head = at
+        for line in (head, head + 1):  # the header, and the rule below it
+            if line <= at and (line == head or text.startswith("| ---", sentences[line][0])):
+                lifted[line] = max(lifted[line], lifted[at])
+    return tuple(lifted)
 
 
 def _sentence_weights(sentences: Sequence[tuple[int, int]], start: int, found: FoundPage | None) -> tuple[float, ...]:

@@ -33,7 +33,7 @@ from contexture.capsule import Capsule
 from contexture.errors import BrokenPromise, InvalidRequest
 from contexture.ledger import Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
-from contexture.pipeline.fence import fence, validate_prompt
+from contexture.pipeline.fence import PromptFence, make_fence, validate_prompt
 from contexture.pipeline.packing import record_verdicts
 from contexture.pipeline.truncation import find_start_cut
 from contexture.ports import TokenCounter
@@ -65,12 +65,14 @@ def compose_research(
     Every candidate gets a verdict in the trace.
     """
     kept = _filter_candidates(request, candidates, recipe, trace)
-    fitted = fit_pages(kept, request.query, counter=counter, limit=request.max_tokens, recipe=recipe)
+    fence = make_fence(counter, version=recipe.fence_version)
+    fitted = fit_pages(kept, request.query, counter=counter, limit=request.max_tokens, recipe=recipe, fence=fence)
     shown = {candidate.id: form for candidate, form in fitted.shown}
     record_verdicts(kept, {id_: (form,) for id_, form in fitted.full.items()}, shown, trace)
-    _validate(request, fitted)
+    messages = render_messages(recipe.system, request.query, fitted.text, recipe.material_role)
+    _validate(request, fitted, messages, fence)
     return ComposedResearch(
-        messages=render_messages(recipe.system, request.query, fitted.text),
+        messages=messages,
         text=fitted.text,
         tokens=fitted.tokens,
         truncated=len(shown) < len(kept) or any(form.form is not Form.FULL for form in shown.values()),
@@ -103,12 +105,14 @@ def _filter_candidates(
     return keep_top_k(different, min(request.num_results, request.max_sources), trace)
 
 
-def _validate(request: ResearchRequest, fitted: FittedPages) -> None:
+def _validate(request: ResearchRequest, fitted: FittedPages, messages: Sequence[Message], fence: PromptFence) -> None:
     validate_prompt(
         tokens=fitted.tokens,
         limit=request.max_tokens,
         shown=[candidate for candidate, _ in fitted.shown],
-        texts=[fence(form.text) for _, form in fitted.shown],
+        texts=[fence.block(form.text) for _, form in fitted.shown],
+        messages=messages,
+        fence=fence,
     )
     if not all(candidate.citation and candidate.citation.page for candidate, _ in fitted.shown):
         raise BrokenPromise("a page would be shown without its number")
@@ -128,38 +132,44 @@ class FittedPages:
     full: Mapping[str, Variant]
 
 
-def render_pages(shown: Sequence[tuple[Candidate, Variant]]) -> str:
+def render_pages(shown: Sequence[tuple[Candidate, Variant]], fence: PromptFence) -> str:
     """The shown pages as numbered blocks."""
     return join_blocks(
         [
-            render_block(number, shown_filename(candidate), page_number(candidate), form.text)
+            render_block(number, shown_filename(candidate), page_number(candidate), form.text, fence)
             for number, (candidate, form) in enumerate(shown, start=1)
         ]
     )
 
 
 def fit_pages(
-    pages: Sequence[Candidate], query: str, *, counter: TokenCounter, limit: int, recipe: ResearchRecipe
+    pages: Sequence[Candidate],
+    query: str,
+    *,
+    counter: TokenCounter,
+    limit: int,
+    recipe: ResearchRecipe,
+    fence: PromptFence,
 ) -> FittedPages:
     """As many of `pages`, given best first, as fit in `limit` tokens, counted on the rendered text.
 
     The counts of the parts do not add up exactly to the count of the whole, so the room is reduced by the excess of
     the last attempt until the whole fits.
     """
-    forms = {page.id: full_variant(page, number, counter) for number, page in enumerate(pages, start=1)}
-    fitted = _count_pages([(page, forms[page.id]) for page in pages], forms, counter)
+    forms = {page.id: full_variant(page, number, counter, fence) for number, page in enumerate(pages, start=1)}
+    fitted = _count_pages([(page, forms[page.id]) for page in pages], forms, counter, fence)
     room = limit
     while fitted.tokens > limit:
-        shown = _PageFiller(pages, forms, query, counter, recipe).fill(room)
-        fitted = _count_pages(shown, forms, counter)
+        shown = _PageFiller(pages, forms, query, counter, recipe, fence).fill(room)
+        fitted = _count_pages(shown, forms, counter, fence)
         room -= max(1, fitted.tokens - limit)
     return fitted
 
 
 def _count_pages(
-    shown: Sequence[tuple[Candidate, Variant]], full: Mapping[str, Variant], counter: TokenCounter
+    shown: Sequence[tuple[Candidate, Variant]], full: Mapping[str, Variant], counter: TokenCounter, fence: PromptFence
 ) -> FittedPages:
-    text = render_pages(shown)
+    text = render_pages(shown, fence)
     return FittedPages(shown=tuple(shown), text=text, tokens=counter.count(text), full=full)
 
 
@@ -172,6 +182,7 @@ class _PageFiller:
     query: str
     counter: TokenCounter
     recipe: ResearchRecipe
+    fence: PromptFence
     chosen: dict[str, Variant] = field(default_factory=dict[str, Variant])
     left: int = 0
 
@@ -212,7 +223,7 @@ class _PageFiller:
             return full
         if limit < self.recipe.shortest:
             return None
-        return shorten_page(page, number, self.query, self.counter, limit)
+        return shorten_page(page, number, self.query, self.counter, limit, self.fence)
 
 
 _ELLIPSIS_TOKENS = 2  # tokens of the ellipsis at the end
@@ -233,10 +244,11 @@ def trim_sources(
 
 
 def _count_sources(sources: Sequence[SourceDocument], counter: TokenCounter) -> int:
+    fence = make_fence(counter)
     return counter.count(
         join_blocks(
             [
-                render_block(number, source.filename, source.page, source.markdown_content)
+                render_block(number, source.filename, source.page, source.markdown_content, fence)
                 for number, source in enumerate(sources, start=1)
             ]
         )

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from contexture.pipeline.fence import DATA_NOTICE, fence, safe_label
+from contexture.pipeline.fence import DATA_NOTICE, MaterialRole, PromptFence, safe_label
 from contexture.pipeline.truncation import ELLIPSIS, extract_sentences, find_start_cut
 from contexture.ports import TokenCounter
 from contexture.text.segmentation import split_passages
@@ -17,6 +17,7 @@ NOTHING_FOUND = "_No relevant content found._"
 BLOCK_SEPARATOR = "\n\n"
 
 _FILENAME_CACHE_SIZE = 1_024
+_FENCE = PromptFence()
 
 
 def render_header(number: int, filename: str, page: int) -> str:
@@ -24,9 +25,9 @@ def render_header(number: int, filename: str, page: int) -> str:
     return f"[Document {number}: {_filename_label(filename) or 'untitled'}, Page {page}]"
 
 
-def render_block(number: int, filename: str, page: int, content: str) -> str:
+def render_block(number: int, filename: str, page: int, content: str, fence: PromptFence = _FENCE) -> str:
     """One numbered source: its header, then its content, fenced."""
-    return f"{render_header(number, filename, page)}\n{fence(content)}"
+    return f"{render_header(number, filename, page)}\n{fence.block(content)}"
 
 
 def shown_filename(candidate: Candidate) -> str:
@@ -50,11 +51,11 @@ def join_blocks(blocks: Sequence[str]) -> str:
     return BLOCK_SEPARATOR.join(blocks)
 
 
-def render_messages(system: str, query: str, text: str) -> tuple[Message, ...]:
+def render_messages(system: str, query: str, text: str, role: MaterialRole = MaterialRole.USER) -> tuple[Message, ...]:
     """Messages from most to least stable, for prompt caches: system prompt, sources, question."""
     return (
         {"role": "system", "content": f"{system}\n\n{DATA_NOTICE}" if system else DATA_NOTICE},
-        {"role": "system", "name": "context", "content": text or NOTHING_FOUND},
+        {"role": role.value, "name": "context", "content": text or NOTHING_FOUND},
         {"role": "user", "content": query},
     )
 
@@ -73,7 +74,7 @@ def split_sentences(text: str) -> Offsets:
     return tuple(sentence for _, inner in split_passages(text) for sentence in inner)
 
 
-def full_variant(candidate: Candidate, number: int, counter: TokenCounter) -> Variant:
+def full_variant(candidate: Candidate, number: int, counter: TokenCounter, fence: PromptFence) -> Variant:
     """The full page with the token cost of its block; uses the stored count where it is exact.
 
     The stored count is that of its fenced text. It can be added to the count of the header line, because no token
@@ -81,22 +82,24 @@ def full_variant(candidate: Candidate, number: int, counter: TokenCounter) -> Va
     """
     stored = candidate.tokens.get(counter.encoding)
     if stored is None or candidate.text[:1] in _MERGING_STARTS:
-        return _make_variant(Form.FULL, candidate, number, candidate.text, (), counter)
-    tokens = stored + counter.count(_render_candidate(candidate, number, ""))
+        return _make_variant(Form.FULL, candidate, number, candidate.text, (), counter, fence)
+    tokens = stored + counter.count(_render_candidate(candidate, number, "", fence))
     return Variant(form=Form.FULL, text=candidate.text, tokens=tokens, value=candidate.score)
 
 
-def shorten_page(candidate: Candidate, number: int, query: str, counter: TokenCounter, limit: int) -> Variant | None:
+def shorten_page(
+    candidate: Candidate, number: int, query: str, counter: TokenCounter, limit: int, fence: PromptFence
+) -> Variant | None:
     """The best sentences of a page whose block costs at most `limit` tokens; None when nothing fits.
 
     Omissions are marked by an ellipsis.
     """
-    frame = counter.count(_render_candidate(candidate, number, ""))
+    frame = counter.count(_render_candidate(candidate, number, "", fence))
     offsets = candidate.sentences or split_sentences(candidate.text)
     weights = candidate.weights if candidate.sentences else ()
     room = limit - frame - _MARK_TOKENS
     for _ in range(_MAX_TRIES):
-        found = _extract_within(candidate, number, query, counter, offsets, weights, room)
+        found = _extract_within(candidate, number, query, counter, offsets, weights, room, fence)
         if found is None or found.tokens <= limit:
             return found
         room -= found.tokens - limit
@@ -123,6 +126,7 @@ def _extract_within(
     offsets: Offsets,
     weights: Sequence[float],
     room: int,
+    fence: PromptFence,
 ) -> Variant | None:
     text = candidate.text
     if room < 1 or not offsets:
@@ -130,14 +134,14 @@ def _extract_within(
     found = extract_sentences(text, offsets, query, counter, room, weights=weights)
     if found.spans:
         return _make_variant(
-            Form.EXTRACT, candidate, number, _mark_omissions(text, found.spans, offsets), found.spans, counter
+            Form.EXTRACT, candidate, number, _mark_omissions(text, found.spans, offsets), found.spans, counter, fence
         )
     start, end = found.best
     end = start + find_start_cut(text[start:end], counter, room)
     cut = ((start, end),)
     if not text[start:end].strip():
         return None
-    return _make_variant(Form.TRUNCATED, candidate, number, _mark_omissions(text, cut, offsets), cut, counter)
+    return _make_variant(Form.TRUNCATED, candidate, number, _mark_omissions(text, cut, offsets), cut, counter, fence)
 
 
 def _mark_omissions(text: str, spans: Offsets, offsets: Offsets) -> str:
@@ -147,11 +151,17 @@ def _mark_omissions(text: str, spans: Offsets, offsets: Offsets) -> str:
 
 
 def _make_variant(
-    form: Form, candidate: Candidate, number: int, text: str, spans: Offsets, counter: TokenCounter
+    form: Form,
+    candidate: Candidate,
+    number: int,
+    text: str,
+    spans: Offsets,
+    counter: TokenCounter,
+    fence: PromptFence,
 ) -> Variant:
-    tokens = counter.count(_render_candidate(candidate, number, text))
+    tokens = counter.count(_render_candidate(candidate, number, text, fence))
     return Variant(form=form, text=text, tokens=tokens, value=candidate.score, spans=spans)
 
 
-def _render_candidate(candidate: Candidate, number: int, text: str) -> str:
-    return render_block(number, shown_filename(candidate), page_number(candidate), text)
+def _render_candidate(candidate: Candidate, number: int, text: str, fence: PromptFence) -> str:
+    return render_block(number, shown_filename(candidate), page_number(candidate), text, fence)

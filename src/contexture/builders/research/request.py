@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from contexture.capsule import Capsule, convert_part
+from contexture.builders.replay import read_recipe
+from contexture.capsule import Capsule
 from contexture.errors import InvalidRequest
 from contexture.filters import check_form, filter_from_json, filter_to_json
+from contexture.pipeline.fence import FENCE_VERSION, MaterialRole
 from contexture.types import Filter
 
 MAX_SOURCES = 10
@@ -61,7 +63,7 @@ class ResearchRecipe:
     When not all pages fit, each is first shortened to its share of the budget, at least `least` and at most `short`
     tokens; the remaining tokens then go to the best pages. A page that would get fewer than `shortest` tokens,
     including its header, is dropped. `spare` more pages than requested are retrieved, so that duplicates of a page do
-    not reduce the number of sources.
+    not reduce the number of sources. `material_role` is the role of the message with the sources.
     """
 
     near_duplicate: float = 0.9
@@ -70,6 +72,8 @@ class ResearchRecipe:
     shortest: int = 24
     spare: int = 5
     system: str = SYSTEM_PROMPT
+    material_role: MaterialRole = MaterialRole.USER
+    fence_version: int = FENCE_VERSION
 
 
 def check_request(request: ResearchRequest) -> ResearchRequest:
@@ -135,4 +139,4 @@ CAPSULE_KIND = "research"
 
 def read_research_recipe(capsule: Capsule) -> ResearchRecipe:
     """The recipe a research capsule was built with; raises `InvalidRequest` when it has none."""
-    return convert_part(capsule.settings.get("recipe"), ResearchRecipe, "a recipe for research")
+    return read_recipe(capsule, ResearchRecipe, "a recipe for research")

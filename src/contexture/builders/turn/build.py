@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from contexture.builders._tokens import CountText, as_token_counter
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.telemetry import NoTurnTelemetry, Stopwatch, TurnTelemetry, turn_timers
-from contexture.builders.tokens import CountText, as_token_counter
-from contexture.builders.turn.collect import make_candidates, memory_candidate_id
+from contexture.builders.turn._collect import make_candidates, memory_candidate_id
+from contexture.builders.turn._history import clean_content, clean_message, count_unread, drop_incomplete_calls
+from contexture.builders.turn._render import render_system
 from contexture.builders.turn.compose import ComposedTurn, compose_turn, message_candidate
-from contexture.builders.turn.history import clean_content, clean_message, count_unread, drop_incomplete_calls
-from contexture.builders.turn.render import render_system
 from contexture.builders.turn.request import (
     CAPSULE_KIND,
     HistoryLine,
@@ -33,9 +33,11 @@ from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
+from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
+from contexture.text.questions import asks_about_self
 from contexture.types import Candidate, Message, Scope
 
 MEMORY_SOURCE = "memory"
@@ -84,6 +86,7 @@ class TurnContextBuilder:
     ) -> None:
         self._memory = memory
         self._counter = as_token_counter(token_counter)
+        self._fence = make_fence(self._counter)
         self._cleaners = CleanerFactory(
             redactor=RememberedScans(redactor), secrets=SecretMaskCache(secrets), operator=operator
         )
@@ -141,7 +144,7 @@ class TurnContextBuilder:
             scope=build.scope,
             now=build.now,
             request={**redacted_turn_to_json(asked), **self._redact_ids(build)},
-            settings={"model": self._model, "recipe": asdict(self._recipe)},
+            settings={"model": self._model, "encoding": self._counter.encoding, "recipe": asdict(self._recipe)},
             candidates=candidates,
             ledger=ledger,
             messages=composed.messages,
@@ -201,7 +204,7 @@ class TurnContextBuilder:
             query=question,
             now=build.now,
             top_k=recipe.max_memories(build.state),
-            threshold=recipe.threshold,
+            threshold=0.0 if recipe.corrections and asks_about_self(question) else recipe.threshold,
             session_id=build.turn.session_id,
             persona_id=build.turn.persona_id,
             namespace=recipe.namespace,
@@ -214,7 +217,7 @@ class TurnContextBuilder:
         with build.watch.phase("salience"):
             cleaner = build.cleaner
             candidates = make_candidates(
-                found, now=build.now, rules=cleaner.redactor.rules, lift=recipe.neighbour_lift, mask=cleaner.mask
+                found, now=build.now, rules=cleaner.redactor.rules, recipe=recipe, mask=cleaner.mask
             )
         build.recalled.update((memory_candidate_id(each.id), each) for each in found)
         return candidates
@@ -234,8 +237,8 @@ class TurnContextBuilder:
             message = message_candidate(at, str(turn.history[at]["role"]))
             build.trace.drop(message, Reason.INCOMPLETE, note="a tool call and its results stay together")
         return RedactedTurn(
-            system=render_system(build.cleaner.mask_text(turn.system_prompt)),
-            user=clean_content(build.cleaner, turn.user_message),
+            system=render_system(self._fence.inline(build.cleaner.mask_text(turn.system_prompt))),
+            user=clean_content(build.cleaner, turn.user_message, self._fence),
             limit=build.limit,
             state=build.state,
             lines=tuple(lines),
@@ -252,7 +255,7 @@ class TurnContextBuilder:
         """One redacted message of the history; None when it cannot be redacted, which is recorded as a drop."""
         message = build.turn.history[at]
         try:
-            return clean_message(build.cleaner, message)
+            return clean_message(build.cleaner, message, self._fence)
         except RedactionFailed as failure:
             build.trace.drop(message_candidate(at, str(message["role"])), Reason.REDACTION_FAILED, note=str(failure))
             build.trace.add_degradation("redactor", str(failure))

@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from contexture.builders.replay import ComposedPrompt
-from contexture.builders.turn.history import drop_already_in_history, find_history_cut, find_newest_exchange
-from contexture.builders.turn.render import ShownMemory, make_variants, render_messages
+from contexture.builders.turn._history import drop_already_in_history, find_history_cut, find_newest_exchange
+from contexture.builders.turn._precedence import drop_superseded, rank_below_statements
+from contexture.builders.turn._render import ShownMemory, make_variants, render_messages
 from contexture.builders.turn.request import (
     HistoryLine,
     RedactedTurn,
@@ -24,7 +25,7 @@ from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
-from contexture.pipeline.fence import validate_prompt
+from contexture.pipeline.fence import MaterialRole, PromptFence, make_fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
 from contexture.pipeline.packing import PackingItem, VariantsById, fit_prompt, make_pack_items, record_verdicts
 from contexture.ports import TokenCounter
@@ -73,8 +74,9 @@ def compose_turn(
     timed: TimePhase = _no_timing,
 ) -> ComposedTurn:
     """The prompt for a turn within its token limit; every memory and history line gets a verdict in the trace."""
+    fence = make_fence(counter, version=recipe.fence_version)
     with timed("ranking"):
-        ranking = _filter_candidates(candidates, asked, recipe, trace)
+        ranking = _filter_candidates(candidates, asked, recipe, fence, trace)
     with timed("tokenisation"):
         fixed = _count_fixed_parts(asked, counter)
         empty = counter.count_messages([])
@@ -82,10 +84,10 @@ def compose_turn(
         kept = drop_already_in_history(
             ranking, _history_without_memories(asked, costs, fixed, recipe), trace, share=recipe.near_duplicate
         )
-        chosen = _fit_budget(asked, kept, costs, fixed, counter, recipe)
+        chosen = _fit_budget(asked, kept, costs, fixed, counter, recipe, fence)
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
-        prompt = render_messages(asked.system, history, chosen.shown, asked.user)
+        prompt = render_messages(asked.system, history, chosen.shown, asked.user, recipe.material_role)
     record_verdicts(kept, chosen.forms, {candidate.id: form for candidate, form in chosen.shown}, trace)
     _record_history(asked.lines, costs, chosen.start, trace)
     validate_prompt(
@@ -93,6 +95,8 @@ def compose_turn(
         limit=asked.limit,
         shown=[candidate for candidate, _ in chosen.shown],
         texts=[form.text for _, form in chosen.shown],
+        messages=prompt,
+        fence=fence,
     )
     return ComposedTurn(
         messages=prompt,
@@ -136,17 +140,21 @@ def _history_without_memories(
 
 
 def _filter_candidates(
-    candidates: Sequence[Candidate], asked: RedactedTurn, recipe: TurnRecipe, trace: Trace
+    candidates: Sequence[Candidate], asked: RedactedTurn, recipe: TurnRecipe, fence: PromptFence, trace: Trace
 ) -> list[Candidate]:
     """Memories to pack, best first.
 
     Duplicates, empty ones and everything beyond the limit of the health state are dropped with a reason.
     """
     single = drop_duplicate_keys(candidates, trace)
+    visible = [candidate for candidate in single if fence.inline(candidate.text).strip()]
     for candidate in single:
-        if not candidate.text.strip():
+        if candidate not in visible:
             trace.drop(candidate, Reason.EMPTY)
-    spoken = rank_candidates(candidate for candidate in single if candidate.text.strip())
+    spoken = rank_candidates(visible)
+    question = plain_text(asked.user)
+    if recipe.corrections:
+        spoken = rank_below_statements(drop_superseded(spoken, question, trace), question)
     return keep_top_k(
         drop_near_duplicates(spoken, trace, threshold=recipe.near_duplicate), recipe.max_memories(asked.state), trace
     )
@@ -159,13 +167,24 @@ def _fit_budget(
     fixed: int,
     counter: TokenCounter,
     recipe: TurnRecipe,
+    fence: PromptFence,
 ) -> _BudgetChoice:
-    """Fit memories first, then history; room for the newest exchange is reserved if it takes at most half of it."""
+    """Fit memories first, then history.
+
+    Room for the newest exchange is reserved if it takes at most half of it, and what history needs of the share that
+    memories may not use.
+    """
     room = asked.limit - fixed
-    reserve = sum(costs[find_newest_exchange(asked.lines) :])
-    reserve = reserve if 2 * reserve <= room else 0
+    newest = sum(costs[find_newest_exchange(asked.lines) :])
+    shared = min(sum(costs), int((1 - recipe.memory_share) * room))
+    reserve = max(newest if 2 * newest <= room else 0, shared)
     forms = make_variants(
-        kept, query=plain_text(asked.user), counter=counter, sharpness=recipe.sharpness, room=room - reserve
+        kept,
+        query=plain_text(asked.user),
+        counter=counter,
+        fence=fence,
+        sharpness=recipe.sharpness,
+        room=room - reserve,
     )
     items = make_pack_items(kept, forms)
 
@@ -173,22 +192,24 @@ def _fit_budget(
         return tuple((each, forms[each.id][chosen[each.id]]) for each in kept if each.id in chosen)
 
     def count(chosen: Mapping[str, int]) -> int:
-        return counter.count_messages(render_messages(asked.system, (), choose_variants(chosen), asked.user))
+        return counter.count_messages(
+            render_messages(asked.system, (), choose_variants(chosen), asked.user, recipe.material_role)
+        )
 
     fitted = fit_prompt(items, asked.limit - reserve, PACKERS[recipe.packer], count)
     memories = choose_variants(fitted.packing.chosen)
     start = find_history_cut(asked.lines, costs, asked.limit - fitted.tokens, int(recipe.history_step * asked.limit))
-    start, tokens = _trim_until_fits(asked, memories, start, counter)
+    start, tokens = _trim_until_fits(asked, memories, start, counter, recipe.material_role)
     return _BudgetChoice(tokens=tokens, shown=memories, start=start, items=tuple(items), forms=forms)
 
 
 def _trim_until_fits(
-    asked: RedactedTurn, memories: Sequence[ShownMemory], start: int, counter: TokenCounter
+    asked: RedactedTurn, memories: Sequence[ShownMemory], start: int, counter: TokenCounter, role: MaterialRole
 ) -> tuple[int, int]:
     """Move the cut forward until the whole prompt, counted at once, fits; returns the cut and the tokens."""
     while True:
         history = [line.message for line in asked.lines[start:]]
-        tokens = counter.count_messages(render_messages(asked.system, history, memories, asked.user))
+        tokens = counter.count_messages(render_messages(asked.system, history, memories, asked.user, role))
         if tokens <= asked.limit or not history:
             return start, tokens
         later = (at for at in range(start + 1, len(asked.lines)) if asked.lines[at].opens)

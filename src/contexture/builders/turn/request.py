@@ -13,10 +13,12 @@ from typing import Annotated, Any, TypeAlias, cast, get_args
 
 from msgspec import Meta
 
+from contexture.builders.replay import read_recipe
 from contexture.capsule import Capsule, convert_part
 from contexture.conversation import RECALL_THRESHOLD, HealthState
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.json_objects import JsonForm, parse_object
+from contexture.pipeline.fence import FENCE_VERSION, MaterialRole
 from contexture.pipeline.knapsack import Packer
 from contexture.text.unicode import repair_text
 from contexture.types import ChatMessage, ChatRole, ContentPart, Message, Scope
@@ -208,7 +210,12 @@ class TurnRecipe:
     `top_k` memories are recalled while the memory service is normal, `top_k_degraded` while it is degraded, none
     while it is down. `sharpness` is how steeply a memory's value falls with its score. When history must be
     trimmed, it is cut in steps of `history_step` times the limit, so that the next turns start with the same bytes
-    (a stable prefix for prompt caches); 0 cuts no more than needed.
+    (a stable prefix for prompt caches); 0 cuts no more than needed. `speaker_labels` labels a memory with its speaker
+    and date instead of its source. `corrections` drops a statement that a newer one of the same speaker supersedes,
+    and ranks the assistant's words and summaries below what the user said about the same thing. Memories use at most
+    `memory_share` of the room while history needs the rest. `material_role` is the role of the message with memories.
+
+    The defaults are those of the recipe `seed`; the setting `turn_recipe` chooses another one for the product.
     """
 
     packer: Packer = Packer.OPTIMAL
@@ -223,6 +230,11 @@ class TurnRecipe:
     history_step: float = 0.3
     namespace: str = "wm"
     universe: str = ""
+    speaker_labels: bool = False
+    corrections: bool = False
+    memory_share: float = 1.0
+    material_role: MaterialRole = MaterialRole.SYSTEM
+    fence_version: int = FENCE_VERSION
 
     def max_memories(self, state: HealthState) -> int:
         """How many memories a prompt may contain in this health state."""
@@ -314,4 +326,4 @@ def redacted_turn_from_json(data: dict[str, Any]) -> RedactedTurn:
 
 def read_turn_recipe(capsule: Capsule) -> TurnRecipe:
     """The recipe a turn capsule was built with; raises `InvalidRequest` when it has none."""
-    return convert_part(capsule.settings.get("recipe"), TurnRecipe, "a recipe for a turn")
+    return read_recipe(capsule, TurnRecipe, "a recipe for a turn")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from typing_extensions import TypedDict
 
 from contexture.builders.clean import Cleaner
-from contexture.builders.turn.collect import clean_metadata
+from contexture.builders.turn._collect import clean_metadata
 from contexture.builders.turn.compose import ComposedTurn
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule

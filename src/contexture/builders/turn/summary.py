@@ -15,9 +15,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from contexture.builders.turn.request import Turn, plain_text
-from contexture.conversation import Memory
+from contexture.conversation import SUMMARY_TYPE, Memory
 from contexture.errors import ContextError, SourceError
-from contexture.pipeline.fence import DATA_NOTICE, fence
+from contexture.pipeline.fence import DATA_NOTICE, PromptFence
 from contexture.ports import ChatModel, MemoryService
 from contexture.types import Message, Scope
 
@@ -25,7 +25,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_SUMMARY_CHARS = 1_024
-SUMMARY_TYPE = "session_summary"
 SUMMARY_TAGS = (SUMMARY_TYPE, "auto", "context_builder")
 
 _SEPARATOR = " | "
@@ -178,10 +177,12 @@ class HistorySummarizer:
 
 
 def _summary_messages(removed: Sequence[Message]) -> list[Message]:
-    lines = "\n".join(f"{message['role']}: {plain_text(message.get('content'))}" for message in removed)
+    fence = PromptFence()
+    lines = [f"{message['role']}: {plain_text(message.get('content'))}" for message in removed]
+    newest = "\n".join(map(fence.block_after_label, lines))[-_MAX_SOURCE_CHARS:]
     return [
         {"role": "system", "content": f"{_SUMMARY_INSTRUCTION} {DATA_NOTICE}"},
-        {"role": "user", "content": f"[1] (conversation)\n{fence(lines[-_MAX_SOURCE_CHARS:])}"},
+        {"role": "user", "content": fence.inline(f"[1] (conversation)\n{newest}")},
     ]
 
 

@@ -15,22 +15,28 @@ import msgspec
 
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.telemetry import NoWorkspaceTelemetry, Stopwatch, WorkspaceTelemetry
-from contexture.builders.workspace.collect import (
+from contexture.builders.workspace._collect import (
     SemanticCollector,
     collect_activity,
     collect_focus,
     collect_included,
     collect_relations,
 )
+from contexture.builders.workspace._document import plan_document
+from contexture.builders.workspace._hydrate import hydrate
+from contexture.builders.workspace._intent import detect_intent
+from contexture.builders.workspace._planner import collect_changes, collect_work
+from contexture.builders.workspace._render import SECTION_TITLES, add_token_counts, render_instructions
+from contexture.builders.workspace._state import BuildState, FocusBlocks, load_focus
+from contexture.builders.workspace._validate import validate_payload
 from contexture.builders.workspace.compose import ComposedWorkspace, clean_history, compose_workspace
-from contexture.builders.workspace.config import ContextConfig
-from contexture.builders.workspace.hydrate import hydrate
-from contexture.builders.workspace.intent import detect_intent
-from contexture.builders.workspace.render import SECTION_TITLES, add_token_counts, render_instructions
+from contexture.builders.workspace.config import ContextConfig, WorkspaceRecipe
 from contexture.builders.workspace.request import (
     CAPSULE_KIND,
     ContextPlan,
     ContextRequest,
+    DocumentPlan,
+    PlannedFact,
     parse_request,
     section_caps,
     section_floors,
@@ -46,13 +52,11 @@ from contexture.builders.workspace.result import (
     SectionType,
     to_messages,
 )
-from contexture.builders.workspace.state import BuildState, FocusBlocks, load_focus
-from contexture.builders.workspace.validate import validate_payload
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
 from contexture.ledger import Ledger, State, Trace
 from contexture.pipeline.candidates import CandidateSource, collect_candidates, rank_candidates
-from contexture.pipeline.fence import DATA_NOTICE
+from contexture.pipeline.fence import DATA_NOTICE, FENCE_VERSION, PromptFormat, make_fence
 from contexture.pipeline.masking import SecretMaskCache
 from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
 from contexture.pipeline.truncation import TruncationStrategy, summarize
@@ -101,6 +105,7 @@ class WorkspaceContextBuilder:
         self._store = store
         self._semantic = SemanticCollector(search)
         self._counter = token_counter
+        self._fence = make_fence(token_counter, PromptFormat.WORKSPACE)
         self._cleaners = CleanerFactory(
             redactor=RememberedScans(redactor), secrets=SecretMaskCache(secrets), operator=operator
         )
@@ -198,6 +203,14 @@ class WorkspaceContextBuilder:
             if floors[name] and name in self._active_collectors(state)
         }
         on = [name for name in COLLECTED_SECTIONS if floors[name]]
+        config_planner = self._config.collectors.planner
+        if on and config_planner.enabled and self._config.recipe is not WorkspaceRecipe.SEED:
+            work = SectionType.SEMANTIC if SectionType.SEMANTIC in on else on[0]
+            changes = SectionType.ACTIVITY if SectionType.ACTIVITY in on else work
+            sources |= {
+                "planner": CandidateSource(ask=lambda: collect_work(state, work), timeout_seconds=self._deadline),
+                "changes": CandidateSource(ask=lambda: collect_changes(state, changes), timeout_seconds=self._deadline),
+            }
         if state.request.hints.include_blocks and on:
             included = CandidateSource(ask=lambda: collect_included(state, on[0]), timeout_seconds=self._deadline)
             sources = {"include": included, **sources}
@@ -216,8 +229,13 @@ class WorkspaceContextBuilder:
         return [name for name in COLLECTED_SECTIONS if ready[name]]
 
     async def _clean(self, state: BuildState, raw: Sequence[Candidate], cleaner: Cleaner) -> _CleanedCandidates:
-        plan = self._make_plan(state, cleaner)
-        clean = add_token_counts(cleaner.clean_candidates(map(cleaner.mask_candidate, raw)), self._counter)
+        plan = replace(
+            self._make_plan(state, cleaner),
+            documents=_plan_documents(state, raw),
+            facts=tuple(_clean_facts(state, cleaner)),
+        )
+        masked = map(cleaner.mask_candidate, raw)
+        clean = add_token_counts(cleaner.clean_candidates(masked), self._counter, self._fence)
         shorter = await write_summaries(clean, plan, counter=self._counter, model=self._summarizer, trace=state.trace)
         return _CleanedCandidates(plan=replace(plan, shorter=shorter), raw=raw, clean=clean)
 
@@ -231,13 +249,13 @@ class WorkspaceContextBuilder:
         )
         failed = {lost.source for lost in state.trace.finish(()).degradations}
         return ContextPlan(
-            query=cleaner.clean_text(asked.query),
+            query=cleaner.clean_prompt_text(asked.query, self._fence),
             kind=asked.type,
-            system=told,
+            system=self._fence.inline(told),
             total=total_budget(asked, config),
             floors=floors,
             caps=section_caps(asked),
-            history=clean_history(cleaner, asked.conversation_history),
+            history=clean_history(cleaner, asked.conversation_history, self._fence),
             timestamp=state.now.isoformat(),
             collectors=tuple(
                 str(name) for name in self._active_collectors(state) if floors[name] and name not in failed
@@ -251,6 +269,8 @@ class WorkspaceContextBuilder:
             packer=config.packer,
             near_duplicate=config.near_duplicate,
             sharpness=config.sharpness,
+            short_paths=config.recipe is not WorkspaceRecipe.SEED,
+            fence_version=FENCE_VERSION,
         )
 
     def _make_payload(self, state: BuildState, made: _CleanedCandidates) -> ContextPayload:
@@ -261,7 +281,7 @@ class WorkspaceContextBuilder:
             scope=state.scope,
             now=state.now,
             request=msgspec.to_builtins(asdict(made.plan)),
-            settings={"model": self._model},
+            settings={"model": self._model, "encoding": self._counter.encoding},
             candidates=made.clean,
             ledger=ledger,
             messages=to_messages(composed.serialized),
@@ -270,6 +290,28 @@ class WorkspaceContextBuilder:
         return make_payload(
             made.plan, composed, considered=made.raw, ledger=ledger, capsule=capsule, counter=self._counter
         )
+
+
+def _clean_facts(state: BuildState, cleaner: Cleaner) -> Iterator[PlannedFact]:
+    """The facts without personal data; one that cannot be scanned is left out, which is a degradation."""
+    for fact in state.facts:
+        told = cleaner.clean_or("\n".join([fact.label, *fact.details]), "")
+        if told:
+            label, *details = told.split("\n")
+            yield PlannedFact(label=label, total=fact.total, keys=fact.keys, details=tuple(details))
+
+
+def _plan_documents(state: BuildState, raw: Sequence[Candidate]) -> tuple[DocumentPlan, ...]:
+    """The documents of a build, those of the focus first; a block is in the first document that contains it."""
+    keys = {candidate.key for candidate in raw}
+    anchor = state.place.block.id if state.place.block is not None else ""
+    wanted = {id_: at for at, id_ in enumerate(state.request.hints.include_blocks, start=1)}
+    planned: list[DocumentPlan] = []
+    for document in sorted(state.documents, key=lambda each: wanted.get(each.root.id, 0) if each.included else 0):
+        if document.root.id in keys:
+            planned.append(plan_document(document, keys, anchor))
+            keys -= {node.key for node in planned[-1].nodes}
+    return tuple(planned)
 
 
 def _check_clock(now: datetime) -> datetime:

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from contexture.builders.clean import Cleaner
 from contexture.builders.replay import ComposedPrompt
-from contexture.builders.workspace.render import (
+from contexture.builders.workspace._document import FittedDocument, fit_document
+from contexture.builders.workspace._render import (
     NOTHING_FOUND,
     ContextParts,
+    count_body,
     is_deduplicated,
     make_item,
     make_variants,
@@ -30,21 +32,30 @@ from contexture.builders.workspace.request import (
     ContextPlan,
     ConversationLine,
     ConversationMessage,
+    DocumentPlan,
+    PlannedFact,
     read_context_plan,
 )
-from contexture.builders.workspace.result import COLLECTED_SECTIONS, ContextItem, ItemMetadata, SectionType, to_messages
+from contexture.builders.workspace.result import (
+    COLLECTED_SECTIONS,
+    COLLECTED_SIGNAL,
+    ContextItem,
+    ItemMetadata,
+    SectionType,
+    to_messages,
+)
 from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall, RedactionFailed
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import drop_near_duplicates, rank_candidates
-from contexture.pipeline.fence import fence, validate_prompt
+from contexture.pipeline.fence import PromptFence, PromptFormat, make_fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
 from contexture.pipeline.packing import PackingItem, PackingResult, make_pack_items, record_verdicts
 from contexture.pipeline.sections import pack_sections
 from contexture.ports import TokenCounter
-from contexture.types import Budget, Candidate, Section, Variant
+from contexture.types import Budget, Candidate, Form, Section, Variant
 
-Chosen = dict[str, Variant]
+_SEARCHED = frozenset({SectionType.SEMANTIC})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +77,10 @@ def compose_workspace(
     plan: ContextPlan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace
 ) -> ComposedWorkspace:
     """The context within its token budget; every candidate and message gets a verdict in the trace."""
-    return _Composer(plan, _filter_candidates(plan, candidates, trace), counter).compose(trace)
+    fence = make_fence(counter, PromptFormat.WORKSPACE, version=plan.fence_version)
+    kept = _filter_candidates(plan, candidates, fence, trace)
+    found = {each.key: each.signals.get(COLLECTED_SIGNAL, 0.0) for each in candidates if each.section in _SEARCHED}
+    return _Composer(plan, kept, counter, fence, found).compose(trace)
 
 
 def recompose_workspace(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
@@ -77,38 +91,73 @@ def recompose_workspace(capsule: Capsule, more_tokens: int, counter: TokenCounte
     return ComposedPrompt(to_messages(composed.serialized), composed.unlimited)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Choice:
+    """What a context shows: the variant per candidate id, documents included, and the fitted documents."""
+
+    forms: Mapping[str, Variant]
+    documents: tuple[FittedDocument, ...] = ()
+
+    def add(self, id_: str, form: Variant) -> _Choice:
+        """The choice with one more candidate."""
+        return changed(self, forms={**self.forms, id_: form})
+
+
+_NOTHING = _Choice(forms={})
+_FACT_SHARE = 0.6  # of the budget, for everything that is shown before candidates, facts included
+_NEIGHBOUR_SHARE = 0.25  # of the focus share, for blocks around a document
+
+
 class _Composer:
     """Packs candidates, counts the rendered context, and packs again until it fits the budget."""
 
-    def __init__(self, plan: ContextPlan, kept: Sequence[Candidate], counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        plan: ContextPlan,
+        kept: Sequence[Candidate],
+        counter: TokenCounter,
+        fence: PromptFence,
+        found: Mapping[str, float],
+    ) -> None:
         self._plan = plan
+        self._fence = fence
         self._kept = kept
         self._counter = counter
-        self._forms = make_variants(kept, plan, counter)
-        self._items = make_pack_items(kept, self._forms)
-        self._costs = count_message_tokens(plan.history, counter)
+        self._found = found
+        in_documents = {node.key for document in plan.documents for node in document.nodes}
+        self._documented = {each.key: each for each in kept if each.key in in_documents}
+        self._loose = [each for each in kept if each.key not in in_documents]
+        self._forms = make_variants(self._loose, plan, counter, fence)
+        self._items = make_pack_items(self._loose, self._forms)
+        self._costs = count_message_tokens(plan.history, counter, fence)
         self._counted: dict[str, int] = {}
+        self._facts = plan.facts
         self._shown: dict[str, tuple[Variant, ContextItem]] = {}
+        self._fitted: dict[tuple[int, int], FittedDocument] = {}
 
     def compose(self, trace: Trace) -> ComposedWorkspace:
         """The finished context."""
         start = self._history_start()
-        chosen, tokens = self._fit(start)
-        chosen = self._top_up(chosen, start, tokens)
-        start = self._extend_history(chosen, start)
-        parts = self._make_parts(chosen, start)
+        choice, tokens = self._fit(start)
+        choice = self._top_up(choice, start, tokens)
+        start = self._extend_history(choice, start)
+        parts = self._make_parts(choice, start)
         text = render_context(parts)
         tokens = self._count_text(text)
-        record_verdicts(self._kept, self._forms, chosen, trace)
-        self._record_history(start, trace)
-        visible = [candidate for candidate in self._kept if candidate.id in chosen]
+        self._record(choice, start, trace)
+        visible = [candidate for candidate in self._kept if candidate.id in choice.forms]
         validate_prompt(
-            tokens=tokens, limit=self._plan.total, shown=visible, texts=[form.text for form in chosen.values()]
+            tokens=tokens,
+            limit=self._plan.total,
+            shown=visible,
+            texts=[form.text for form in choice.forms.values()],
+            messages=to_messages(text),
+            fence=self._fence,
         )
         return ComposedWorkspace(
             serialized=text,
             tokens=tokens,
-            spent=self._count_by_section(chosen, start),
+            spent=self._count_by_section(choice, start),
             parts=parts,
             shown=tuple(visible),
             unlimited=self._count_unlimited(tokens),
@@ -120,91 +169,158 @@ class _Composer:
         Raises `BudgetTooSmall` when not even the context without history and candidates fits.
         """
         plan = self._plan
-        fixed = self._count_context({}, len(plan.history))
+        fixed = self._count_context(_NOTHING, len(plan.history))
+        while self._facts and fixed > _FACT_SHARE * plan.total:
+            self._facts = _trim_facts(self._facts)
+            fixed = self._count_context(_NOTHING, len(plan.history))
         if fixed > plan.total:
             raise BudgetTooSmall(needed=fixed, available=plan.total)
         share = min(plan.floors[SectionType.HISTORY], self._history_cap(), plan.total - fixed)
         start = find_newest_start(self._costs, share)
-        while start < len(plan.history) and self._count_context({}, start) > plan.total:
+        while start < len(plan.history) and self._count_context(_NOTHING, start) > plan.total:
             start += 1
         return start
 
-    def _fit(self, start: int) -> tuple[Chosen, int]:
+    def _fit(self, start: int) -> tuple[_Choice, int]:
         """A choice whose rendered context fits: while it is too large, pack again into less capacity."""
-        empty = self._count_context({}, start)
+        empty = self._count_context(_NOTHING, start)
         filled = {candidate.section for candidate in self._kept}
         capacity = self._plan.total - empty + len(filled) * self._counter.count(NOTHING_FOUND)
-        while capacity > 0 and self._items:
-            chosen = self._chosen_variants(self._pack(self._items, capacity).chosen)
-            tokens = self._count_context(chosen, start)
+        while capacity > 0 and (self._items or self._plan.documents):
+            choice = self._choose(capacity)
+            tokens = self._count_context(choice, start)
             if tokens <= self._plan.total:
-                return chosen, tokens
+                return choice, tokens
             capacity -= tokens - self._plan.total
-        return {}, empty
+        return _NOTHING, empty
+
+    def _choose(self, capacity: int) -> _Choice:
+        """Documents first, then the other candidates in what is left."""
+        documents = self._fit_documents(capacity)
+        forms = {self._documented[key].id: form for document in documents for key, form in document.shown.items()}
+        spent: dict[str, int] = {}
+        for at, document in enumerate(documents):
+            used = document.tokens if document.shown else self._counter.count(document.text)
+            spent[self._plan.documents[at].section] = spent.get(self._plan.documents[at].section, 0) + used
+        packed = self._pack(self._items, max(0, capacity - sum(spent.values())), spent)
+        return _Choice(forms={**forms, **self._chosen_variants(packed.chosen)}, documents=documents)
+
+    def _fit_documents(self, capacity: int) -> tuple[FittedDocument, ...]:
+        """The documents in order, each in the share of its section and in what the other sections leave unused."""
+        plan, fitted, spent = self._plan, list[FittedDocument](), 0
+        demand = _count_demand(self._items)
+        for at, document in enumerate(plan.documents):
+            floor = plan.floors[document.section]
+            reserved = sum(
+                min(plan.floors[section], demand.get(section, 0))
+                for section in plan.sections
+                if section != document.section
+            )
+            near = min(demand.get(document.section, 0), int(_NEIGHBOUR_SHARE * floor))
+            room = min(max(floor, capacity - reserved) - near, plan.caps.get(document.section, capacity), capacity)
+            fitted.append(self._fit_document(at, document, max(0, room - spent)))
+            spent += fitted[-1].tokens
+        return tuple(fitted)
+
+    def _fit_document(self, at: int, document: DocumentPlan, room: int) -> FittedDocument:
+        """One document; cached, because it is the same in most rounds of packing."""
+        for (known, most), fitted in self._fitted.items():
+            if known == at and room <= most and fitted.tokens <= room and not fitted.left_out:
+                return fitted
+        if (at, room) not in self._fitted:
+            self._fitted[at, room] = fit_document(
+                document, self._documented, room, self._plan, self._counter, self._fence, self._found
+            )
+        return self._fitted[at, room]
 
     def _history_cap(self) -> int:
         return self._plan.caps.get(SectionType.HISTORY, self._plan.total)
 
-    def _extend_history(self, chosen: Chosen, start: int) -> int:
+    def _extend_history(self, choice: _Choice, start: int) -> int:
         """Start history earlier while tokens are left, within its cap."""
         cap = self._history_cap() if self._plan.floors[SectionType.HISTORY] else 0
         while start > 0 and sum(self._costs[start - 1 :]) <= cap:
-            if self._count_context(chosen, start - 1) > self._plan.total:
+            if self._count_context(choice, start - 1) > self._plan.total:
                 break
             start -= 1
         return start
 
-    def _pack(self, items: Sequence[PackingItem], capacity: int) -> PackingResult:
+    def _pack(self, items: Sequence[PackingItem], capacity: int, spent: Mapping[str, int]) -> PackingResult:
         packed = pack_sections(
-            items, Budget(total=capacity, sections=self._budget_sections()), PACKERS[self._plan.packer]
+            items, Budget(total=capacity, sections=self._budget_sections(spent)), PACKERS[self._plan.packer]
         )
         gap = max((part.gap for part in packed.sections.values()), default=0.0)
         return PackingResult(chosen=packed.chosen, tokens=packed.tokens, value=packed.value, gap=gap)
 
-    def _budget_sections(self) -> tuple[Section, ...]:
+    def _budget_sections(self, spent: Mapping[str, int]) -> tuple[Section, ...]:
+        """The sections as the packer sees them; `spent` are the tokens that documents use of each."""
         plan, weights = self._plan, SECTION_WEIGHTS[self._plan.kind]
         return tuple(
             Section(
                 name=section,
-                floor=plan.floors[section],
-                cap=plan.caps.get(section),
+                floor=max(0, plan.floors[section] - spent.get(section, 0)),
+                cap=None if section not in plan.caps else max(0, plan.caps[section] - spent.get(section, 0)),
                 weight=weights.get(section, 1.0),
                 enabled=section in plan.sections,
             )
             for section in COLLECTED_SECTIONS
         )
 
-    def _chosen_variants(self, chosen: Mapping[str, int]) -> Chosen:
+    def _chosen_variants(self, chosen: Mapping[str, int]) -> dict[str, Variant]:
         return {id_: self._forms[id_][option] for id_, option in chosen.items()}
 
-    def _top_up(self, chosen: Chosen, start: int, tokens: int) -> Chosen:
+    def _top_up(self, choice: _Choice, start: int, tokens: int) -> _Choice:
         """Shorten the best candidate that did not fit into the remaining tokens, if enough of it remains."""
         room = self._plan.total - tokens
         if room < self._plan.truncation.min_tokens:
-            return chosen
-        for candidate in self._kept:
-            if candidate.id in chosen:
+            return choice
+        for candidate in self._loose:
+            if candidate.id in choice.forms:
                 continue
             whole = self._forms[candidate.id][0]
             form = shorten_candidate(
-                candidate, whole, min(room, self._section_room(candidate.section, chosen)), self._plan, self._counter
+                candidate,
+                whole,
+                min(room, self._section_room(candidate.section, choice)),
+                self._plan,
+                self._counter,
+                self._fence,
             )
-            if form is not None and self._count_context({**chosen, candidate.id: form}, start) <= self._plan.total:
-                return {**chosen, candidate.id: form}
-        return chosen
+            if form is not None and self._count_context(choice.add(candidate.id, form), start) <= self._plan.total:
+                return choice.add(candidate.id, form)
+        return choice
 
-    def _section_room(self, section: str, chosen: Chosen) -> int:
+    def _section_room(self, section: str, choice: _Choice) -> int:
         cap = self._plan.caps.get(section, self._plan.total)
-        return cap - sum(chosen[each.id].tokens for each in self._kept if each.section == section and each.id in chosen)
+        used = (each.id for each in self._kept if each.section == section and each.id in choice.forms)
+        return cap - sum(choice.forms[id_].tokens for id_ in used)
 
-    def _make_parts(self, chosen: Chosen, start: int) -> ContextParts:
+    def _make_parts(self, choice: _Choice, start: int) -> ContextParts:
         items: dict[str, list[ContextItem]] = {
-            SectionType.HISTORY: [message_item(line) for line in self._plan.history[start:]]
+            SectionType.HISTORY: [message_item(line, self._fence) for line in self._plan.history[start:]]
         }
-        for candidate in self._kept:
-            if candidate.id in chosen:
-                items.setdefault(candidate.section, []).append(self._make_item(candidate, chosen[candidate.id]))
-        return ContextParts(system=self._plan.system, sections=self._plan.sections, items=items, query=self._plan.query)
+        documents: dict[str, list[str]] = {}
+        for document, fitted in zip(self._plan.documents, choice.documents, strict=False):
+            if fitted.text:
+                documents.setdefault(document.section, []).append(fitted.text)
+            items.setdefault(document.section, []).extend(
+                self._make_item(self._documented[key], form) for key, form in fitted.shown.items()
+            )
+        loose = {section: len(found) for section, found in items.items()}
+        for candidate in self._loose:
+            if candidate.id in choice.forms:
+                items.setdefault(candidate.section, []).append(self._make_item(candidate, choice.forms[candidate.id]))
+        return ContextParts(
+            system=self._plan.system,
+            sections=self._plan.sections,
+            items=items,
+            query=self._plan.query,
+            documents=documents,
+            documented={section: loose.get(section, 0) for section in documents},
+            facts=self._facts if self._plan.sections else (),
+            short_paths=self._plan.short_paths,
+            fence=self._fence,
+        )
 
     def _make_item(self, candidate: Candidate, form: Variant) -> ContextItem:
         """A candidate as an item; cached, because most candidates are rendered several times in the same form."""
@@ -213,8 +329,8 @@ class _Composer:
             known = self._shown[candidate.id] = (form, make_item(candidate, form))
         return known[1]
 
-    def _count_context(self, chosen: Chosen, start: int) -> int:
-        return self._count_text(render_context(self._make_parts(chosen, start)))
+    def _count_context(self, choice: _Choice, start: int) -> int:
+        return self._count_text(render_context(self._make_parts(choice, start)))
 
     def _count_text(self, text: str) -> int:
         """Tokens of a rendered context; cached, because the last one counted is often the final one."""
@@ -222,16 +338,36 @@ class _Composer:
             self._counted[text] = self._counter.count_messages(to_messages(text))
         return self._counted[text]
 
-    def _count_by_section(self, chosen: Chosen, start: int) -> dict[str, int]:
+    def _count_by_section(self, choice: _Choice, start: int) -> dict[str, int]:
         """Tokens of the items of each section, as the ledger counts them."""
         spent: dict[str, int] = {SectionType.HISTORY: sum(self._costs[start:])}
         for candidate in self._kept:
-            if candidate.id in chosen:
-                spent[candidate.section] = spent.get(candidate.section, 0) + chosen[candidate.id].tokens
+            if candidate.id in choice.forms:
+                spent[candidate.section] = spent.get(candidate.section, 0) + choice.forms[candidate.id].tokens
         return spent
 
     def _count_unlimited(self, tokens: int) -> int:
-        return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs)
+        documented = sum(count_body(each, self._counter, self._fence) for each in self._documented.values())
+        return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs) + 2 * documented
+
+    def _record(self, choice: _Choice, start: int, trace: Trace) -> None:
+        """Verdicts for every candidate and message, and a degradation for every document that is incomplete."""
+        record_verdicts(self._loose, self._forms, choice.forms, trace)
+        for candidate in self._documented.values():
+            form = choice.forms.get(candidate.id)
+            if form is None:
+                trace.drop(candidate, Reason.OVER_BUDGET, tokens=count_body(candidate, self._counter, self._fence))
+            else:
+                trace.keep(candidate, tokens=form.tokens, form=form.form)
+        for at, document in enumerate(self._plan.documents):
+            fitted = choice.documents[at] if choice.documents else None
+            missing = len(document.nodes) if fitted is None else fitted.left_out
+            shortened = 0 if fitted is None else sum(form.form is not Form.FULL for form in fitted.shown.values())
+            if missing or document.cut or shortened:
+                more = "more than " if document.cut else ""
+                told = f"{missing} of {more}{len(document.nodes)} blocks of the document are left out"
+                trace.add_degradation(document.section, f"{told}, {shortened} are shortened" if shortened else told)
+        self._record_history(start, trace)
 
     def _record_history(self, start: int, trace: Trace) -> None:
         for at, (line, cost) in enumerate(zip(self._plan.history, self._costs, strict=True)):
@@ -241,7 +377,28 @@ class _Composer:
                 trace.keep(message_candidate(line), tokens=cost)
 
 
-def _filter_candidates(plan: ContextPlan, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
+def _trim_facts(facts: Sequence[PlannedFact]) -> tuple[PlannedFact, ...]:
+    """The facts without the last line of details, or without the last fact when none has details."""
+    for at in range(len(facts) - 1, -1, -1):
+        if facts[at].details:
+            shorter = PlannedFact(
+                label=facts[at].label, total=facts[at].total, keys=facts[at].keys, details=facts[at].details[:-1]
+            )
+            return (*facts[:at], shorter, *facts[at + 1 :])
+    return tuple(facts[:-1])
+
+
+def _count_demand(items: Sequence[PackingItem]) -> dict[str, int]:
+    """Tokens that the items of each section could use."""
+    demand: dict[str, int] = {}
+    for item in items:
+        demand[item.section] = demand.get(item.section, 0) + max(option.tokens for option in item.options)
+    return demand
+
+
+def _filter_candidates(
+    plan: ContextPlan, candidates: Sequence[Candidate], fence: PromptFence, trace: Trace
+) -> list[Candidate]:
     """Candidates to pack, best first: disabled sections, duplicates and empty ones dropped with a reason."""
     sections = plan.sections
     shown = [each for each in candidates if each.section in sections]
@@ -249,13 +406,16 @@ def _filter_candidates(plan: ContextPlan, candidates: Sequence[Candidate], trace
         if candidate.section not in sections:
             trace.drop(candidate, Reason.SECTION_OFF)
     single = _merge_duplicates(shown, trace)
+    visible = {candidate.id for candidate in single if fence.inline(candidate.text).strip()}
     for candidate in single:
-        if not candidate.text.strip():
+        if candidate.id not in visible:
             trace.drop(candidate, Reason.EMPTY)
-    spoken = rank_candidates(candidate for candidate in single if candidate.text.strip())
-    prose = [candidate for candidate in spoken if is_deduplicated(candidate)]
+    spoken = rank_candidates(candidate for candidate in single if candidate.id in visible)
+    documented = {node.key for document in plan.documents for node in document.nodes}
+    prose = [candidate for candidate in spoken if is_deduplicated(candidate) and candidate.key not in documented]
     kept = {candidate.id for candidate in drop_near_duplicates(prose, trace, threshold=plan.near_duplicate)}
-    return [candidate for candidate in spoken if candidate.id in kept or not is_deduplicated(candidate)]
+    dropped = {candidate.id for candidate in prose} - kept
+    return [candidate for candidate in spoken if candidate.id not in dropped]
 
 
 def _merge_duplicates(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
@@ -281,16 +441,18 @@ MAX_MESSAGES = 200
 _SEPARATOR_TOKENS = 1
 
 
-def clean_history(cleaner: Cleaner, messages: Sequence[ConversationMessage]) -> tuple[ConversationLine, ...]:
+def clean_history(
+    cleaner: Cleaner, messages: Sequence[ConversationMessage], fence: PromptFence
+) -> tuple[ConversationLine, ...]:
     """The newest messages, cleaned, without a gap: everything before one that cannot be scanned is dropped."""
     trace, lines = cleaner.trace, list[ConversationLine]()
     for at in range(max(0, len(messages) - MAX_MESSAGES), len(messages)):
         line = ConversationLine(at=at, role=messages[at].role, text="")
-        if not messages[at].content.strip():
+        if not fence.inline(messages[at].content).strip():
             trace.drop(message_candidate(line), Reason.EMPTY)
             continue
         try:
-            lines.append(replace(line, text=cleaner.clean_text(messages[at].content)))
+            lines.append(replace(line, text=cleaner.clean_prompt_text(messages[at].content, fence)))
         except RedactionFailed as failure:
             trace.drop(message_candidate(line), Reason.REDACTION_FAILED, note=str(failure))
             trace.add_degradation("history", str(failure))
@@ -300,12 +462,12 @@ def clean_history(cleaner: Cleaner, messages: Sequence[ConversationMessage]) -> 
     return tuple(lines)
 
 
-def message_item(line: ConversationLine) -> ContextItem:
+def message_item(line: ConversationLine, fence: PromptFence) -> ContextItem:
     """A history message as a context item."""
     return ContextItem(
         block_id=f"history[{line.at}]",
         block_type=MESSAGE_TYPE,
-        content=fence(line.text),
+        content=fence.block(line.text),
         relevance=1.0,
         metadata=ItemMetadata(page_title=line.role),
     )
@@ -317,9 +479,9 @@ def message_candidate(line: ConversationLine) -> Candidate:
     return Candidate(id=name, key=name, text="", section=SectionType.HISTORY, kind=line.role, redacted=True)
 
 
-def count_message_tokens(lines: Sequence[ConversationLine], counter: TokenCounter) -> list[int]:
+def count_message_tokens(lines: Sequence[ConversationLine], counter: TokenCounter, fence: PromptFence) -> list[int]:
     """Tokens of each message with its header."""
-    return [counter.count(render_item(message_item(line))) + _SEPARATOR_TOKENS for line in lines]
+    return [counter.count(render_item(message_item(line, fence))) + _SEPARATOR_TOKENS for line in lines]
 
 
 def find_newest_start(costs: Sequence[int], room: int) -> int:

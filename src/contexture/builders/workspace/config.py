@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
 
@@ -28,9 +29,19 @@ class BudgetDefaults:
     system: int = 200
 
 
+class WorkspaceRecipe(StrEnum):
+    """How a context is made: `document` shows the focus as one text; `seed` is the layout of the specification."""
+
+    DOCUMENT = "document"
+    SEED = "seed"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FocusConfig:
-    """What is read around the focus; of a page up to `page_blocks` of its blocks."""
+    """What is read around the focus: up to `document_blocks` of a document.
+
+    `page_blocks`, `page_depth` and `children_limit` apply to the recipe `seed`.
+    """
 
     enabled: bool = True
     ancestor_depth: int = 3
@@ -40,6 +51,7 @@ class FocusConfig:
     page_depth: int = 3
     database_rows: int = 15
     rows_considered: int = 500
+    document_blocks: int = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,13 +89,23 @@ class ActivityConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PlannerConfig:
+    """How many rows and changes the planner reads for a question about work."""
+
+    enabled: bool = True
+    row_limit: int = 40
+    change_limit: int = 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Collectors:
-    """The four collectors."""
+    """The four collectors of the specification, and the planner."""
 
     focus: FocusConfig = FocusConfig()
     semantic: SemanticConfig = SemanticConfig()
     relations: RelationsConfig = RelationsConfig()
     activity: ActivityConfig = ActivityConfig()
+    planner: PlannerConfig = PlannerConfig()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +125,7 @@ class ContextConfig:
     ContextConfig(collectors=Collectors(semantic=SemanticConfig(top_k=30)))
     """
 
+    recipe: WorkspaceRecipe = WorkspaceRecipe.DOCUMENT
     token_budget: BudgetDefaults = BudgetDefaults()
     collectors: Collectors = Collectors()
     weights: Mapping[str, float] = field(default_factory=lambda: dict(COMPOSITE_WEIGHTS))

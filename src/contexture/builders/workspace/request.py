@@ -195,11 +195,46 @@ class ConversationLine(Struct, frozen=True, kw_only=True):
     text: str
 
 
+class DocumentNode(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One block of a document: `parent` is the index of the node it belongs to, `level` that of a heading as shown.
+
+    Blocks below one that `nests` are indented. A `subpage` is shown as its title and one line. The `anchor` is where
+    the user is.
+    """
+
+    key: str
+    parent: int = -1
+    indent: int = 0
+    level: int = 0
+    subpage: bool = False
+    nests: bool = False
+    anchor: bool = False
+
+
+class DocumentPlan(Struct, frozen=True, kw_only=True):
+    """The tree of a document, in document order, and its section; `cut` when more of it exists than was read."""
+
+    section: str
+    nodes: tuple[DocumentNode, ...]
+    cut: bool = False
+
+
+class PlannedFact(Struct, frozen=True, kw_only=True):
+    """A computed statement: `total` blocks match, of which `keys` are candidates; `details` are lines below it."""
+
+    label: str
+    total: int
+    keys: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPlan:
     """What a context is composed from besides candidates; redacted, stored in the capsule.
 
-    `shorter` are model summaries by candidate id.
+    `shorter` are model summaries by candidate id. `documents` are shown as one text each, before other
+    blocks. `facts` were computed by the planner. The fence is the first
+    one for a capsule that does not name its own.
     """
 
     query: str
@@ -217,6 +252,10 @@ class ContextPlan:
     near_duplicate: float = 0.9
     sharpness: float = 4.0
     shorter: Mapping[str, str] = field(default_factory=dict[str, str])
+    documents: tuple[DocumentPlan, ...] = ()
+    facts: tuple[PlannedFact, ...] = ()
+    short_paths: bool = False
+    fence_version: int = 1
 
     @property
     def sections(self) -> tuple[SectionType, ...]:

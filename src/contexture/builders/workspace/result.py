@@ -33,6 +33,10 @@ COLLECTED_SECTIONS = (SectionType.FOCUS, SectionType.SEMANTIC, SectionType.RELAT
 """The sections that collectors fill; a block found for several sections is shown in the first of them."""
 
 
+COLLECTED_SIGNAL = "collected"
+"""Name of the signal that holds the relevance given by a collector; shown in the ledger."""
+
+
 class ItemMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Page title, path, time of the last change and form of an item."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Container
 from hashlib import blake2b
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class ImportedBlock(Struct, frozen=True, kw_only=True, array_like=True):
     parent: int
     order: float
     modified: float | None = None
+    readers: tuple[str, ...] | None = None
 
 
 class ImportedDocument(Struct, frozen=True, kw_only=True, array_like=True):
@@ -65,7 +67,9 @@ class ImportHistory:
 
     def write(self, tenant: str, source: str, remembered: ImportSnapshot) -> None:
         """Store a snapshot atomically: a crash leaves the old file or the new one."""
-        path = self._path(tenant, source)
+        self._write(self._path(tenant, source), remembered)
+
+    def _write(self, path: Path, remembered: ImportSnapshot) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
@@ -74,7 +78,30 @@ class ImportHistory:
         except OSError as failure:
             raise StoreUnwritable(f"the import history cannot be written: {failure}") from failure
 
+    def forget_texts(self, ids: Container[str]) -> int:
+        """Remove the stored beginnings of the texts of these blocks; returns how many there were.
+
+        The hashes stay, so that the next import of an unchanged source does not bring the blocks back.
+        """
+        gone = 0
+        for path in sorted(self._folder.glob("*.msgpack")):
+            try:
+                found = msgspec.msgpack.decode(path.read_bytes(), type=ImportSnapshot)
+            except (OSError, msgspec.DecodeError):
+                continue
+            hits = sum(each.id in ids and bool(each.hint) for doc in found.documents.values() for each in doc.blocks)
+            if hits:
+                documents = {name: _without_hints(each, ids) for name, each in found.documents.items()}
+                self._write(path, msgspec.structs.replace(found, documents=documents))
+                gone += hits
+        return gone
+
     def _path(self, tenant: str, source: str) -> Path:
         readable = re.sub(r"[^\w-]+", "-", source)[:40]
         said = blake2b(f"{tenant}\0{source}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
         return self._folder / f"{readable}-{said}.msgpack"
+
+
+def _without_hints(document: ImportedDocument, ids: Container[str]) -> ImportedDocument:
+    blocks = tuple(msgspec.structs.replace(each, hint="") if each.id in ids else each for each in document.blocks)
+    return msgspec.structs.replace(document, blocks=blocks)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks._json_tree import read_json_tree
 from contexture.ingestion.blocks.draft import ImportItems
-from contexture.ingestion.blocks.json_tree import read_json_tree
 from contexture.ingestion.blocks.logseq import is_logseq, read_logseq
 from contexture.ingestion.blocks.notion import is_notion, read_notion
 from contexture.ingestion.blocks.obsidian import SUFFIXES as NOTES

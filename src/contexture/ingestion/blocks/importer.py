@@ -11,10 +11,16 @@ from typing import Protocol
 
 from contexture.blocks.workspace import Workspace
 from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError
+from contexture.ingestion.blocks._placement import IdAllocator, PlacedDocument, place_document
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
-from contexture.ingestion.blocks.history import ImportedBlock, ImportedDocument, ImportHistory, ImportSnapshot
+from contexture.ingestion.blocks.history import (
+    HINT_LENGTH,
+    ImportedBlock,
+    ImportedDocument,
+    ImportHistory,
+    ImportSnapshot,
+)
 from contexture.ingestion.blocks.import_source import ImportSource
-from contexture.ingestion.blocks.placement import IdAllocator, PlacedDocument, place_document
 from contexture.ingestion.files import LoadProblem
 from contexture.ingestion.loader import Progress
 from contexture.types import Scope
@@ -24,6 +30,7 @@ from contexture.workspace import (
     Block,
     BlockStore,
     BlockType,
+    ImportAccess,
     PutResult,
     link_names,
     plain_name,
@@ -115,8 +122,8 @@ _MIN_MOVED_SHARE = 0.5  # share of its blocks by which a moved document is recog
 class BlockWriter(Protocol):
     """The destination of an import."""
 
-    async def put(self, blocks: Sequence[Block]) -> PutResult:
-        """Write all blocks or none."""
+    async def put(self, blocks: Sequence[Block], access: ImportAccess) -> PutResult:
+        """Write all blocks or none; no stored block can be read by more people than before."""
         ...
 
     async def delete(self, ids: Sequence[str]) -> int:
@@ -303,21 +310,31 @@ async def _write_blocks(
     progress: Progress | None,
 ) -> None:
     rows = [(path, block) for path, each in placed.items() for block in (each.blocks if again else each.fresh)]
+    access = ImportAccess(unchanged=frozenset(name for each in placed.values() for name in each.same_readers))
     bad: set[str] = set()
     for at in range(0, len(rows), BATCH_SIZE):
         batch = [(path, block) for path, block in rows[at : at + BATCH_SIZE] if path not in bad]
-        if batch and not await _put_batch(writer, [block for _, block in batch], report):
-            for path, blocks in _group_by_path(batch):
-                if path not in bad and not await _put_batch(writer, blocks, report, path=path):
+        if batch and not await _put_batch(writer, batch, access, report):
+            for path, some in _group_by_path(batch):
+                if path not in bad and not await _put_batch(writer, some, access, report, path=path):
                     bad.add(path)
         if progress is not None:
             progress("importing", min(at + BATCH_SIZE, len(rows)), len(rows))
 
 
-async def _put_batch(writer: BlockWriter, blocks: Sequence[Block], report: ImportReport, *, path: str = "") -> bool:
+async def _put_batch(
+    writer: BlockWriter,
+    batch: Sequence[tuple[str, Block]],
+    access: ImportAccess,
+    report: ImportReport,
+    *,
+    path: str = "",
+) -> bool:
     """Write a batch and return whether it succeeded; a failure is reported only if `path` names its document."""
+    blocks = [block for _, block in batch]
+    mine = ImportAccess(unchanged=access.unchanged & {block.id for block in blocks})
     try:
-        done = await writer.put(blocks)
+        done = await writer.put(blocks, mine)
     except (RequestError, RedactionFailed) as refusal:
         if path:
             report.failed.append(LoadProblem(path=path, message=str(refusal)))
@@ -325,13 +342,25 @@ async def _put_batch(writer: BlockWriter, blocks: Sequence[Block], report: Impor
     report.added += done.added
     report.changed += done.changed
     report.unchanged += done.unchanged
+    _report_access(batch, done, report)
     return True
 
 
-def _group_by_path(batch: Sequence[tuple[str, Block]]) -> Iterator[tuple[str, list[Block]]]:
-    groups: dict[str, list[Block]] = {}
+def _report_access(batch: Sequence[tuple[str, Block]], done: PutResult, report: ImportReport) -> None:
+    """Warn about blocks whose readers the import has narrowed, or would have widened."""
+    said = dict.fromkeys(done.kept_readers, "keeps its readers, because an import never lets more people read a block")
+    said |= dict.fromkeys(done.narrowed, "may be read by fewer people than before")
     for path, block in batch:
-        groups.setdefault(path, []).append(block)
+        if block.id in said:
+            name = block.text.partition("\n")[0][:HINT_LENGTH]
+            message = f"block {block.id!r} ({name}) {said[block.id]}"
+            report.warnings.append(LoadProblem(path=path, message=message, warning=True))
+
+
+def _group_by_path(batch: Sequence[tuple[str, Block]]) -> Iterator[tuple[str, list[tuple[str, Block]]]]:
+    groups: dict[str, list[tuple[str, Block]]] = {}
+    for path, block in batch:
+        groups.setdefault(path, []).append((path, block))
     yield from groups.items()
 
 
@@ -391,9 +420,9 @@ class WorkspaceWriter:
     scope: Scope
     now: datetime
 
-    async def put(self, blocks: Sequence[Block]) -> PutResult:
-        """Write all blocks or none."""
-        return await self.workspace.put(self.scope, blocks, now=self.now)
+    async def put(self, blocks: Sequence[Block], access: ImportAccess) -> PutResult:
+        """Write all blocks or none; no stored block can be read by more people than before."""
+        return await self.workspace.put(self.scope, blocks, now=self.now, importing=access)
 
     async def delete(self, ids: Sequence[str]) -> int:
         """Remove blocks and their descendants."""

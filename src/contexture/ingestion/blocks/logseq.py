@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
+from contexture.ingestion.blocks._markdown import extract_org_dates, parse_task_marker
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems
-from contexture.ingestion.blocks.markdown import extract_org_dates, parse_task_marker
 from contexture.ingestion.blocks.sources import SourceFile, open_folder
 from contexture.types import Json
 from contexture.workspace import BlockType

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks._markdown import parse_markdown
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems
 from contexture.ingestion.blocks.logseq import LIST_ITEM
-from contexture.ingestion.blocks.markdown import parse_markdown
 from contexture.ingestion.blocks.sources import SourceFile, SourceListing, list_archive_names, open_archive, open_folder
 from contexture.ingestion.blocks.tables import (
     TableColumns,

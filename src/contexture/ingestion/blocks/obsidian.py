@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import yaml
 
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks._markdown import parse_markdown
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems, make_block_id
 from contexture.ingestion.blocks.logseq import LIST_ITEM
-from contexture.ingestion.blocks.markdown import parse_markdown
 from contexture.ingestion.blocks.sources import SourceFile, open_folder
 from contexture.ingestion.files import LoadProblem
 from contexture.ingestion.records import parse_time

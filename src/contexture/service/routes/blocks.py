@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Response
 
 from contexture.errors import NotFound
-from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service._dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
 from contexture.service.wire.ingest import BlocksBody, MoveBlockBody, RemoveBlocksBody, block_object
 from contexture.service.wire.schemas import (
     BlockMovedResponse,
@@ -40,7 +40,8 @@ async def write_blocks(body: BlocksBody, engine: EngineDep, caller: CallerDep, m
     await require_permission(engine, caller, "ingest", {"collection": BLOCKS_COLLECTION, "records": len(body.blocks)})
     now = moment or engine.clock.now()
     blocks = await asyncio.to_thread(lambda: [each.to_block() for each in body.blocks])
-    return json_response(await engine.workspace.put(caller, blocks, now=now))
+    importing = body.importing.to_access() if body.importing is not None else None
+    return json_response(await engine.workspace.put(caller, blocks, now=now, importing=importing))
 
 
 async def remove_blocks(body: RemoveBlocksBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:

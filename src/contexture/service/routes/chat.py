@@ -15,15 +15,16 @@ from fastapi import APIRouter, Query, Request, Response
 
 from contexture.answer.chat_types import ChatRequest, ChatResultJson, ChatStep, event_to_json
 from contexture.answer.completions import Completion, Completions, CompletionStarted, CompletionStep
+from contexture.answer.idempotency import decode_result
 from contexture.conversation import ReplyState
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
 from contexture.json_objects import parse_object
+from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service._gateway import Gateway
+from contexture.service._openapi import describe_body
+from contexture.service._sse import EventStream, ServerEvent
 from contexture.service.auth import check_same_identity
-from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
-from contexture.service.gateway import Gateway
-from contexture.service.openapi import describe_body
-from contexture.service.sse import EventStream, ServerEvent
 from contexture.service.wire.chat import (
     DEFAULT_MODEL,
     ChatBody,
@@ -133,6 +134,8 @@ async def read_reply(message_id: str, engine: EngineDep, caller: CallerDep) -> R
     """Return the answer to one of the caller's messages, its error, or 202 while there is neither."""
     await require_permission(engine, caller, "session.read", {"message_id": message_id})
     found = await engine.once.find(message_id, scope=caller)
+    if found.state is ReplyState.COMPLETE:
+        await require_permission(engine, caller, "builds.read", {"build": decode_result(found).build_id})
     waiting = found.state is ReplyState.ACCEPTED
     told = json_response(reply_object(found), status=ACCEPTED if waiting else 200)
     if waiting:

@@ -6,19 +6,29 @@ explanation and capsule.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
 
 from contexture.answer.citation_check import CitationReportJson
 from contexture.answer.commands.answer import CommandAnswerJson
-from contexture.answer.research import ANSWER_FIELDS, ResearchAnswerJson, ResearchQuestion, parse_research_question
+from contexture.answer.research import (
+    ANSWER_FIELDS,
+    ResearchAnswer,
+    ResearchAnswerJson,
+    ResearchQuestion,
+    parse_research_question,
+)
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContextJson
+from contexture.builders.plugin import BuilderPlugin, PluginContextJson
 from contexture.builders.query.request import QueryRequest, query_from_json
 from contexture.builders.query.result import QueryContextJson
 from contexture.builders.replay import ExplanationJson
-from contexture.builders.research.result import ResearchContextJson
+from contexture.builders.research.result import ResearchContext, ResearchContextJson
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContextJson
 from contexture.builders.workspace.request import ContextRequest
@@ -26,11 +36,13 @@ from contexture.builders.workspace.result import ContextPayloadJson
 from contexture.capsule import Capsule, pack_capsule
 from contexture.engine import Contexture
 from contexture.results import ANY_JSON
+from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service._error_responses import replace_correlation_id
+from contexture.service._openapi import describe_body, describe_plugin_body
+from contexture.service._sse import EventStream, ServerEvent
 from contexture.service.auth import HasWriteRight
-from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
-from contexture.service.openapi import describe_body
 from contexture.service.wire.builds import BuildJson, build_object
-from contexture.service.wire.schemas import json_answer
+from contexture.service.wire.schemas import RESEARCH_EVENTS, json_answer, merge_answers
 from contexture.types import Scope
 
 
@@ -68,14 +80,8 @@ async def build_turn(
     If the caller may write memories, a summary of the trimmed history is stored.
     """
     await require_permission(engine, caller, "context.build", {"kind": "turn"})
-    remember = bool(body.get("history")) and writes and await _may_remember(engine, caller)
-    built = await engine.build_turn(body, scope=caller, now=now, remember=remember)
+    built = await engine.build_turn(body, scope=caller, now=now, remember=writes)
     return json_response(built.json_form(), timings=built.timings)
-
-
-async def _may_remember(engine: Contexture, caller: Scope) -> bool:
-    decision = await engine.policy.decide(caller, "memory.remember", {"memories": 1})
-    return decision.allowed
 
 
 def command_routes() -> APIRouter:
@@ -86,10 +92,11 @@ def command_routes() -> APIRouter:
     return routes
 
 
-async def build_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
+async def build_command(request: Request, engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """Build the context of a slash command from what the caller may read, or return the command's error."""
     await require_permission(engine, caller, "context.build", {"kind": "command"})
     built = await engine.build_command(body, scope=caller, now=now)
+    replace_correlation_id(request.scope, built.build_id)
     return json_response(built.json_form(), timings=built.timings)
 
 
@@ -143,7 +150,11 @@ def research_routes() -> APIRouter:
         build_research
     )
     answer_body = describe_body(ResearchQuestion)
-    routes.post("/api/research/ask", responses=json_answer(ResearchAnswerJson), openapi_extra=answer_body)(ask_research)
+    routes.post(
+        "/api/research/ask",
+        responses=merge_answers(json_answer(ResearchAnswerJson), RESEARCH_EVENTS),
+        openapi_extra=answer_body,
+    )(ask_research)
     routes.post("/v1/citations/verify", responses=json_answer(CitationReportJson), openapi_extra=CITATIONS_BODY)(
         verify_citations
     )
@@ -168,9 +179,30 @@ async def build_research(engine: EngineDep, caller: CallerDep, now: NowDep, body
 
 
 async def ask_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
-    """Answer a question with citations; markers without a source are removed, and unsupported sentences are listed."""
+    """Answer a question with citations; markers without a source are removed, and unsupported sentences are listed.
+
+    With `stream` the answer is an event stream. An error before the first event sets the status of the response.
+    """
     asked = parse_research_question(body, answering=True)
+    if asked.stream:
+        steps = engine.ask_research.stream(asked, scope=caller, now=now)
+        return EventStream(_research_events(await anext(steps), steps))
     return json_response((await engine.ask_research.run(asked, scope=caller, now=now)).json_form())
+
+
+async def _research_events(
+    first: ResearchContext | str | ResearchAnswer, steps: AsyncGenerator[ResearchContext | str | ResearchAnswer]
+) -> AsyncIterator[ServerEvent]:
+    async with aclosing(steps):
+        yield _research_event(first)
+        async for step in steps:
+            yield _research_event(step)
+
+
+def _research_event(step: ResearchContext | str | ResearchAnswer) -> ServerEvent:
+    if isinstance(step, str):
+        return ServerEvent(event="delta", data={"text": step})
+    return ServerEvent(event="context" if isinstance(step, ResearchContext) else "done", data=step.json_form())
 
 
 async def verify_citations(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
@@ -187,9 +219,12 @@ def execute_routes() -> APIRouter:
     return routes
 
 
-async def execute_command(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
+async def execute_command(
+    request: Request, engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep
+) -> Response:
     """Execute a slash command, and return the answer with the evidence for each statement, or the command's error."""
     found = await engine.execute.run(body, scope=caller, now=now)
+    replace_correlation_id(request.scope, found.context["telemetry"]["correlation_id"])
     return json_response(found.json_form())
 
 
@@ -202,15 +237,24 @@ def builds_routes() -> APIRouter:
 
 
 async def read_build(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """Return the ledger and the capsule of one of the caller's own builds; any other is not found."""
+    """Return the ledger and the capsule of one of the caller's own builds; any other is not found.
+
+    A build that cites what the caller may no longer read is withheld.
+    """
+    await _require_build_permission(engine, caller, build_id)
     capsule, ledger = await engine.kept(build_id, scope=caller)
     return json_response(build_object(build_id, capsule, ledger))
 
 
 async def explain_candidate(build_id: str, candidate: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Return the outcome for one candidate, and the smallest change that would have admitted it."""
+    await _require_build_permission(engine, caller, build_id)
     found = await engine.explain(build_id, candidate, scope=caller)
     return json_response(found.json_form())
+
+
+async def _require_build_permission(engine: Contexture, caller: Scope, build_id: str) -> None:
+    await require_permission(engine, caller, "builds.read", {"build": build_id})
 
 
 def capsules_routes() -> APIRouter:
@@ -222,7 +266,29 @@ def capsules_routes() -> APIRouter:
 
 async def download_capsule(build_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Return the capsule of one of the caller's own builds, byte for byte, so that its seal stays valid."""
+    await _require_build_permission(engine, caller, build_id)
     found = await engine.capsule(build_id, scope=caller)
     name = f"{found.build_id}.json"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(pack_capsule(found), headers=headers, media_type="application/json")
+
+
+def plugin_routes(builders: Sequence[BuilderPlugin[Any]]) -> APIRouter:
+    """Return `POST /v1/context/KIND` for each of these builders of other packages."""
+    routes = APIRouter(prefix="/v1/context", tags=["context"])
+    for builder in builders:
+        described = describe_plugin_body(builder.kind, cast("type[BaseModel]", builder.request))
+        routes.post(f"/{builder.kind}", responses=json_answer(PluginContextJson), openapi_extra=described)(
+            _make_handler(builder)
+        )
+    return routes
+
+
+def _make_handler(builder: BuilderPlugin[Any]) -> Callable[..., Awaitable[Response]]:
+    async def build(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
+        await require_permission(engine, caller, "context.build", {"kind": builder.kind})
+        return json_response((await engine.build_kind(builder.kind, body, scope=caller, now=now)).json_form())
+
+    build.__name__ = f"build_{builder.kind}"
+    build.__doc__ = getattr(builder.build, "__doc__", None)
+    return build

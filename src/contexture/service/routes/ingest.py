@@ -25,8 +25,10 @@ from contexture.news.articles import ARTICLES
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.retrieval.compute_thread import iterate_in_thread
-from contexture.service.dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
-from contexture.service.openapi import describe_row
+from contexture.retrieval.prepare import check_readers
+from contexture.retrieval.reindex import MAX_BATCH, ReindexStepJson
+from contexture.service._dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
+from contexture.service._openapi import describe_row
 from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
 from contexture.service.wire.schemas import DeletedResponse, json_answer
@@ -80,6 +82,9 @@ class IngestDocumentsBody(BaseModel):
     fields: dict[str, FieldType] = {}
     again: bool = False
     optimize: bool = False
+    importing: Annotated[
+        bool, Field(description="Set by importers: no stored record can be read by more people afterwards.")
+    ] = False
 
 
 class DeleteDocumentsBody(BaseModel):
@@ -92,16 +97,28 @@ class DeleteDocumentsBody(BaseModel):
     collection: Annotated[str, Field(min_length=1)] | None = None
 
 
+class ReindexBody(BaseModel):
+    """Where to continue: the `collection` and `after` of the last step; empty for the first one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"limit": 64}]})
+
+    collection: str = ""
+    after: str = ""
+    limit: Annotated[int, Field(ge=1, le=MAX_BATCH)] = MAX_BATCH
+
+
 def documents_routes() -> APIRouter:
     """Return the routes of documents."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
     routes.post("/documents", responses=json_answer(LoadReportJson))(write_documents)
     routes.delete("/documents", responses=json_answer(DeletedResponse))(remove_documents)
+    routes.post("/reindex", responses=json_answer(ReindexStepJson))(reindex_records)
     return routes
 
 
 async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """Load records and files, and report what was added, unchanged, a duplicate or failed, with the reason."""
+    check_readers("`acl`", body.acl, engine.settings.max_readers)
     await _require_permissions(body, engine, caller)
     if not body.files:
         return json_response(load_report_object(await _write_records(body, engine, caller)))
@@ -111,6 +128,13 @@ async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: 
         paged = await load_uploads(engine.pages, workers, uploads, loading)
     records = await _write_records(body, engine, caller) if body.records else LoadReport()
     return json_response(load_report_object(merge_reports(paged, records)))
+
+
+async def reindex_records(body: ReindexBody, engine: EngineDep, caller: CallerDep) -> Response:
+    """Compute vectors and terms of the next records that the caller may read again, and return where to continue."""
+    await require_permission(engine, caller, "ingest", {"collection": body.collection, "records": body.limit})
+    step = await engine.reindexer.step(caller, collection=body.collection, after=body.after, limit=body.limit)
+    return json_response(step.json_form())
 
 
 async def remove_documents(body: DeleteDocumentsBody, engine: EngineDep, caller: CallerDep) -> Response:
@@ -140,7 +164,7 @@ async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, ca
 async def _write_records(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> LoadReport:
     collection = body.collection or engine.settings.collection
     await engine.create(Collection(name=collection, fields={**DEFAULT_FIELDS, **body.fields}), scope=caller)
-    writer = RecordWriter(engine, collection, caller, again=body.again)
+    writer = RecordWriter(engine, collection, caller, again=body.again, importing=body.importing)
     async for batch in iterate_in_thread(batch_records(writer.drop_duplicates(_record_items(body)))):
         await writer.write(batch)
     if body.optimize:
@@ -182,6 +206,7 @@ def articles_routes() -> APIRouter:
 
 async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDep, moment: NowDep) -> Response:
     """Load articles, and report what was added, unchanged, a duplicate or failed, with the reason."""
+    check_readers("`readers`", body.readers, engine.settings.max_readers)
     await require_permission(engine, caller, "ingest", {"collection": ARTICLES_FIELD, "records": len(body.articles)})
     now = moment or engine.clock.now()
     writer = ArticleWriter(engine.news, caller, now)

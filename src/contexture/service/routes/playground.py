@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from contexture.errors import NotFound
+from contexture.service._dependencies import EngineDep, json_response
 from contexture.service.auth import PUBLIC_PREFIX
-from contexture.service.dependencies import EngineDep, json_response
 from contexture.service.wire.schemas import MemoryStateResponse, json_answer
 
 STATIC_FOLDER = Path(__file__).parent.parent / "static"

@@ -13,8 +13,8 @@ from contexture.documents import Region
 from contexture.errors import NotFound, UnknownPage
 from contexture.pages.values import DocumentSummary
 from contexture.retrieval.candidates import SearchResultJson
-from contexture.service.dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
-from contexture.service.openapi import describe_body
+from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
+from contexture.service._openapi import describe_body
 from contexture.service.wire.schemas import (
     JPEG_IMAGE,
     DocumentResponse,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
 from typing import cast
 
 import structlog
@@ -12,12 +15,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.responses import PlainTextResponse
 
 from contexture import wiring
+from contexture.config import Settings
 from contexture.conversation import HealthState
 from contexture.engine import Contexture
-from contexture.errors import ContextError, SourceError
-from contexture.service.dependencies import EngineDep, json_response
-from contexture.service.gateway import Gateway
+from contexture.errors import ContextError, SourceError, StoreDamaged
+from contexture.ports import Clock
+from contexture.service._dependencies import EngineDep, json_response
+from contexture.service._gateway import Gateway
 from contexture.service.wire.schemas import ComponentHealth, HealthResponse, ReadyResponse, json_answer
+from contexture.wiring import DamagedDatabase
 
 _UNAVAILABLE = 503
 
@@ -32,18 +38,22 @@ def router() -> APIRouter:
 
 
 async def health(request: Request, engine: EngineDep) -> Response:
-    """Return the state of each component; the status is 503 if the store is down."""
+    """Return the state of each component; the status is 503 if the store is down or one of its databases is damaged."""
     readiness: Readiness = request.app.state.readiness
+    integrity: IntegrityMonitor = request.app.state.integrity
     components: dict[str, ComponentHealth] = {
         "store": await _store_state(engine),
+        "integrity": integrity.state(),
         "embedders": {"state": readiness.embedder_state, "names": sorted(engine.vectors)},
         "policy": await _policy_state(engine),
         "memory": {"state": engine.health.state()},
         "outbox": await _outbox_state(engine),
+        **await asyncio.to_thread(_library_states, engine),
         **await _bus_state(request.app.state.gateway),
     }
     worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
-    status = _UNAVAILABLE if components["store"]["state"] is HealthState.DOWN else 200
+    is_down = HealthState.DOWN in (components["store"]["state"], components["integrity"]["state"])
+    status = _UNAVAILABLE if is_down else 200
     return json_response(HealthResponse(status=worst, components=components), status=status)
 
 
@@ -100,7 +110,90 @@ async def _outbox_state(engine: EngineDep) -> ComponentHealth:
         status = await engine.outbox.status()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
-    return {"state": HealthState.DEGRADED if status.parked else HealthState.NORMAL, "parked": status.parked}
+    counts: ComponentHealth = {"state": HealthState.NORMAL, "parked": status.parked, "damaged": status.damaged}
+    if status.set_aside:
+        reason = f"its file was damaged and replaced; what could not be read is in {status.set_aside!r}"
+        return {**counts, "state": HealthState.DEGRADED, "reason": reason}
+    return {**counts, "state": HealthState.DEGRADED} if status.parked or status.damaged else counts
+
+
+def _library_states(engine: Contexture) -> dict[str, ComponentHealth]:
+    """Return the states of chat models and of text recognition, which may lack a system library."""
+    settings = engine.settings
+    names = [settings.chat_model or "extractive", *settings.chat_fallbacks]
+    models: ComponentHealth = {"state": HealthState.NORMAL, "names": names}
+    if missing := wiring.missing_model_libraries(settings):
+        models = {**models, "state": HealthState.DEGRADED, "reason": "; ".join(missing.values())}
+    kind, lacking = wiring.ocr_state()
+    ocr: ComponentHealth = {"state": HealthState.DEGRADED if lacking else HealthState.NORMAL, "kind": kind}
+    return {"models": models, "ocr": {**ocr, "reason": lacking} if lacking else ocr}
+
+
+class IntegrityMonitor:
+    """Checks the databases of the store in the background; `state` is what the last check found.
+
+    A damaged database that a request meets is reported at once, and checked again.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._damaged: tuple[DamagedDatabase, ...] = ()
+        self._reported = ""
+        self._checked: datetime | None = None
+        self._wake_up = asyncio.Event()
+        self._stopped = threading.Event()
+
+    def state(self) -> ComponentHealth:
+        """Return `down` with the way back if a database is damaged, and `degraded` if only caches are."""
+        checked: ComponentHealth = {"state": HealthState.NORMAL}
+        if self._checked is not None:
+            checked = {**checked, "checked": self._checked}
+        known = [each.sentence for each in self._damaged] or ([self._reported] if self._reported else [])
+        sentences = [each.replace(f"{self._settings.home}/", "") for each in known]  # callers need no paths
+        if not sentences:
+            return checked
+        only_caches = self._damaged and all(each.is_cache for each in self._damaged)
+        worst = HealthState.DEGRADED if only_caches else HealthState.DOWN
+        return {**checked, "state": worst, "reason": "; ".join(sentences)}
+
+    def report(self, failure: StoreDamaged) -> None:
+        """Report damage that a request met; the next check confirms or withdraws it."""
+        self._reported = str(failure)
+        self._wake_up.set()
+
+    async def run(self) -> None:
+        """Check quickly, then thoroughly, then again after a while, until cancelled."""
+        try:
+            await self._check(quick=True)
+            while True:
+                self._wake_up.clear()
+                await self._check()
+                await self._wait()
+        finally:
+            self._stopped.set()  # ends the check that a thread is running
+
+    async def _wait(self) -> None:
+        seconds = self._settings.integrity_seconds
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds or None):
+                await self._wake_up.wait()
+
+    async def _check(self, *, quick: bool = False) -> None:
+        known = self._damaged
+        try:
+            found = await asyncio.to_thread(
+                wiring.find_store_damage, self._settings, quick=quick, stop=self._stopped.is_set
+            )
+        except (SourceError, OSError) as failure:  # locked, or removed meanwhile; the next check will tell
+            structlog.get_logger().warning("the databases could not be checked", reason=str(failure))
+            return
+        self._damaged, self._reported = tuple(found), ""
+        if not quick:
+            self._checked = self._clock.now()
+        for each in self._damaged:
+            if each not in known:
+                structlog.get_logger().error("a database is damaged", reason=each.sentence)
 
 
 class Readiness:

@@ -10,10 +10,10 @@ from typing_extensions import TypedDict
 from contexture.ingestion.articles import ArticleRow
 from contexture.ingestion.loader import LoadReport
 from contexture.results import FreeJson
-from contexture.service.openapi import JsonField, describe_row
+from contexture.service._openapi import JsonField, describe_row
 from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.types import PUBLIC
-from contexture.workspace import Block, BlockType
+from contexture.workspace import Block, BlockType, ImportAccess
 
 _MAX_ARTICLES = 10_000
 
@@ -100,6 +100,21 @@ class BlockBody(BaseModel):
         )
 
 
+class ImportingBody(BaseModel):
+    """How an import treats the readers of stored blocks: it may narrow them, and never widens them."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"unchanged": ["b"]}]})
+
+    unchanged: Annotated[
+        list[str],
+        Field(max_length=_MAX_BLOCKS, description="Blocks whose readers the import named alike last time."),
+    ] = []
+
+    def to_access(self) -> ImportAccess:
+        """The rule that the store applies."""
+        return ImportAccess(unchanged=frozenset(self.unchanged))
+
+
 class BlocksBody(BaseModel):
     """Blocks to write, all of them or none; a parent may follow its children."""
 
@@ -118,6 +133,10 @@ class BlocksBody(BaseModel):
     )
 
     blocks: Annotated[list[BlockBody], Field(max_length=_MAX_BLOCKS)]
+    importing: Annotated[
+        ImportingBody | None,
+        Field(description="Set by importers: nobody may read a stored block afterwards who may not read it now."),
+    ] = None
 
 
 class RemoveBlocksBody(BaseModel):

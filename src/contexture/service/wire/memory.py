@@ -10,8 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from contexture.config import Settings
 from contexture.conversation import Feedback, Memory, Recall
 from contexture.errors import InvalidRequest
-from contexture.memory_payloads import memory_from_json, read_time, recall_from_json
-from contexture.service.openapi import JsonField, any_json
+from contexture.memory_payloads import (
+    memory_from_json,
+    read_time,
+    recall_from_json,
+    rename_memory_fields,
+    rename_recall_fields,
+)
+from contexture.service._openapi import JsonField, any_json
 
 _EXAMPLE: dict[str, JsonValue] = {"text": "Anna drinks tea in the morning.", "tags": ["drinks"]}
 MAX_MEMORIES = 1_000
@@ -25,8 +31,9 @@ class MemoryPayload(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    tenant_id: str | None = None
-    user_id: str | None = None
+    tenant_id: Annotated[str | None, Field(description="The caller's tenant.")] = None
+    tenant: Annotated[str | None, Field(description="Alias of `tenant_id`.")] = None
+    user_id: Annotated[str | None, Field(description="The caller.")] = None
 
 
 class MemoryItem(MemoryPayload):
@@ -34,29 +41,34 @@ class MemoryItem(MemoryPayload):
 
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra={"examples": [_EXAMPLE]})
 
-    text: str
-    id: str | None = None
-    kind: str | None = None
-    type: str | None = None
-    namespace: str | None = None
-    universe: str | None = None
-    session_id: str | None = None
-    persona_id: str | None = None
-    tags: list[str] | None = None
-    importance: float | None = None
-    ttl_seconds: float | None = None
+    text: Annotated[str | None, Field(description="The text; or `value`, as other clients send it.")] = None
+    value: Annotated[
+        dict[str, JsonField] | str | None, Field(description="The text, or an object with `text` or `content`.")
+    ] = None
+    id: Annotated[str | None, Field(description="Its id; one is made if it is left out.")] = None
+    key: Annotated[str | None, Field(description="Alias of `id`.")] = None
+    kind: Annotated[str | None, Field(description="`semantic`, `episodic` or another kind.")] = None
+    type: Annotated[str | None, Field(description="What it is about, such as `preference`.")] = None
+    namespace: Annotated[str | None, Field(description="Where it is kept; the setting's if left out.")] = None
+    universe: Annotated[str | None, Field(description="Its universe; the setting's if left out.")] = None
+    session_id: Annotated[str | None, Field(description="The session it comes from.")] = None
+    persona_id: Annotated[str | None, Field(description="The persona it belongs to.")] = None
+    tags: Annotated[list[str] | None, Field(description="Words to select it by.")] = None
+    importance: Annotated[float | None, Field(description="How important it is, from 0 to 1.")] = None
+    ttl_seconds: Annotated[float | None, Field(description="It is forgotten after this many seconds.")] = None
     timestamp: TimestampField = None
     created_at: TimestampField = None
-    idempotency_key: str | None = None
-    readers: list[str] | None = None
-    injected: list[str] | None = None
+    idempotency_key: Annotated[str | None, Field(description="A second memory with this key is not stored.")] = None
+    readers: Annotated[list[str] | None, Field(description="Who may recall it; its owner alone if left out.")] = None
+    injected: Annotated[list[str] | None, Field(description="Ids of the memories in the prompt it comes from.")] = None
     metadata: Annotated[dict[str, JsonField] | None, Field(description="Further fields of any JSON, by name.")] = None
 
     def to_memory(self, settings: Settings) -> Memory:
         """Convert to a memory, in the namespace and universe of the service unless it names its own."""
-        return memory_from_json(
-            self.model_dump(exclude_none=True), namespace=settings.memory_namespace, universe=settings.memory_universe
-        )
+        given = rename_memory_fields(self.model_dump(exclude_none=True))
+        if not isinstance(given.get("text"), str):
+            raise InvalidRequest("a memory needs `text`, or a `value` that is a text or has `text` or `content`")
+        return memory_from_json(given, namespace=settings.memory_namespace, universe=settings.memory_universe)
 
 
 class RememberBatchBody(MemoryPayload):
@@ -68,7 +80,15 @@ class RememberBatchBody(MemoryPayload):
         json_schema_extra={"examples": [{"memories": [_EXAMPLE]}]},
     )
 
-    memories: Annotated[list[MemoryItem], Field(max_length=MAX_MEMORIES)]
+    memories: Annotated[list[MemoryItem] | None, Field(max_length=MAX_MEMORIES)] = None
+    items: Annotated[list[MemoryItem] | None, Field(max_length=MAX_MEMORIES, description="Alias of `memories`.")] = None
+
+    def read_items(self) -> list[MemoryItem]:
+        """The memories, under either name."""
+        found = self.memories if self.memories is not None else self.items
+        if found is None:
+            raise InvalidRequest("`memories` is missing")
+        return found
 
 
 class ForgetMemoriesBody(MemoryPayload):
@@ -86,21 +106,23 @@ class RecallBody(MemoryPayload):
         extra="allow", strict=True, json_schema_extra={"examples": [{"query": "What does Anna drink?"}]}
     )
 
-    query: str
-    top_k: Annotated[int, Field(ge=0, le=100)] | None = None
-    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
-    session_id: str | None = None
-    persona_id: str | None = None
-    namespace: str | None = None
-    universe: str | None = None
-    sessions: list[str] | None = None
-    personas: list[str] | None = None
-    tags: list[str] | None = None
-    kinds: list[str] | None = None
+    query: Annotated[str, Field(description="What to recall.")]
+    top_k: Annotated[int, Field(description="How many memories at most.", ge=0, le=100)] | None = None
+    threshold: Annotated[float, Field(description="The least score.", ge=0, le=1)] | None = None
+    min_score: Annotated[float, Field(ge=0, le=1, description="Alias of `threshold`.")] | None = None
+    session_id: Annotated[str | None, Field(description="Memories of this session are preferred.")] = None
+    persona_id: Annotated[str | None, Field(description="Memories of this persona are preferred.")] = None
+    namespace: Annotated[str | None, Field(description="Recall from this namespace alone.")] = None
+    universe: Annotated[str | None, Field(description="Recall from this universe alone.")] = None
+    sessions: Annotated[list[str] | None, Field(description="Recall from these sessions alone.")] = None
+    personas: Annotated[list[str] | None, Field(description="Recall from these personas alone.")] = None
+    tags: Annotated[list[str] | None, Field(description="Recall memories that have one of these tags.")] = None
+    kinds: Annotated[list[str] | None, Field(description="Recall these kinds alone.")] = None
 
     def to_recall(self, settings: Settings, now: datetime) -> Recall:
         """Convert to a recall, with defaults from the settings."""
-        asked = {"top_k": settings.memory_top_k, **self.model_dump(exclude_none=True)}
+        configured = {"top_k": settings.memory_top_k} if settings.memory_top_k else {}
+        asked = {**configured, **rename_recall_fields(self.model_dump(exclude_none=True))}
         return recall_from_json(
             asked,
             now=now,
@@ -117,22 +139,24 @@ class FeedbackBody(MemoryPayload):
         extra="allow", strict=True, json_schema_extra={"examples": [{"memory_id": "m1", "score": 1}]}
     )
 
-    memory_id: str | None = None
-    id: str | None = None
-    score: Annotated[float, Field(ge=-1, le=1)]
+    memory_id: Annotated[str | None, Field(description="The id of the memory.")] = None
+    id: Annotated[str | None, Field(description="Alias of `memory_id`.")] = None
+    score: Annotated[float, Field(description="From -1, harmful, to 1, useful.", ge=-1, le=1)] | None = None
+    utility: Annotated[float | None, Field(description="Alias of `score`; beyond -1 and 1 it counts as these.")] = None
+    reward: Annotated[float | None, Field(description="Alias of `score`, like `utility`.")] = None
     timestamp: TimestampField = None
     created_at: TimestampField = None
-    session_id: str | None = None
-    query: str | None = None
+    session_id: Annotated[str | None, Field(description="The session in which it was recalled.")] = None
+    query: Annotated[str | None, Field(description="What was asked.")] = None
 
-    def to_feedback(self, now: datetime) -> Feedback:
-        """Convert to feedback, dated `now` if it has no time of its own."""
-        named = self.memory_id or self.id
-        if not named:
-            raise InvalidRequest("`memory_id` is missing")
+    def to_feedback(self, memory_id: str, now: datetime) -> Feedback:
+        """Convert to feedback on one memory, dated `now` if it has no time of its own."""
+        given = next((each for each in (self.score, self.utility, self.reward) if each is not None), None)
+        if given is None:
+            raise InvalidRequest("`score` is missing")
         return Feedback(
-            memory_id=named,
-            score=self.score,
+            memory_id=memory_id,
+            score=min(1.0, max(-1.0, given)),
             time=read_time({"timestamp": self.timestamp, "created_at": self.created_at}) or now,
             session_id=self.session_id or "",
             query=self.query or "",

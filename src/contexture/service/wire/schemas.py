@@ -30,9 +30,11 @@ from contexture.builders.workspace.result import ContextPayloadJson
 from contexture.capsule import Capsule
 from contexture.conversation import HealthState
 from contexture.documents import BoundingBox, RegionKind
+from contexture.erasure.request import ReceiptJson
 from contexture.memory_payloads import RecallAnswerJson
 from contexture.results import JsonSchema, Timestamp, describe_types, refer_to
 from contexture.retrieval.candidates import SearchResultJson
+from contexture.retrieval.reindex import ReindexStepJson
 from contexture.service.wire.builds import BuildJson, LoadReportJson
 from contexture.service.wire.chat import CompletionChunkJson, CompletionJson, EnqueuedJson, ModelsJson, ReplyJson
 from contexture.service.wire.ingest import BlockJson
@@ -188,10 +190,12 @@ class ComponentHealth(TypedDict):
     """How a component is doing, and why; some components say more."""
 
     state: HealthState
-    names: NotRequired[Annotated[list[str], Meta(description="Of the embedders.")]]
-    kind: NotRequired[Annotated[str, Meta(description="Of the policy.")]]
+    names: NotRequired[Annotated[list[str], Meta(description="Of the embedders, and of the chat models.")]]
+    kind: NotRequired[Annotated[str, Meta(description="Of the policy, and of text recognition.")]]
     reason: NotRequired[str]
     parked: NotRequired[Annotated[int, Meta(description="Memories in the outbox that need attention.")]]
+    damaged: NotRequired[Annotated[int, Meta(description="Memories in the outbox that cannot be read.")]]
+    checked: NotRequired[Annotated[Timestamp, Meta(description="When the databases were last read.")]]
 
 
 class HealthResponse(TypedDict):
@@ -216,6 +220,7 @@ class MemoryStateResponse(TypedDict):
 
 
 ANSWERS = (
+    ReindexStepJson,
     *(
         PluginContextJson,
         QueryContextJson,
@@ -224,7 +229,7 @@ ANSWERS = (
         ResearchContextJson,
         ContextPayloadJson,
     ),
-    *(BuildJson, Capsule, ExplanationJson, CitationReportJson, CommandAnswerJson, ResearchAnswerJson),
+    *(BuildJson, Capsule, ExplanationJson, CitationReportJson, ReceiptJson, CommandAnswerJson, ResearchAnswerJson),
     *(SearchResultJson, RecordResponse, DocumentResponse, DocumentsResponse, PageRegionsResponse),
     *(ChatResultJson, Started, Delta, EnqueuedJson, ReplyJson, SessionsResponse, SessionEventsResponse),
     *(CompletionJson, CompletionChunkJson, ModelsJson),
@@ -276,6 +281,11 @@ CHAT_EVENTS = event_stream(
     "Server-sent events: `context` once the context is built, a `delta` for each piece of the reply, `done` with the "
     "whole answer, or `error`.",
     {"context": Started, "delta": Delta, "done": ChatResultJson, "error": ErrorResponse},
+)
+RESEARCH_EVENTS = event_stream(
+    "Server-sent events: `context` with the sources, a `delta` for each piece of the answer, `done` with the checked "
+    "answer, which replaces the pieces, or `error`.",
+    {"context": ResearchContextJson, "delta": Delta, "done": ResearchAnswerJson, "error": ErrorResponse},
 )
 COMPLETION_EVENTS = event_stream(
     "Server-sent events without names, each a chunk, and at the end `[DONE]`; or an event `error`.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -152,7 +153,33 @@ def _group_words(words: Sequence[Word]) -> list[list[Word]]:
             rows[-1].append(word)
         else:
             rows.append([word])
-    return [sorted(row, key=lambda word: word.left) for row in rows]
+    return [sorted(row, key=lambda word: word.left) for row in _lower_raised_words(rows)]
+
+
+_MAX_RAISED_CHARACTERS = 3
+_MAX_RAISED_SIZE = 0.95  # times the font size of the row below
+
+
+def _lower_raised_words(rows: Sequence[list[Word]]) -> list[list[Word]]:
+    """Rows with raised words, such as the `st` of `1st` and marks of footnotes, in the row they belong to."""
+    found: list[list[Word]] = []
+    for row in rows:
+        above = found[-1] if found else None
+        if above is not None and _is_raised(above, row):
+            found[-1] = [*(replace(word, bottom=row[0].bottom) for word in above), *row]
+        else:
+            found.append(row)
+    return found
+
+
+def _is_raised(above: Sequence[Word], row: Sequence[Word]) -> bool:
+    size = median(word.style.size for word in row)
+    return all(
+        len(word.text) <= _MAX_RAISED_CHARACTERS
+        and word.style.size < _MAX_RAISED_SIZE * size
+        and 2 * (word.bottom - min(each.top for each in row)) > word.bottom - word.top
+        for word in above
+    )
 
 
 def _split_at_gaps(row: Sequence[Word]) -> list[TextLine]:
@@ -167,11 +194,34 @@ def _split_at_gaps(row: Sequence[Word]) -> list[TextLine]:
     return [build_line(_join_touching(part)) for part in parts]
 
 
+_TOUCHING_GAP = 0.1  # times the font size: words closer than this are one word
+_LOOSE_GAP = 0.22  # times the font size: widest gap inside a word whose letters are set apart
+_LOOSE_SHARE = 0.87  # of the usual gap of its line
+_MIN_SPACED_SHARE = 0.8  # of the words of a line
+_MAX_SPACED_GAP = 1.5  # times the narrowest gap of a letter-spaced heading: a wider one separates words
+_MIN_SPACED_LETTERS = 4  # letters with gaps between them that are a letter-spaced heading
+_WORDS_OF_ONE_LETTER = frozenset("aAIавикосуяАВИКОСУЯ&")
+
+
 def _join_touching(words: Sequence[Word]) -> list[Word]:
+    """Words of a line; fragments of one word are joined: they touch, or they are letters set slightly apart."""
+    gaps = [right.left - left.right for left, right in pairwise(words)]
+    usual = median(gaps) if gaps else 0.0
+    letters = sum(len(word.text) == 1 and word.text.isalpha() for word in words)
+    spaced = letters >= max(_MIN_SPACED_LETTERS, _MIN_SPACED_SHARE * len(words))
+    loose = _MAX_SPACED_GAP * min(gaps) if spaced else _LOOSE_SHARE * usual
     found = [words[0]]
-    for word in words[1:]:
+    for word, gap in zip(words[1:], gaps, strict=True):
         last = found[-1]
-        if word.left - last.right < 0.1 * word.style.size:
+        stray = (
+            len(word.text) == 1
+            and word.text.isalpha()
+            and last.text[-1:].isalpha()
+            and (spaced or (word.text not in _WORDS_OF_ONE_LETTER and gap < _LOOSE_GAP * word.style.size))
+        )
+        # The box of an italic f reaches into the space beside it, so that a gap there says little.
+        touching = gap < (0 if "f" in (last.text[-1:], word.text[:1]) else _TOUCHING_GAP) * word.style.size
+        if touching or (stray and gap < loose):
             look = last.style if len(last.text) >= len(word.text) else word.style
             found[-1] = Word(
                 last.text + word.text,

@@ -9,20 +9,30 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from contexture.adapters.documents.pdf.elements import (
+from contexture.adapters.documents._text import HeadingOutline
+from contexture.adapters.documents.pdf._elements import (
     FontSizes,
     PageElement,
     PdfTable,
     build_elements,
+    find_compounds,
     find_ruled_tables,
     measure_font_sizes,
     numbering_depth,
     table_element,
 )
-from contexture.adapters.documents.pdf.layout import RawPage, Rectangle, TextLine, Word, group_lines, reading_order
-from contexture.adapters.documents.text import HeadingOutline
+from contexture.adapters.documents.pdf._statements import FigureTable, find_figure_tables
+from contexture.adapters.documents.pdf.layout import (
+    RawPage,
+    Rectangle,
+    TextLine,
+    Word,
+    group_lines,
+    group_rows,
+    reading_order,
+)
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 
 _LEVELS_PER_SIZE = 10
@@ -32,24 +42,77 @@ _MIN_TEXT_PAGE_LETTERS = 500  # a page with fewer letters at the start may be a 
 
 @dataclass(slots=True)
 class _PageLayout:
-    """A raw page with its lines outside of tables, and its ruled tables."""
+    """A raw page with its lines outside of tables, its ruled tables, and why its layout could not be analysed."""
 
     raw: RawPage
     lines: list[TextLine]
     tables: list[PdfTable]
+    failure: str = ""
 
 
 def build_pages(sheets: Sequence[RawPage]) -> list[Page]:
     """Pages of a document from its raw pages."""
-    laid = [_analyse_layout(sheet) for sheet in sheets]
+    laid = [_try_layout(sheet) for sheet in sheets]
     marked = _drop_false_furniture(laid, find_furniture([(each.raw.height, each.lines) for each in laid]))
-    sizes = measure_font_sizes(line for each in laid for line in each.lines)
+    sizes = replace(
+        measure_font_sizes(line for each in laid for line in each.lines),
+        compounds=find_compounds(line for each in laid for line in each.lines),
+    )
     outline = HeadingOutline()
     front = _count_title_pages(laid)
+    headers = _TableHeaders()
     return [
-        _build_page(each, taken, sizes, HeadingOutline() if at < front else outline)
+        _try_page(each, taken, sizes, HeadingOutline() if at < front else outline, headers)
         for at, (each, taken) in enumerate(zip(laid, marked, strict=True))
     ]
+
+
+@dataclass(slots=True)
+class _TableHeaders:
+    """The last table of figures of the page before, whose header a table without one continues."""
+
+    last: FigureTable | None = None
+
+    def continue_tables(self, tables: Sequence[FigureTable]) -> list[FigureTable]:
+        """The tables of a page; the first has the header of the table that it continues."""
+        found = list(tables)
+        if found and self.last is not None:
+            found[0] = found[0].with_header_of(self.last)
+        self.last = found[-1] if found else None
+        return found
+
+
+_LAYOUT_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def _try_layout(sheet: RawPage) -> _PageLayout:
+    try:
+        return _analyse_layout(sheet)
+    except _LAYOUT_ERRORS as failure:
+        return _PageLayout(sheet, [], [], _describe_failure(failure))
+
+
+def _try_page(
+    laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: HeadingOutline, headers: _TableHeaders
+) -> Page:
+    """The page; one whose layout fails has its words in the order of the file, and a note that says so."""
+    failure = laid.failure
+    if not failure:
+        try:
+            return _build_page(laid, taken, sizes, outline, headers)
+        except _LAYOUT_ERRORS as raised:
+            failure = _describe_failure(raised)
+    text = " ".join(word.text for word in laid.raw.words).replace("\x02", "-")
+    box = (0.0, 0.0, 1.0, 1.0)
+    region = Region(kind=RegionKind.TEXT, box=box, text=text, start=0, end=len(text))
+    return Page(number=laid.raw.number, text=text, regions=(region,) if text else (), notes=(failure,))
+
+
+def _describe_failure(failure: Exception) -> str:
+    return (
+        "its layout could not be analysed, so its words are in the order of the file "
+        f"({type(failure).__name__}: {failure})"
+    )
 
 
 def _drop_false_furniture(laid: Sequence[_PageLayout], marked: Sequence[set[int]]) -> Sequence[set[int]]:
@@ -76,16 +139,25 @@ def _count_title_pages(laid: Sequence[_PageLayout]) -> int:
 
 
 def _analyse_layout(sheet: RawPage) -> _PageLayout:
-    tables = find_ruled_tables(sheet.rules, sheet.words)
+    tables = [table for table in find_ruled_tables(sheet.rules, sheet.words) if not _is_coarse(table, sheet.words)]
     free = [word for word in sheet.words if not any(table.area.contains_center(word) for table in tables)]
     return _PageLayout(sheet, group_lines(free) if free else [], tables)
 
 
-def _build_page(laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: HeadingOutline) -> Page:
+def _is_coarse(table: PdfTable, words: Sequence[Word]) -> bool:
+    """Whether ruling lines frame groups of rows rather than rows: more rows of figures than rows of cells."""
+    inside = [word for word in words if table.area.contains_center(word)]
+    figures = find_figure_tables(group_rows(group_lines(inside)))
+    return sum(any(row[1:]) for each in figures for row in each.cells[1:]) > len(table.cells)
+
+
+def _build_page(
+    laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: HeadingOutline, headers: _TableHeaders
+) -> Page:
     sheet = laid.raw
     body = [line for at, line in enumerate(laid.lines) if at not in taken]
     aside = [laid.lines[at].text for at in sorted(taken)]
-    pieces = _order_elements(body, laid.tables, sizes, sheet.width)
+    pieces = _order_elements(body, laid.tables, sizes, sheet.width, headers)
     text, regions = _join_elements(pieces, sheet)
     pictures = [Region(kind=RegionKind.PICTURE, box=_relative_box(area, sheet), text="") for area in sheet.pictures]
     section = outline.add_page([(_outline_level(piece, sizes), piece.plain or piece.text) for piece in pieces])
@@ -103,25 +175,49 @@ def _build_page(laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: H
 
 
 def _order_elements(
-    lines: Sequence[TextLine], tables: Sequence[PdfTable], sizes: FontSizes, width: float
+    lines: Sequence[TextLine], tables: Sequence[PdfTable], sizes: FontSizes, width: float, headers: _TableHeaders
 ) -> list[PageElement]:
-    """Elements in reading order; a ruled table replaces the lines inside it."""
-    placed = [(_placeholder_line(table), table) for table in tables]
-    every = [*lines, *(line for line, _ in placed)]
+    """Elements in reading order; a table replaces the lines inside it."""
+    free, figures = _take_figure_tables(lines, headers)
+    placed = [(_placeholder_line(table), table) for table in (*tables, *figures)]
+    every = [*free, *(line for line, _ in placed)]
     known = {id(line): table for line, table in placed}
     found: list[PageElement] = []
     for block in reading_order(every, width):
         rows: list[list[TextLine]] = []
-        for row in block:
-            table = next((known[id(line)] for line in row if id(line) in known), None)
-            if table is None:
+        for row in _place_figure_tables(block, known):
+            inside = [known[id(line)] for line in row if id(line) in known]
+            if not inside:
                 rows.append(row)
                 continue
             found += build_elements(rows, sizes)
-            found.append(table_element(table))
-            rows = [[line for line in row if id(line) not in known]] if len(row) > 1 else []
+            found += [table_element(table) for table in inside]
+            beside = [line for line in row if id(line) not in known]
+            rows = [beside] if beside else []
         found += build_elements(rows, sizes)
     return found
+
+
+def _take_figure_tables(
+    lines: Sequence[TextLine], headers: _TableHeaders | None = None
+) -> tuple[list[TextLine], list[PdfTable]]:
+    """Lines outside of tables of figures, and these tables."""
+    found = find_figure_tables(group_rows(lines))
+    tables = headers.continue_tables(found) if headers else found
+    taken = {id(word) for table in tables for word in table.words}
+    free = [line for line in lines if not (line.words and all(id(word) in taken for word in line.words))]
+    return free, [PdfTable(table.area, table.cells, table.is_list) for table in tables]
+
+
+def _place_figure_tables(block: Sequence[list[TextLine]], known: dict[int, PdfTable]) -> list[list[TextLine]]:
+    """Rows of a column with its tables of figures as placeholder lines, which are added to `known`."""
+    lines = [line for row in block for line in row]
+    free, tables = _take_figure_tables([line for line in lines if id(line) not in known])
+    if not tables:
+        return list(block)
+    placed = [(_placeholder_line(table), table) for table in tables]
+    known.update({id(line): table for line, table in placed})
+    return group_rows([*free, *(line for line in lines if id(line) in known), *(line for line, _ in placed)])
 
 
 def _placeholder_line(table: PdfTable) -> TextLine:
@@ -174,6 +270,8 @@ _BAND_POINTS = 3.0  # lines whose heights differ by less are in the same band
 _MIN_REPEATING_SHARE = 0.5  # of the outermost lines of a band: if more repeat, the whole band is furniture
 _NUMBER = re.compile(r"\d+|\b[ivxlcdm]+\b", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"[-–—|\s]*(?:page|стр\.?|страница)?\s*#(?:\s*(?:/|of|из)\s*#)?[-–—|\s]*", re.IGNORECASE)
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_BARE_NUMBER = re.compile(r"(?:page\s+|[-–—]\s*)?(\d{1,4})(?:\s*[-–—])?", re.IGNORECASE)
 _MAX_FURNITURE_CHARACTERS = 160
 
 EdgePosition = tuple[bool, int]
@@ -186,6 +284,7 @@ def find_furniture(pages: Sequence[tuple[float, Sequence[TextLine]]]) -> list[se
     In a document of two pages, text that both have at the same place is furniture; on a single page, only its number.
     """
     edges = [_edge_rows(lines, height) for height, lines in pages]
+    numbers = _find_running_numbers([lines for _, lines in pages])
     times: EdgeCounts = Counter()
     outermost: EdgeCounts = Counter()
     for page in edges:
@@ -194,7 +293,25 @@ def find_furniture(pages: Sequence[tuple[float, Sequence[TextLine]]]) -> list[se
             outermost.update({(mark, text) for row in rows[:1] for _, mark, text in row})
     bands = _repeating_bands(outermost)
     enough = max(2, min(_MIN_REPEATS, len(pages)))
-    return [{at for rows in page for at in _match_furniture(rows, times, bands, enough)} for page in edges]
+    return [
+        {at for rows in page for at in _match_furniture(rows, times, bands, enough)} | number
+        for page, number in zip(edges, numbers, strict=True)
+    ]
+
+
+def _find_running_numbers(pages: Sequence[Sequence[TextLine]]) -> list[set[int]]:
+    """For each page, the index of its last line if that is a number which grows with the pages.
+
+    A page printed from a browser may end far above the lower edge of its sheet.
+    """
+    last = [max(range(len(lines)), key=lambda at: lines[at].bottom) if lines else None for lines in pages]
+    shifts: dict[int, int] = {}
+    for number, (lines, at) in enumerate(zip(pages, last, strict=True)):
+        if at is not None and (found := _BARE_NUMBER.fullmatch(lines[at].text.strip())):
+            shifts[number] = int(found[1]) - number
+    counts = Counter(shifts.values())
+    known = {number for number, shift in shifts.items() if counts[shift] >= _MIN_REPEATS}
+    return [{at} if number in known and at is not None else set() for number, at in enumerate(last)]
 
 
 def is_page_number(line: TextLine) -> bool:
@@ -228,7 +345,7 @@ def _match_furniture(
     """Indexes of the furniture lines at one edge, from the outermost row to the first row that is not furniture."""
     found: list[int] = []
     for place, row in enumerate(rows):
-        again = [_is_repeated(mark, text, times, enough) for _, mark, text in row]
+        again = [_is_repeated(mark, text, times, enough, alone=len(row) == 1) for _, mark, text in row]
         known = any(again) or any(mark in bands for _, mark, _ in row) if place == 0 else all(again)
         if not known:
             break
@@ -236,9 +353,10 @@ def _match_furniture(
     return found
 
 
-def _is_repeated(mark: EdgePosition, text: str, times: EdgeCounts, enough: int) -> bool:
+def _is_repeated(mark: EdgePosition, text: str, times: EdgeCounts, enough: int, *, alone: bool) -> bool:
+    """Whether a text repeats at its position, or is a page number; beside other text it is one in a longer document."""
     if _PAGE_NUMBER.fullmatch(text):
-        return True
+        return alone or enough >= _MIN_REPEATS
     return sum(times[(mark[0], mark[1] + shift), text] for shift in (-1, 0, 1)) >= enough
 
 
@@ -268,4 +386,6 @@ def _edge_position(line: TextLine, height: float) -> EdgePosition | None:
 
 
 def _mask_numbers(text: str) -> str:
-    return " ".join(_NUMBER.sub("#", text).casefold().split())
+    """The text with its numbers masked; a year is masked as such, because it is the header of a column, not a page."""
+    masked = _NUMBER.sub(lambda found: "year#" if _YEAR.fullmatch(found[0]) else "#", text)
+    return " ".join(masked.casefold().split())

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from contexture.adapters.documents.images import MAX_IMAGE_SIDE, encode_jpegs
+from contexture.adapters.documents._images import MAX_IMAGE_SIDE, encode_jpegs
 from contexture.adapters.documents.ocr import read_words
+from contexture.adapters.documents.pdf._pdfium import PdfiumDocument, PdfiumError, PdfiumPage, extract_page, open_pdf
 from contexture.adapters.documents.pdf.layout import RawPage
 from contexture.adapters.documents.pdf.pages import build_pages, has_text
-from contexture.adapters.documents.pdf.pdfium import PdfiumDocument, PdfiumError, PdfiumPage, extract_page, open_pdf
 from contexture.documents import BadPage, Page, ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
 
@@ -83,6 +83,6 @@ def _read_by_ocr(page: PdfiumPage, found: _PageInProgress) -> None:
 def _finish_pages(seen: list[_PageInProgress]) -> tuple[Page, ...]:
     pages = build_pages([each.raw for each in seen])
     return tuple(
-        replace(page, image=each.image, thumb=each.thumb, scanned=each.scanned, notes=each.notes)
+        replace(page, image=each.image, thumb=each.thumb, scanned=each.scanned, notes=(*each.notes, *page.notes))
         for page, each in zip(pages, seen, strict=True)
     )

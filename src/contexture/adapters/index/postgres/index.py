@@ -127,6 +127,7 @@ class PostgresIndex(IndexedStore):
                 )
                 check_unchanged(unchanged, (record for _, record in stored.values()))
             change = write.upsert(db, scope, collection, packed, meanwhile)
+            self._writes.check_cancelled()
         self._catch_up(LocalWrite(change, drafts[0] if drafts else None))
         return change.seq + self._seq_offset
 

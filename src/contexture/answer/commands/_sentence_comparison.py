@@ -1,0 +1,472 @@
+"""Compares two sentences from different sources: whether they agree, contradict, or one updates a figure of the other.
+
+Works on words, names, figures and polarity, in English and Russian. Sentences in different languages are compared by
+their figures, names and a similarity that the caller gives.
+"""
+# ruff: noqa: E501 - lists of words read best on one line
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from functools import lru_cache
+from itertools import product
+
+from contexture.graph.entities import name_key
+from contexture.text.language import STOPWORDS
+from contexture.text.terms import split_words, stem
+
+
+class SentenceRelation(StrEnum):
+    """How two sentences relate."""
+
+    AGREEMENT = "agreement"
+    UPDATE = "update"
+    CONFLICT = "conflict"
+    UNRELATED = "unrelated"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedSentence:
+    """A sentence, its language, and the day its source published it."""
+
+    text: str
+    lang: str = "en"
+    day: date | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceVerdict:
+    """The relation of two sentences; `about` is the unit of the figure, or `statement`, that makes them differ."""
+
+    relation: SentenceRelation
+    about: str = ""
+
+
+UNRELATED = SentenceVerdict(relation=SentenceRelation.UNRELATED)
+AGREEMENT = SentenceVerdict(relation=SentenceRelation.AGREEMENT)
+
+_MIN_SHARED = 0.6  # share of the shorter sentence's content words that both have
+_MIN_SHARED_PREDICATE = 0.6  # the same without names
+_MIN_SHARED_FOR_FIGURES = 0.6
+_MIN_MEANING = 0.6  # similarity across languages at which two sentences speak of the same
+_SAME_TEXT_MEANING = 0.8
+_MIN_TERMS = 2
+_ON_STRIKE = re.compile(
+    r"\b(?:walk(?:ed|ing|s)? out|stop(?:ped|ping)? work(?:ing)?|down(?:ed)? tools|(?:go|went|gone|are|is|were|was) on strike"
+    r"|бастуют|бастовали|забастовали|прекратили работу|остановили работу|вышли на забастовку)\b",
+    re.IGNORECASE,
+)
+
+_STRIKES = frozenset(map(stem, ("strike", "walkout", "забастовка", "стачка")))
+
+
+def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: float | None = None) -> SentenceVerdict:
+    """How two sentences relate; `meaning` is their similarity, needed when their languages differ.
+
+    Agreement needs the same subject, predicate, tense and polarity, and no figure that differs. Figures conflict when
+    the same unit of the same thing at the same place has different values on one day; on different days the later one
+    is an update.
+    """
+    left, right = _analyse(one.text), _analyse(other.text)
+    if one.lang != other.lang:
+        return _compare_languages(one, other, left, right, meaning or 0.0)
+    if _differ_in_place(left, right):
+        return UNRELATED
+    shared = _share(left.terms, right.terms)
+    predicate = _share(left.terms - left.names, right.terms - right.names)
+    if _count_same_event(one, other, left, right):
+        return SentenceVerdict(relation=SentenceRelation.CONFLICT, about="people")
+    if min(shared, predicate) < _MIN_SHARED_FOR_FIGURES or min(len(left.terms), len(right.terms)) < _MIN_TERMS:
+        return UNRELATED
+    if _has_pair(left.terms, right.terms, _SUCCESSIVE):
+        return UNRELATED
+    unit = _differing_unit(left.figures, right.figures)
+    if unit:
+        return _judge_figures(one, other, unit)
+    return _judge_words(left, right, shared, predicate)
+
+
+def _count_same_event(one: ComparedSentence, other: ComparedSentence, left: _Analysis, right: _Analysis) -> bool:
+    """Whether both count the people on strike at one place within a day, in whatever words, and differently."""
+    near = one.day is not None and other.day is not None and abs((one.day - other.day).days) <= 1
+    same_event = bool(left.terms & _STRIKES and right.terms & _STRIKES and left.places & right.places)
+    return near and same_event and _differing_unit(left.figures, right.figures) == "people"
+
+
+def _judge_words(left: _Analysis, right: _Analysis, shared: float, predicate: float) -> SentenceVerdict:
+    if shared < _MIN_SHARED or predicate < _MIN_SHARED_PREDICATE:
+        return UNRELATED
+    if left.figures and right.figures and not _has_common_figure(left.figures, right.figures):
+        return UNRELATED
+    opposed = _has_pair(left.terms, right.terms, _CONTRADICTORY)
+    if opposed != (left.negated != right.negated):
+        return SentenceVerdict(relation=SentenceRelation.CONFLICT, about="statement")
+    return AGREEMENT if left.future == right.future else UNRELATED
+
+
+def _judge_figures(one: ComparedSentence, other: ComparedSentence, unit: str) -> SentenceVerdict:
+    later = one.day is not None and other.day is not None and one.day != other.day
+    relation = SentenceRelation.UPDATE if later else SentenceRelation.CONFLICT
+    return SentenceVerdict(relation=relation, about=unit)
+
+
+def _compare_languages(
+    one: ComparedSentence, other: ComparedSentence, left: _Analysis, right: _Analysis, meaning: float
+) -> SentenceVerdict:
+    if meaning < _MIN_MEANING:
+        return UNRELATED
+    unit = _differing_unit(left.figures, right.figures)
+    if unit:
+        return _judge_figures(one, other, unit)
+    if left.negated != right.negated or left.future != right.future:
+        return UNRELATED
+    agrees = meaning >= _SAME_TEXT_MEANING or _has_common_figure(left.figures, right.figures)
+    return AGREEMENT if agrees else UNRELATED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Analysis:
+    terms: frozenset[str]
+    names: frozenset[str]
+    places: frozenset[str]
+    figures: tuple[Quantity, ...]
+    negated: bool
+    future: bool
+
+
+@lru_cache(maxsize=4_096)
+def _analyse(text: str) -> _Analysis:
+    text = _ATTRIBUTION_AFTER.sub(".", _ATTRIBUTION_BEFORE.sub("", text))
+    text = _ON_STRIKE.sub(" strike ", text)
+    figures = find_quantities(text)
+    rest = _blank(text, [figure.span for figure in figures])
+    words = [word for word in split_words(rest) if not word.isdigit()]
+    terms = frozenset(stem(word) for word in words if word not in _IGNORED and len(word) > 1)
+    names = frozenset(stem(word) for found in _NAME.finditer(text) for word in split_words(found[0]))
+    initial = frozenset(stem(word) for word in split_words(text)[:1])  # capitalised whether a name or not
+    inner = [found[1] or found[2] for found in _INNER_NAME.finditer(text)]
+    inner_stems = frozenset(stem(word) for name in inner for word in split_words(name))
+    return _Analysis(
+        terms=(terms - _IGNORED_STEMS) | {figure.unit for figure in figures if figure.unit in _COUNTED},
+        names=(names & terms) - (initial - inner_stems),
+        places=frozenset(key for name in inner if (key := name_key(name))),
+        figures=figures,
+        negated=bool(_NEGATION.search(text)),
+        future=bool(_FUTURE.search(text)),
+    )
+
+
+def _blank(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    for start, end in spans:
+        text = text[:start] + " " * (end - start) + text[end:]
+    return text
+
+
+def _share(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of the smaller set that matches a word of the other."""
+    small, large = sorted((one, other), key=lambda each: (len(each), sorted(each)))
+    if not small:
+        return 0.0
+    return sum(any(_is_same_word(word, each) for each in large) for word in small) / len(small)
+
+
+_MIN_PREFIX, _MIN_PREFIX_SHARE = 4, 0.75
+
+
+def _is_same_word(one: str, other: str) -> bool:
+    """Whether two stems belong to one word; forms of a Russian verb have stems that differ at their end."""
+    if one == other:
+        return True
+    if not (_CYRILLIC.search(one) and _CYRILLIC.search(other)):
+        return False
+    return _common_prefix(one, other) >= max(_MIN_PREFIX, _MIN_PREFIX_SHARE * max(len(one), len(other)))
+
+
+def _common_prefix(one: str, other: str) -> int:
+    """How many characters two words begin with in common."""
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+
+
+def _differ_in_place(left: _Analysis, right: _Analysis) -> bool:
+    """Whether each sentence names something that the other does not, and neither name is part of the other's text."""
+    return bool(_unmatched(left.places, right)) and bool(_unmatched(right.places, left))
+
+
+def _unmatched(names: Iterable[str], other: _Analysis) -> list[str]:
+    known = " ".join(sorted(other.places)).split()
+    return [
+        name
+        for name in names
+        if not any(_is_same_name(word, each) for word in name.split() for each in known)
+        and not any(_is_same_name(word, name_key(each)) for word in name.split() for each in other.terms)
+    ]
+
+
+def _is_same_name(one: str, other: str) -> bool:
+    return _common_prefix(one, other) >= max(_MIN_PREFIX - 1, _MIN_PREFIX_SHARE * max(len(one), len(other)))
+
+
+def _has_pair(
+    left: frozenset[str], right: frozenset[str], pairs: Sequence[tuple[frozenset[str], frozenset[str]]]
+) -> bool:
+    return any(
+        (left & one and right & other and not left & other and not right & one)
+        or (left & other and right & one and not left & one and not right & other)
+        for one, other in pairs
+    )
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in words.split())
+
+
+_CONTRADICTORY: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
+    (_stems(one), _stems(other))
+    for one, other in (
+        ("approve approved approves backed passed adopted accepted", "reject rejected rejects blocked defeated vetoed"),
+        ("confirm confirmed confirms admitted acknowledged", "deny denied denies disputed refuted"),
+        (
+            "rose risen rise increased increase grew climbed",
+            "fell fall fallen decreased decrease dropped declined shrank",
+        ),
+        ("won win wins", "lost lose loses"),
+        ("guilty convicted", "innocent acquitted"),
+        ("allowed allows permitted legal", "banned bans prohibited illegal forbade"),
+        ("safe", "unsafe dangerous"),
+        ("alive survived", "dead died killed"),
+        ("supports supported support", "opposes opposed oppose"),
+        (
+            "принял приняла приняли принят одобрил одобрила одобрили одобрен",
+            "отклонил отклонила отклонили отклонён отверг отвергла отвергли",
+        ),
+        (
+            "подтвердил подтвердила подтвердили признал признала",
+            "опроверг опровергла опровергли отрицает отрицал отрицала",
+        ),
+        (
+            "вырос выросла выросло выросли увеличился повысил",
+            "упал упала упало упали снизился снизил сократился уменьшился",
+        ),
+        ("выиграл выиграла выиграли победил победила", "проиграл проиграла проиграли"),
+        ("разрешил разрешила разрешили разрешён", "запретил запретила запретили запрещён"),
+        ("виновен виновна осуждён", "невиновен оправдан оправдана"),
+        ("поддержал поддержала поддержали", "выступил против"),
+    )
+)
+"""Words of which two sentences about one thing cannot both be true."""
+
+_SUCCESSIVE: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
+    (_stems(one), _stems(other))
+    for one, other in (
+        ("stopped stop stops halted suspended paused", "resumed resume resumes restarted restart continue continues"),
+        ("opened opens open", "closed closes close shut"),
+        ("began begins begin started starts start launched", "ended ends end finished concluded"),
+        ("arrested detained", "released freed"),
+        ("arrived arrives", "left leaves departed"),
+        ("hired hires", "fired fires dismissed"),
+        ("прекратил прекратила прекратили остановил остановила остановили приостановил приостановили", "возобновил возобновила возобновили возобновят возобновит продолжил продолжат"),
+        ("открыл открыла открыли открылся", "закрыл закрыла закрыли закрылся"),
+        ("начал начала начали начался начнётся", "закончил закончила закончили завершил завершили завершился"),
+        ("задержал задержали арестовал арестовали", "освободил освободили отпустил отпустили"),
+    )
+)  # fmt: skip
+"""Words for events that follow each other, so that sentences with them neither agree nor contradict."""
+
+_SAID = r"(?:said|says|told \w+|reported|announced|estimates?|estimated|сообщил[аи]?|сообщает|заявил[аи]?|сказал[аи]?|рассказал[аи]?|оценил[аи]?)"
+# Who says something is not part of what is said.
+_ATTRIBUTION_BEFORE = re.compile(
+    rf"^(?:[^\s,.]+\s){{1,5}}{_SAID}(?:\son\s\w+day)?,?\s(?:that\s|что\s)?(?=\S+\s)", re.IGNORECASE
+)
+_ATTRIBUTION_AFTER = re.compile(
+    rf",\s(?:[^\s,.]+\s){{0,5}}{_SAID}(?:\s[^,.]{{0,40}})?\.$|,\s(?:according to|по словам|по данным)\s[^,.]{{1,60}}\.$",
+    re.IGNORECASE,
+)
+_COUNTED = frozenset("people vote car ship home flight case".split())
+"""Units that name what is counted; the others only measure."""
+
+_NEGATION = re.compile(r"\b(?:not|never|cannot|не|нет|никогда|ни)\b|n['\u2019]t\b", re.IGNORECASE)
+_FUTURE = re.compile(
+    r"\b(?:will|won['\u2019]t|going to|plans? to|expected to|set to|буд(?:ет|ут)|намерен[аы]?|планиру\w+)\b",
+    re.IGNORECASE,
+)
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_NAME = re.compile(r"[A-ZА-ЯЁ][\w'\u2019-]+(?:\s+[A-ZА-ЯЁ][\w'\u2019-]+)*")
+_INNER_NAME = re.compile(
+    r"(?<=[^.!?…\s]\s)[«\"“(]?([A-ZА-ЯЁ][\w'\u2019-]+(?:\s+[A-ZА-ЯЁ][\w'\u2019-]+)*)|(?<=[«\"“])([A-ZА-ЯЁ][\w-]+)"
+)
+_TIME_WORDS = """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+    september october november december today yesterday tomorrow week month year day next last now this early late
+    понедельник вторник среда среду четверг пятница пятницу суббота субботу воскресенье января февраля марта апреля мая июня
+    июля августа сентября октября ноября декабря сегодня вчера завтра неделя неделе неделю неделей месяц год году года день следующей прошлой
+    теперь сейчас"""
+_REPORTING_WORDS = """said says say told according reported reports report about around nearly almost more than least some
+    also новый сообщил сообщила сообщили заявил заявила заявили сказал сказала около почти более свыше примерно словам данным"""
+_IGNORED = STOPWORDS["en"] | STOPWORDS["ru"] | frozenset(f"{_TIME_WORDS} {_REPORTING_WORDS}".split())
+_IGNORED_STEMS = frozenset(stem(word) for word in f"{_TIME_WORDS} {_REPORTING_WORDS}".split())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quantity:
+    """A figure from `low` to `high`, which are equal unless it is a range, with its normalised unit and its place."""
+
+    low: float
+    high: float
+    unit: str
+    span: tuple[int, int]
+
+
+_SCALES = {
+    **dict.fromkeys(("thousand", "тыс", "тысяча", "тысячи", "тысяч", "тысячам", "k"), 1e3),
+    **dict.fromkeys(("million", "mln", "m", "млн", "миллион", "миллиона", "миллионов", "миллионам"), 1e6),
+    **dict.fromkeys(("billion", "bn", "b", "млрд", "миллиард", "миллиарда", "миллиардов"), 1e9),
+    **dict.fromkeys(("trillion", "tn", "трлн", "триллион", "триллиона", "триллионов"), 1e12),
+}
+_ENGLISH_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SPELLED: dict[str, float] = {
+    **{name: float(at) for at, name in enumerate(_ENGLISH_UNITS) if at > 1},
+    **{name: 10.0 * at for at, name in enumerate(_ENGLISH_TENS, start=2)},
+    **{
+        f"{ten}-{unit}": 10.0 * at + one
+        for at, ten in enumerate(_ENGLISH_TENS, start=2)
+        for one, unit in enumerate(_ENGLISH_UNITS[:10])
+        if one
+    },
+    "dozen": 12.0,
+    **{
+        name: float(at)
+        for at, names in enumerate(
+            "два|две|двое три|трое четыре пять шесть семь восемь девять десять одиннадцать двенадцать".split(), start=2
+        )
+        for name in names.split("|")
+    },
+    **dict(
+        zip(
+            "двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто сто двести триста".split(),
+            (20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 200.0, 300.0),
+            strict=True,
+        )
+    ),
+}
+_UNIT_NAMES = {
+    "%": "% percent per\u00a0cent процент процента процентов проценту процентах",
+    "people": """people persons person dockers docker strikers striker докеров докера докеры забастовщиков рабочих работников workers worker employees staff protesters demonstrators passengers residents miners soldiers
+        victims patients deaths dead fatalities injured killed arrests homes\u00a0of человек человека людей людям рабочих рабочие сотрудников
+        работников жителей пассажиров погибших пострадавших раненых задержанных""",
+    "mph": "mph",
+    "km/h": "km/h kph км/ч",
+    "m/s": "m/s м/с",
+    "km": "km kilometers kilometres kilometer kilometre км километр километра километров",
+    "m": "m metre metres meter meters м метр метра метров",
+    "mile": "mile miles миля мили миль",
+    "acre": "acre acres акр акра акров",
+    "hectare": "hectare hectares ha га гектар гектара гектаров",
+    "dollar": "dollar dollars usd доллар доллара долларов",
+    "euro": "euro euros eur евро",
+    "pound": "pound pounds",
+    "rouble": "rouble roubles ruble rubles rub руб рубль рубля рублей рублям",
+    "vote": "vote votes голос голоса голосов голосами",
+    "car": "car cars vehicle vehicles машина машины машин автомобиль автомобиля автомобилей",
+    "ship": "ship ships vessel vessels судно судна судов корабль корабля кораблей",
+    "home": "home homes house houses household households дом дома домов",
+    "case": "case cases infection infections случай случая случаев случаи",
+    "flight": "flight flights рейс рейса рейсов",
+    "point": "point points пункт пункта пунктов",
+    "degree": "degree degrees градус градуса градусов",
+}
+_UNITS = {word.replace("\u00a0", " "): unit for unit, words in _UNIT_NAMES.items() for word in words.split()}
+_CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound", "₽": "rouble"}
+_DIGITS = r"\d{1,3}(?:[ \u00a0\u202f,]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?"
+_SPELLED_PATTERN = "|".join(sorted(_SPELLED, key=len, reverse=True))
+_VALUE = rf"(?:{_DIGITS}|\b(?:{_SPELLED_PATTERN})\b)"
+_SCALE_PATTERN = "|".join(sorted(_SCALES, key=len, reverse=True))
+_QUANTITY = re.compile(
+    rf"(?P<sign>[$€£₽])?(?<![\w.])(?P<low>{_VALUE})"
+    rf"(?:\s?(?:[-–—]|and|to|до|и|or|или)\s?[$€£₽]?(?P<high>{_VALUE}))?"
+    rf"(?:[ \u00a0-]?(?P<scale>{_SCALE_PATTERN})\b\.?)?"
+    r"(?P<unit>[ \u00a0-]?(?:%|метр\w*\sв\sсекунду|километр\w*\sв\sчас|miles\sper\shour|per\scent\b|[a-zа-яё]+(?:/[a-zа-яё]+)?))?",
+    re.IGNORECASE,
+)
+_COMPOUND_UNITS = (
+    (re.compile(r"метр\w*\sв\sсекунду"), "m/s"),
+    (re.compile(r"километр\w*\sв\sчас"), "km/h"),
+    (re.compile(r"miles\sper\shour"), "mph"),
+    (re.compile(r"per\scent"), "%"),
+)
+_YEARS = range(1900, 2101)
+_MONTH_STEMS = re.compile(
+    "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|янв|фев|мар|апр|ма[яй]|июн|июл|авг|сен|окт|ноя|дек", re.IGNORECASE
+)
+_FOLLOWING_WORD = re.compile(r"[ \u00a0-]+([^\W\d_]+)")
+_MAX_ADJECTIVES = 2
+
+
+def find_quantities(text: str) -> tuple[Quantity, ...]:
+    """The figures of a text that have a unit, in order; years, dates and bare numbers are left out.
+
+    Units and spellings are normalised: `150-mph` and `150 mph`, `2 million` and `2,000,000`, `40-50` and `between 40 and
+    50`. An unknown unit is the stem of the word that follows.
+    """
+    return tuple(found for match in _QUANTITY.finditer(text) if (found := _parse_quantity(text, match)))
+
+
+def _parse_quantity(text: str, match: re.Match[str]) -> Quantity | None:
+    unit, end = _parse_unit(text, match)
+    scale = _SCALES.get((match["scale"] or "").lower().rstrip("."), 1.0)
+    low = _parse_value(match["low"]) * scale
+    high = _parse_value(match["high"]) * scale if match["high"] else low
+    bare = not match["scale"] and not match["sign"]
+    if not unit or (bare and low in _YEARS and unit != "%"):
+        return None
+    return Quantity(low=min(low, high), high=max(low, high), unit=unit, span=(match.start(), end))
+
+
+def _parse_unit(text: str, match: re.Match[str]) -> tuple[str, int]:
+    """The unit of a figure and where it ends; adjectives before a known unit are skipped."""
+    if match["sign"]:
+        last = next(name for name in ("scale", "high", "low") if match[name])
+        return _CURRENCIES[match["sign"]], match.end(last)
+    word = (match["unit"] or "").strip(" \u00a0-").lower()
+    compound = next((name for pattern, name in _COMPOUND_UNITS if pattern.fullmatch(word)), None)
+    if compound or word in _UNITS:
+        return compound or _UNITS[word], match.end()
+    at, first = match.end(), word
+    for _ in range(_MAX_ADJECTIVES):
+        following = _FOLLOWING_WORD.match(text, at)
+        if following is None:
+            break
+        if following[1].lower() in _UNITS:
+            return _UNITS[following[1].lower()], following.end()
+        at = following.end()
+    if not first or first in _IGNORED or _MONTH_STEMS.match(first):
+        return "", match.end()
+    return stem(first), match.start("unit")
+
+
+def _parse_value(number: str) -> float:
+    if number.lower() in _SPELLED:
+        return _SPELLED[number.lower()]
+    grouped = re.sub(r"[ \u00a0\u202f]|,(?=\d{3}\b)", "", number)
+    return float(grouped.replace(",", "."))
+
+
+def _differing_unit(left: Sequence[Quantity], right: Sequence[Quantity]) -> str:
+    """A unit that both use with values of which none overlap; empty if there is none."""
+    units = sorted({each.unit for each in left} & {each.unit for each in right})
+    return next((unit for unit in units if not _has_common_figure(_of_unit(left, unit), _of_unit(right, unit))), "")
+
+
+def _of_unit(found: Sequence[Quantity], unit: str) -> list[Quantity]:
+    return [each for each in found if each.unit == unit]
+
+
+def _has_common_figure(left: Sequence[Quantity], right: Sequence[Quantity]) -> bool:
+    return any(
+        one.unit == other.unit and one.low <= other.high and other.low <= one.high
+        for one, other in product(left, right)
+    )

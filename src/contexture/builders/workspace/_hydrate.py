@@ -1,0 +1,366 @@
+"""Hydration of collected blocks: text, title, path, citation, stored facts, and a composite score of five signals."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from contexture.blocks.records import current_facts, search_text
+from contexture.blocks.render import is_bare, render_for_reader, render_markdown, render_page_head, summarize_page
+from contexture.builders.workspace._intent import OTHER_DATES_FACTOR
+from contexture.builders.workspace._render import is_deduplicated
+from contexture.builders.workspace._state import BLOCKS_COLLECTION, BuildState
+from contexture.builders.workspace._tree import (
+    AncestorChains,
+    ancestor_steps,
+    distance,
+    join_path,
+    make_path,
+    page_title,
+)
+from contexture.builders.workspace.config import WorkspaceRecipe
+from contexture.builders.workspace.result import COLLECTED_SIGNAL, SectionType
+from contexture.errors import SourceError
+from contexture.pipeline.scoring import (
+    DECAY_DAYS,
+    NEUTRAL_SIGNAL,
+    age_days,
+    composite_score,
+    linear_decay,
+    structural_proximity,
+)
+from contexture.ports import TokenCounter
+from contexture.text.simhash import simhash
+from contexture.text.unicode import repair_text
+from contexture.types import Candidate, Citation, content_hash
+from contexture.workspace import (
+    FOCUSED_SUMMARY_BLOCKS,
+    SUMMARY_BLOCKS,
+    SUMMARY_DEPTH,
+    SUMMARY_LEAVES,
+    Block,
+    BlockFacts,
+    BlockType,
+    BlockUsage,
+    PageSummary,
+    is_done,
+    is_task,
+    plain_name,
+)
+
+T = TypeVar("T")
+
+_MAX_RELATIONS = 500
+
+Titles = Mapping[str, Mapping[str, str]]
+"""By row id, the titles of its related rows that the scope may read, keyed by their id and by their plain name."""
+
+
+async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenCounter) -> list[Candidate]:
+    """The candidates that hints do not exclude, with text, title, path, citation and score."""
+    ids = list(dict.fromkeys(candidate.key for candidate in found))
+    near = [state.place.nearest.id] if state.place.nearest is not None else []
+    chains, touches, titles, resolved, (facts, summaries) = await asyncio.gather(
+        _read_or_degrade(state, "tree", state.store.ancestors(state.scope, [*ids, *near])),
+        _read_or_degrade(state, "affinity", state.store.touches(state.scope, ids)),
+        _read_or_degrade(state, "row titles", _read_row_titles(state)),
+        _read_or_degrade(state, "references", resolve_references(state)),
+        _read_facts(state, ids, counter),
+    )
+    blocks = {**state.blocks, **(resolved or {})}
+    told = {id_: _block_text(blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
+    for document in state.documents:
+        if document.root.type is BlockType.PAGE:
+            told[document.root.id] = repair_text(render_page_head(document.root))
+    allowed = [candidate for candidate in found if not _is_excluded(state, candidate, chains or {})]
+    known = {id_: current_facts(facts.get(id_), text, state.rules) for id_, text in told.items()}
+    hydrator = _Hydrator(chains or {})
+    hydrated = [
+        hydrator.hydrate(candidate, state.blocks[candidate.key], told[candidate.key], known[candidate.key])
+        for candidate in score_candidates(state, allowed, chains, touches or {})
+    ]
+    return hydrated if state.config.recipe is WorkspaceRecipe.SEED else _blank_bare(state, hydrated)
+
+
+def _blank_bare(state: BuildState, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates without the text of bare headings and links, which say nothing outside a document."""
+    whole = {block.id for document in state.documents for block in (document.root, *document.below)}
+    return [
+        replace(each, text="", redactions=None, tokens={}, simhash=0)
+        if each.key not in whole and is_bare(state.blocks[each.key], each.text)
+        else each
+        for each in candidates
+    ]
+
+
+_REFERENCE = re.compile(r"\(\(([^()\s]+)\)\)")
+_EMBED = re.compile(r"\{\{embed\s+(?:\(\([^()\s]+\)\)|\[\[[^\[\]]+\]\])\s*\}\}|!\[\[[^\[\]]+\]\]")
+_EMBED_BLOCKS, _EMBED_DEPTH, _MAX_EMBEDS, _MAX_REFERENCES = 20, 4, 20, 200
+_REFERENCE_CHARS = 300
+
+
+async def resolve_references(state: BuildState) -> Mapping[str, Block]:
+    """By id, the blocks whose text refers to others, with the text of those that the scope may read in its place.
+
+    A reference becomes the quoted text of its target, an embed the target with what stands below it. One that does not
+    exist or may not be read stays as it is written.
+    """
+    if state.config.recipe is WorkspaceRecipe.SEED:
+        return {}
+    texts = {id_: block for id_, block in state.blocks.items() if block.type is not BlockType.CODE}
+    embedding = [id_ for id_, block in texts.items() if _EMBED.search(block.text)][:_MAX_EMBEDS]
+    names = [name for block in texts.values() for name in _REFERENCE.findall(block.text)]
+    if not embedding and not names:
+        return {}
+    links = await state.store.links(state.scope, embedding, limit=4 * _MAX_EMBEDS) if embedding else ()
+    targets = {link.source: link.target for link in reversed(links)}
+    wanted = list(dict.fromkeys([*targets.values(), *names[:_MAX_REFERENCES]]))
+    known = {block.id: block for block in await state.store.get(state.scope, wanted)}
+    inside = await state.store.subtrees(
+        state.scope,
+        dict.fromkeys(dict.fromkeys(targets.values()), _EMBED_BLOCKS + 1),
+        depth=_EMBED_DEPTH,
+        leaves=SUMMARY_LEAVES,
+    )
+    embeds = {source: _render_embed(known[at], inside.get(at, ())) for source, at in targets.items() if at in known}
+    return {
+        id_: replace(block, text=_insert_references(block.text, embeds.get(id_, ""), known))
+        for id_, block in texts.items()
+        if id_ in embeds or not known.keys().isdisjoint(_REFERENCE.findall(block.text))
+    }
+
+
+def _insert_references(text: str, embed: str, known: Mapping[str, Block]) -> str:
+    if embed:
+        text = _EMBED.sub(lambda _found: embed, text, count=1)
+    return _REFERENCE.sub(lambda found: _quote(known[found[1]]) if found[1] in known else found[0], text)
+
+
+def _quote(block: Block) -> str:
+    text = " ".join(block.text.split())
+    short = text if len(text) <= _REFERENCE_CHARS else text[:_REFERENCE_CHARS].rsplit(" ", 1)[0] + " …"
+    return f"“{short}”"
+
+
+def _render_embed(target: Block, below: Sequence[Block]) -> str:
+    """An embedded block or page: its text, and what stands below it as a quotation."""
+    lines = [line for block in below[:_EMBED_BLOCKS] for line in render_markdown(block).split("\n")]
+    if len(below) > _EMBED_BLOCKS:
+        lines.append("(… more of it is left out)")
+    return "\n".join([_quote(target), *(f"> {line}".rstrip() for line in lines)])
+
+
+async def _read_or_degrade(state: BuildState, what: str, work: Awaitable[T]) -> T | None:
+    """The result of a read; None when the source fails, which is a degradation."""
+    try:
+        return await work
+    except SourceError as failure:
+        state.trace.add_degradation(what, failure)
+        return None
+
+
+async def _read_facts(
+    state: BuildState, ids: Sequence[str], counter: TokenCounter
+) -> tuple[Mapping[str, BlockFacts], Mapping[str, str] | None]:
+    """Stored facts of the blocks, and summaries of pages."""
+    facts: Mapping[str, BlockFacts] = {}
+    with suppress(SourceError):  # without stored facts the build is only slower
+        facts = await state.store.facts(state.scope, ids)
+    return facts, await _read_or_degrade(state, "summaries", _read_summaries(state, facts, counter))
+
+
+def _is_excluded(state: BuildState, candidate: Candidate, chains: AncestorChains) -> bool:
+    """Whether a hint excludes a block, an ancestor of it, or its time, or the question asks for what is overdue.
+
+    The time range does not apply to the focus.
+    """
+    hints, block = state.request.hints, state.blocks[candidate.key]
+    if hints.exclude_blocks:
+        line = {block.id, *(each.id for each in chains.get(block.id, ()))}
+        if not line.isdisjoint(hints.exclude_blocks):
+            return True
+    if _is_finished(state, candidate, block):
+        return True
+    times = hints.time_range
+    if times is None or candidate.section == SectionType.FOCUS or block.modified is None:
+        return False
+    return (times.start is not None and block.modified < times.start) or (
+        times.end is not None and block.modified > times.end
+    )
+
+
+def _is_finished(state: BuildState, candidate: Candidate, block: Block) -> bool:
+    """Whether a block outside the focus is a completed task, and the question asks what is overdue."""
+    span = state.intent.span
+    if span is None or span.start is not None or candidate.section == SectionType.FOCUS:
+        return False
+    return state.config.recipe is not WorkspaceRecipe.SEED and is_task(block) and is_done(block)
+
+
+class _Hydrator:
+    """Hydrates candidates; caches the path of neighbouring blocks."""
+
+    def __init__(self, chains: AncestorChains) -> None:
+        self._chains = chains
+        self._paths: dict[str, str] = {}
+
+    def hydrate(self, candidate: Candidate, block: Block, text: str, facts: BlockFacts | None) -> Candidate:
+        """The candidate with text, title, path, citation and stored facts."""
+        chain = self._chains.get(block.id, ())
+        title = page_title(block, chain)
+        source = _make_citation(block, chain, title)
+        if source is None:
+            text, facts = "", None
+        return replace(
+            candidate,
+            text=text,
+            title=title,
+            label=self._joined_path(chain),
+            citation=source,
+            redactions=None if facts is None else facts.redactions,
+            tokens={} if facts is None else facts.tokens,
+            simhash=_candidate_simhash(candidate, text, facts),
+        )
+
+    def _joined_path(self, chain: Sequence[Block]) -> str:
+        if not chain:
+            return ""
+        if chain[0].id not in self._paths:
+            self._paths[chain[0].id] = join_path(make_path(chain))
+        return self._paths[chain[0].id]
+
+
+def _candidate_simhash(candidate: Candidate, text: str, facts: BlockFacts | None) -> int:
+    """The simhash for duplicate detection; 0 for candidates that are never duplicates."""
+    if not is_deduplicated(candidate):
+        return 0
+    return simhash(text) if facts is None else facts.simhash
+
+
+def _make_citation(block: Block, chain: Sequence[Block], title: str) -> Citation | None:
+    """The citation of a block's search record; None for blocks without text, which are not shown."""
+    stored = repair_text(search_text(block, chain))
+    if not stored:
+        return None
+    return Citation(
+        collection=BLOCKS_COLLECTION,
+        record_id=block.id,
+        title=title,
+        start=0,
+        end=len(stored),
+        hash=content_hash(stored),
+    )
+
+
+def _block_text(block: Block, chains: AncestorChains, titles: Titles, summaries: Mapping[str, str]) -> str:
+    named = titles.get(block.id, {})
+    return render_for_reader(
+        block,
+        chains.get(block.id, ()),
+        resolve=lambda name: named.get(name) or named.get(plain_name(name)),
+        summary=summaries.get(block.id, ""),
+    )
+
+
+async def _read_row_titles(state: BuildState) -> Titles:
+    rows = [block.id for block in state.blocks.values() if block.type is BlockType.DB_ROW]
+    if not rows:
+        return {}
+    links = await state.store.links(state.scope, rows, limit=_MAX_RELATIONS)
+    targets = list(dict.fromkeys(link.target for link in links))
+    texts = {block.id: block.text for block in await state.store.get(state.scope, targets)} if targets else {}
+    titles: dict[str, dict[str, str]] = {}
+    for link in links:
+        if (text := texts.get(link.target)) is not None:
+            titles.setdefault(link.source, {}).update({link.target: text, plain_name(text): text})
+    return titles
+
+
+async def _read_summaries(
+    state: BuildState, facts: Mapping[str, BlockFacts], counter: TokenCounter
+) -> Mapping[str, str]:
+    """Summaries by page id; more blocks of the page in focus are read than of other pages."""
+    whole = {document.root.id for document in state.documents}
+    pages = {id_: block for id_, block in state.blocks.items() if block.type is BlockType.PAGE and id_ not in whole}
+    near, limit = state.place.page and state.place.page.id, state.config.truncation.summary_tokens
+    kept = {id_: told for id_ in pages if (told := _stored_summary(facts.get(id_), counter, limit)) is not None}
+    told = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
+    others = {id_: FOCUSED_SUMMARY_BLOCKS if id_ == near else SUMMARY_BLOCKS for id_ in pages if id_ not in told}
+    inside: Mapping[str, Sequence[Block]] = {}
+    if others:
+        inside = await state.store.subtrees(state.scope, others, depth=SUMMARY_DEPTH, leaves=SUMMARY_LEAVES)
+    return told | {id_: summarize_page(pages[id_], below, counter, limit) for id_, below in inside.items()}
+
+
+def _stored_summary(facts: BlockFacts | None, counter: TokenCounter, limit: int) -> PageSummary | None:
+    """The stored summary of a page, if it was made for this encoding and length."""
+    told = None if facts is None else facts.summary
+    return told if told is not None and (told.encoding, told.limit) == (counter.encoding, limit) else None
+
+
+AUTHORED_WEIGHT, EDITED_WEIGHT, VIEWED_WEIGHT = 0.4, 0.4, 0.2
+"""The most that authoring, editing and viewing a block each add to the user's affinity to it; together 1."""
+
+_UNRELATED_DISTANCE = 1_000
+_NO_TOUCH = BlockUsage()
+
+
+def score_candidates(
+    state: BuildState, candidates: Sequence[Candidate], chains: AncestorChains | None, touches: Mapping[str, BlockUsage]
+) -> list[Candidate]:
+    """The candidates with their five signals and score; `chains` is None when the tree could not be read."""
+    focus = state.place.nearest
+    near = None if focus is None or chains is None else ancestor_steps(focus.id, chains)
+    return [
+        _score_candidate(state, candidate, chains, near, touches.get(candidate.key, _NO_TOUCH))
+        for candidate in candidates
+    ]
+
+
+def affinity(touch: BlockUsage, now: datetime) -> float:
+    """Affinity of a user to a block, from 0 to 1, from writing, editing and viewing it.
+
+    Each further edit or view adds half of the previous one; both decay with age, with the half-life `DECAY_DAYS`.
+    """
+    if touch == _NO_TOUCH:
+        return 0.0
+    fresh = 1.0 if touch.last is None else 2 ** (-age_days(touch.last, now) / DECAY_DAYS)
+    dealt = EDITED_WEIGHT * (1 - 0.5**touch.edits) + VIEWED_WEIGHT * (1 - 0.5**touch.views)
+    return AUTHORED_WEIGHT * touch.author + fresh * dealt
+
+
+def _score_candidate(
+    state: BuildState,
+    candidate: Candidate,
+    chains: AncestorChains | None,
+    near: Mapping[str, int] | None,
+    touch: BlockUsage,
+) -> Candidate:
+    block = state.blocks[candidate.key]
+    chain = () if chains is None else chains.get(block.id, ())
+    signals = {
+        **candidate.signals,
+        "semantic": candidate.signals[COLLECTED_SIGNAL],
+        "structural": _structural_score(block.id, chains, near),
+        "recency": linear_decay(block.modified, state.now),
+        "type_match": state.intent.type_match(block, page_title(block, chain)),
+        "affinity": affinity(touch, state.now),
+    }
+    score = composite_score(signals, state.config.weights).score
+    if state.intent.span is not None and not state.intent.is_due(block):
+        score *= OTHER_DATES_FACTOR
+    return replace(candidate, score=min(max(score, 0.0), 1.0), signals=signals)
+
+
+def _structural_score(block_id: str, chains: AncestorChains | None, near: Mapping[str, int] | None) -> float:
+    """Structural proximity by distance in the tree; a block in another tree has the greatest distance."""
+    if near is None or chains is None:
+        return NEUTRAL_SIGNAL
+    steps = distance(block_id, near, chains)
+    return structural_proximity(_UNRELATED_DISTANCE if steps is None else steps)

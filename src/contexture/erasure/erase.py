@@ -1,0 +1,302 @@
+"""Erasure: forgets a user, a session, records or a subject in every place that keeps a copy of their text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from uuid import uuid4
+
+from contexture.blocks.records import BLOCKS
+from contexture.builders.turn.summary import extract_summary
+from contexture.conversation import (
+    MEMORIES_COLLECTION,
+    SUMMARY_TYPE,
+    ErasureTarget,
+    Memory,
+    SessionEvent,
+    record_reference,
+)
+from contexture.erasure._plan import ErasurePlan, ErasurePlanner, ErasureStores, act_as, event_text, find_owner
+from contexture.erasure.request import ForgetRequest, Receipt
+from contexture.errors import UnknownCollection
+from contexture.memory.records import ALIAS_KIND, is_alive
+from contexture.news.articles import ARTICLES
+from contexture.pages.fields import cut_stored_page
+from contexture.pages.records import PAGE_KIND, PAGES, page_record_id
+from contexture.types import Record, Scope
+
+__all__ = ["Erasure", "ErasureStores"]
+
+_BATCH = 500
+_MAX_RECENT = 10_000  # erased records that a running build may still cite
+_SHOWN_CHARACTERS = 200  # of a matched text in a preview
+
+
+class Erasure:
+    """Removes texts from every place that keeps them or a copy of them; every call can be repeated.
+
+    A copy is found by reference: builds, replies and answers name the records that were in their prompts, and a memory
+    of a chat has the id of the message that it repeats. An answer is a copy of a memory in its prompt when they share a
+    term. Summaries of a session that loses a message are made again from what is left of it.
+    """
+
+    def __init__(self, stores: ErasureStores) -> None:
+        self._stores = stores
+        self._planner = ErasurePlanner(stores)
+        self._recently_erased: dict[tuple[str, str], None] = {}
+
+    async def forget(self, request: ForgetRequest, *, scope: Scope) -> Receipt:
+        """Forget what the request names, now and for good; with `preview` nothing is removed."""
+        plan = await self._planner.make_plan(request, scope)
+        # The copies first, so that an interrupted call can be repeated: they are found by what is removed after.
+        removed: dict[str, list[str]] = {}
+        _add_ids(removed, await self._erase_copies(scope, await self._make_target(plan, scope), request.preview))
+        rebuilt, pending = 0, list[str]()
+        if request.preview:
+            _add_ids(removed, _list_planned(plan, self._stores.clock.now()))
+        else:
+            plan = await self._planner.make_plan(request, scope)  # with memories that the outbox delivered meanwhile
+            target = await self._make_target(plan, scope)
+            _add_ids(removed, await self._erase_originals(plan, scope))
+            rebuilt = await self._rebuild_summaries(plan, scope)
+            _add_ids(removed, await self._erase_copies(scope, target))  # built in the meantime
+            pending += await self._scrub(plan)
+        return Receipt(
+            receipt_id=f"forget-{uuid4().hex[:12]}",
+            subject=request.subject,
+            preview=request.preview,
+            time=self._stores.clock.now(),
+            removed={place: tuple(dict.fromkeys(ids)) for place, ids in removed.items() if ids},
+            rebuilt_summaries=rebuilt,
+            matched=self._list_matches(plan) if request.preview else (),
+            out_of_reach=(*pending, *self._stores.out_of_reach),
+        )
+
+    async def erase_copies(self, scope: Scope, collection: str, ids: Sequence[str]) -> None:
+        """Remove the builds and replies of every user that cite these records, which are deleted already."""
+        if ids:
+            references = frozenset(record_reference(collection, name) for name in ids)
+            await self._erase_copies(scope, ErasureTarget(records=references))
+            await self._stores.scrub(())
+
+    async def handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> None:
+        """Remove copies of blocks that are in the trash or purged; `near` are those that may show their texts."""
+        await self.erase_copies(scope, BLOCKS.name, [*near, *erased])
+        if erased:
+            await asyncio.to_thread(self._stores.forget_imports, erased)
+
+    async def list_unreadable(self, scope: Scope, references: Iterable[tuple[str, str]]) -> Sequence[str]:
+        """Those of these records, by collection and id, that no longer exist or that the scope may not read.
+
+        Memories of a remote service cannot be checked, nor can candidates without a collection.
+        """
+        wanted: dict[str, set[str]] = {}
+        for collection, record_id in references:
+            if collection and (collection != MEMORIES_COLLECTION or self._stores.memory_is_local):
+                wanted.setdefault(collection, set()).add(record_id)
+        lost: list[str] = []
+        for collection, ids in wanted.items():
+            lost += sorted(ids - await self._readable_ids(scope, collection, sorted(ids)))
+        return lost
+
+    def was_erased(self, scope: Scope, references: Iterable[tuple[str, str]]) -> bool:
+        """Whether one of these records was erased by this process lately, while a build may have used it."""
+        return any((scope.tenant, record_reference(*each)) in self._recently_erased for each in references)
+
+    def _remember_erased(self, scope: Scope, references: Iterable[str]) -> None:
+        for reference in references:
+            self._recently_erased.pop((scope.tenant, reference), None)
+            self._recently_erased[scope.tenant, reference] = None
+        while len(self._recently_erased) > _MAX_RECENT:
+            del self._recently_erased[next(iter(self._recently_erased))]
+
+    async def _readable_ids(self, scope: Scope, collection: str, ids: Sequence[str]) -> set[str]:
+        if collection == BLOCKS.name:
+            return {block.id for block in await self._stores.blocks.get(scope, ids)}
+        now = self._stores.clock.now()
+        return {
+            record.id for record in await self._planner.get_records(scope, collection, ids) if is_alive(record, now)
+        }
+
+    # --- removal ---
+
+    async def _make_target(self, plan: ErasurePlan, scope: Scope) -> ErasureTarget:
+        held = {MEMORIES_COLLECTION: plan.memories, **plan.records}
+        blocks = await self._stores.workspace.list_relatives(scope, plan.blocks) if plan.blocks else ()
+        named = [
+            *((MEMORIES_COLLECTION, record.id) for record, _ in plan.summaries),
+            *((BLOCKS.name, name) for name in blocks),
+            *((place, name) for place, records in held.items() for name in _with_pages(place, records)),
+        ]
+        own = [
+            *((MEMORIES_COLLECTION, name) for name in plan.remote_ids),
+            *((BLOCKS.name, name) for name in plan.blocks),
+            *((place, each.id) for place, records in held.items() for each in records.values() if not each.acl),
+        ]
+        touched = plan.session_ids(scope.user) | plan.whole_sessions
+        return ErasureTarget(
+            records=frozenset(record_reference(collection, name) for collection, name in named),
+            own_records=frozenset(record_reference(collection, name) for collection, name in own),
+            sessions=frozenset(plan.whole_sessions),
+            events=plan.event_ids(scope.user),
+            touched_sessions=frozenset(touched | set(map(self._stores.clean, touched))),  # a capsule's are redacted
+            whole_user=plan.whole_user,
+            matches=plan.matches,
+        )
+
+    async def _erase_copies(
+        self,
+        scope: Scope,
+        target: ErasureTarget,
+        preview: bool = False,  # noqa: FBT001, FBT002 - as the request says it
+    ) -> dict[str, Sequence[str]]:
+        if not preview:
+            self._remember_erased(scope, target.records)
+        stores = self._stores.copies
+        return {place: await store.erase(scope, target, preview=preview) for place, store in stores.items()}
+
+    async def _erase_originals(self, plan: ErasurePlan, scope: Scope) -> dict[str, list[str]]:
+        await self._erase_vectors(plan, scope)
+        removed = {"memories": await self._erase_memories(plan, scope)}
+        other = [record.id for record, _ in plan.summaries if record.id not in plan.memories]
+        if other:
+            await self._stores.memory.forget(scope, other)
+        removed["summaries"] = other
+        removed["session events"] = await self._erase_events(plan, scope)
+        readable = [record.id for record in plan.memories.values() if record.acl]
+        await self._stores.sessions.remove_citations(scope, [*readable, *other])
+        for collection, records in plan.records.items():
+            removed[collection] = await self._erase_records(collection, records, scope)
+        if plan.blocks:
+            erased = await self._stores.workspace.erase(scope, plan.blocks)
+            removed[BLOCKS.name] = list(erased)
+            await asyncio.to_thread(self._stores.forget_imports, erased)
+        return removed
+
+    async def _erase_memories(self, plan: ErasurePlan, scope: Scope) -> list[str]:
+        now, by_owner = self._stores.clock.now(), dict[Scope, list[str]]()
+        for record in plan.memories.values():
+            by_owner.setdefault(find_owner(record, scope), []).append(record.id)
+        for owner, ids in by_owner.items():
+            for at in range(0, len(ids), _BATCH):
+                await self._stores.memory.forget(owner, ids[at : at + _BATCH])
+        gone = [record.id for record in plan.memories.values() if _is_counted(record, now)]
+        for name in sorted(plan.remote_ids):  # the service says which of them it had
+            gone += [name] if await self._stores.memory.forget(scope, [name]) else []
+        return gone
+
+    async def _erase_events(self, plan: ErasurePlan, scope: Scope) -> list[str]:
+        gone: list[str] = []
+        for (user, session_id), events in plan.events.items():
+            whole = user == scope.user and session_id in plan.whole_sessions
+            gone += await self._stores.sessions.erase(act_as(user, scope), session_id, None if whole else [*events])
+        return gone
+
+    async def _erase_records(self, collection: str, records: Mapping[str, Record], scope: Scope) -> list[str]:
+        ids = _with_pages(collection, records)
+        if collection == ARTICLES.name:
+            await self._stores.news().remove(scope, ids)
+            await self._stores.graph.forget(scope, ids)
+        elif collection == PAGES.name:
+            await self._stores.pages.remove(scope, list(records))
+        else:
+            try:
+                await self._stores.index.delete(scope, collection, ids)
+            except UnknownCollection:
+                return []
+        return [name for name, record in records.items() if record.acl]
+
+    async def _erase_vectors(self, plan: ErasurePlan, scope: Scope) -> None:
+        """Remove cached embeddings of the texts: a text can be guessed from its vector."""
+        held = [*plan.memories.values(), *(each for records in plan.records.values() for each in records.values())]
+        pages = [record for record in held if record.kind == PAGE_KIND]
+        others = [record for record in held if record.kind != PAGE_KIND]
+        if plan.blocks:  # a block may be a page of a workspace, which is cut like any other record
+            near = await self._stores.workspace.list_relatives(scope, plan.blocks)
+            others += await self._planner.get_records(scope, BLOCKS.name, near)
+        await self._stores.preparer.forget([record for record in others if record.acl])
+        await self._stores.preparer.forget([record for record in pages if record.acl], cut=cut_stored_page)
+
+    async def _scrub(self, plan: ErasurePlan) -> Sequence[str]:
+        held = {MEMORIES_COLLECTION: plan.memories, BLOCKS.name: plan.blocks, **plan.records}
+        return await self._stores.scrub(sorted(name for name, removed in held.items() if removed))
+
+    # --- summaries ---
+
+    async def _rebuild_summaries(self, plan: ErasurePlan, scope: Scope) -> int:
+        """Summarize again what is left of each summary; returns how many there are."""
+        fresh = [
+            memory
+            for record, left in plan.summaries
+            if record.session not in plan.whole_sessions and record.id not in plan.named_memories
+            if (memory := self._summarize_again(record, left)) is not None
+            if plan.matches is None or not plan.matches(memory.text)
+        ]
+        if fresh:
+            await self._stores.memory.remember(scope, fresh)
+        return len(fresh)
+
+    def _summarize_again(self, record: Record, left: Sequence[SessionEvent]) -> Memory | None:
+        text = extract_summary([{**event.message, "content": self._stores.clean(event_text(event))} for event in left])
+        if not text:
+            return None
+        held = record.payload
+        return Memory(
+            text=text,
+            type=SUMMARY_TYPE,
+            session_id=record.session,
+            persona_id=held.get("persona", ""),
+            namespace=held.get("namespace", self._stores.namespace),
+            universe=held.get("universe", ""),
+            tags=tuple(held.get("tags", ())),
+            time=record.time,
+            idempotency_key=f"rebuilt-{sha256(f'{record.id} {text}'.encode()).hexdigest()[:32]}",
+            metadata=held.get("metadata", {}),
+        )
+
+    def _list_matches(self, plan: ErasurePlan) -> tuple[tuple[str, str, str], ...]:
+        if plan.matches is None:
+            return ()
+        memories = [("memories", record.id, record.text) for record in plan.memories.values()]
+        events = [
+            ("session events", event.id, event_text(event)) for some in plan.events.values() for event in some.values()
+        ]
+        return tuple(
+            (place, name, self._stores.clean(text)[:_SHOWN_CHARACTERS]) for place, name, text in (*memories, *events)
+        )
+
+
+def _list_planned(plan: ErasurePlan, now: datetime) -> dict[str, list[str]]:
+    """What a plan removes, before anything is removed; the blocks below its blocks are not listed."""
+    return {
+        "memories": [record.id for record in plan.memories.values() if _is_counted(record, now)],
+        "session events": [name for events in plan.events.values() for name in events],
+        "summaries": [record.id for record, _ in plan.summaries if record.id not in plan.memories],
+        **{place: [name for name, each in records.items() if each.acl] for place, records in plan.records.items()},
+        BLOCKS.name: plan.blocks,
+    }
+
+
+def _add_ids(removed: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
+    for place, ids in more.items():
+        removed.setdefault(place, []).extend(ids)
+
+
+def _with_pages(collection: str, records: Mapping[str, Record]) -> list[str]:
+    """The ids of those of these records that exist, and of the pages of documents."""
+    stored = [record.id for record in records.values() if record.acl]
+    if collection != PAGES.name:
+        return stored
+    pages = [
+        page_record_id(record.id, int(number))
+        for record in records.values()
+        for number in record.payload.get("pages", ())
+    ]
+    return [*stored, *pages]
+
+
+def _is_counted(record: Record, now: datetime) -> bool:
+    """Whether a memory was there: not one that is deleted already or has expired."""
+    return bool(record.acl) and record.kind != ALIAS_KIND and is_alive(record, now)

@@ -1,0 +1,79 @@
+"""The messages before a message, with which it is embedded a second time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from contexture.pipeline.fusion import fuse_channels
+from contexture.ports import Index
+from contexture.types import And, Equals, Hit, Query, Range, Record, Scope, Vector
+
+MESSAGES_BEFORE = 2
+_MAX_CHARACTERS = 400
+_MAX_PASSAGES = 64
+
+_Place = tuple[str, int]
+
+
+class MessageContexts:
+    """Finds what was said before a message of a session, in the same batch or in the index.
+
+    Only messages that everyone who may read the later one may read too are used, so that no vector depends on what its
+    reader may not see.
+    """
+
+    def __init__(self, index: Index, vectors: Mapping[str, int]) -> None:
+        self._index = index
+        # Equally similar to everything: the filter alone decides what a search finds.
+        self._neutral: dict[str, Vector] = {
+            name: np.full(size, 1 / math.sqrt(size), np.float32) for name, size in vectors.items()
+        }
+
+    async def find(self, scope: Scope, collection: str, records: Sequence[Record]) -> dict[str, str]:
+        """By record id, the two messages before it; records without any are left out."""
+        placed = {place: record for record in records if (place := _place_of(record)) is not None}
+        if not placed:
+            return {}
+        known: dict[_Place, tuple[str, frozenset[str]]] = {
+            place: (record.text, frozenset(record.acl)) for place, record in placed.items()
+        }
+        for session in sorted({session for session, _ in placed}):
+            positions = [position for name, position in placed if name == session]
+            before = {at - back for at in positions for back in range(1, MESSAGES_BEFORE + 1)}
+            missing = [at for at in before if at >= 0 and (session, at) not in known]
+            if missing:
+                known = {**await self._load(scope, collection, session, missing), **known}
+        contexts = {record.id: _join_before(place, record, known) for place, record in placed.items()}
+        return {id_: context for id_, context in contexts.items() if context}
+
+    async def _load(
+        self, scope: Scope, collection: str, session: str, positions: Sequence[int]
+    ) -> dict[_Place, tuple[str, frozenset[str]]]:
+        where = And((Equals("session", session), Range(field="position", gte=min(positions), lte=max(positions))))
+        query = Query(collection=collection, vectors=self._neutral, where=where, k=_MAX_PASSAGES, fuse=fuse_channels)
+        found: dict[_Place, list[Hit]] = {}
+        for hit in await self._index.search(scope, query):
+            place = _place_of(hit.record)
+            if place is not None:
+                found.setdefault(place, []).append(hit)
+        return {
+            place: (
+                " ".join(hit.text for hit in sorted(hits, key=lambda hit: hit.ordinal)),
+                frozenset(hits[0].record.acl),
+            )
+            for place, hits in found.items()
+        }
+
+
+def _place_of(record: Record) -> _Place | None:
+    return (record.session, record.position) if record.session and record.position is not None else None
+
+
+def _join_before(place: _Place, record: Record, known: Mapping[_Place, tuple[str, frozenset[str]]]) -> str:
+    session, position = place
+    before = [known.get((session, position - back), ("", frozenset[str]())) for back in range(MESSAGES_BEFORE, 0, -1)]
+    readers = frozenset(record.acl)
+    return "\n".join(text[-_MAX_CHARACTERS:] for text, allowed in before if text and readers <= allowed)

@@ -1,0 +1,50 @@
+"""`POST /v1/forget`, and `DELETE` of sessions and their events: erasure with a receipt."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from contexture.engine import Contexture
+from contexture.erasure.request import ForgetRequest, ReceiptJson, parse_forget
+from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
+from contexture.service._openapi import describe_body
+from contexture.service.auth import check_same_identity
+from contexture.service.wire.schemas import json_answer
+from contexture.types import Scope
+
+
+def router() -> APIRouter:
+    """Return the routes of erasure."""
+    routes = APIRouter(prefix="/v1", tags=["forget"])
+    answers = json_answer(ReceiptJson)
+    routes.post("/forget", responses=answers, openapi_extra=describe_body(ForgetRequest))(forget)
+    # First, because the id of a session may hold slashes.
+    routes.delete("/sessions/{session_id:path}/events/{event_id}", responses=answers)(forget_event)
+    routes.delete("/sessions/{session_id:path}", responses=answers)(forget_session)
+    return routes
+
+
+async def forget(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Response:
+    """Forget the caller, a session, records or a subject, in every place that keeps a copy of their text.
+
+    The receipt lists what was removed where, and what is out of reach. With `preview` nothing is removed.
+    """
+    request = parse_forget(body)
+    check_same_identity(caller, user_id=request.user_id)
+    return await _forget(engine, caller, request)
+
+
+async def forget_session(session_id: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Forget one of the caller's sessions, with its memories, summaries, replies and builds."""
+    return await _forget(engine, caller, ForgetRequest(session_id=session_id))
+
+
+async def forget_event(session_id: str, event_id: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Forget an event of one of the caller's sessions, with its memory; summaries of it are made again."""
+    return await _forget(engine, caller, ForgetRequest(session_id=session_id, event_ids=(event_id,)))
+
+
+async def _forget(engine: Contexture, caller: Scope, request: ForgetRequest) -> Response:
+    asked = request.with_collection(engine.settings.collection)
+    await require_permission(engine, caller, "forget", asked.describe())
+    return json_response((await engine.forget(asked, scope=caller)).json_form())

@@ -1,0 +1,115 @@
+"""What is remembered of a message, and which statement supersedes which: tables, in English and Russian."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from contexture.memory.statements import select_statements
+from contexture.memory.supersession import Statement, find_superseded, is_superseded
+from contexture.testing.doubles import NOON
+from contexture.text.questions import asks_about_past
+from support.dialogue import CORRECTIONS, INDEPENDENT
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "My boat is called Albatross.",
+        "When I was young, I lived in Kyiv.",
+        "Order 5512 has arrived.",
+        "Plan B is cancelled.",
+        "Will is my brother.",
+        "How I love this city!",
+        "no, I moved to Oslo",
+        "Remember that my sister lives in Oslo",
+        "Моя лодка называется Альбатрос.",
+        "Когда я был маленьким, мы жили в Омске.",
+        "Запомни: код 4411",
+        "I prefer tea. My wife prefers coffee.",
+    ],
+)
+def test_a_statement_is_remembered_as_it_was_said(message: str) -> None:
+    """Whatever word it begins with."""
+    assert message == select_statements(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "When does the ferry leave?",
+        "when does the ferry leave",
+        "is my flight on time",
+        "The ferry leaves at nine, doesn't it?",
+        "I wonder when the ferry leaves",
+        "Could you book a table",
+        "Check if the flight is on time",
+        "Please summarise the report",
+        "Help me",
+        "Thanks, that helps!",
+        "Hi there!",
+        "Когда отходит паром?",
+        "когда отходит паром",
+        "Скажи, где ключи",
+        "Хочу узнать, когда отходит паром",
+        "Спасибо, понял",
+        "Remember this",
+        "?!",
+        "",
+    ],
+)
+def test_questions_greetings_thanks_and_orders_are_not_remembered(message: str) -> None:
+    """They would match later questions better than any answer does."""
+    assert "" == select_statements(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "statement"),
+    [
+        ("My dog is called Rex. What should I feed him?", "My dog is called Rex."),
+        ("Hello! I moved to Bergen. Thanks!", "I moved to Bergen."),
+        ("Я живу в Омске. Как доехать до вокзала?", "Я живу в Омске."),
+    ],
+)
+def test_only_the_statements_of_a_message_are_remembered(message: str, statement: str) -> None:
+    """The question beside them is not."""
+    assert statement == select_statements(message)
+
+
+@pytest.mark.parametrize(("older", "newer"), [row[:2] for row in CORRECTIONS])
+def test_a_correction_supersedes(older: str, newer: str) -> None:
+    """It says something else about the same subject and attribute."""
+    assert is_superseded(older, newer)
+
+
+@pytest.mark.parametrize(("one", "other"), INDEPENDENT)
+def test_statements_about_different_things_supersede_nothing(one: str, other: str) -> None:
+    """Both are true."""
+    assert not is_superseded(one, other)
+    assert not is_superseded(other, one)
+
+
+def test_the_newest_statement_supersedes_all_before_it() -> None:
+    """Statements without a time and those of other speakers take no part."""
+    texts = ("My flight is on Monday.", "My flight is on Tuesday.", "My flight is on Friday.")
+    said = [
+        Statement(id=f"s{at}", text=text, time=NOON + timedelta(days=at), speaker="user")
+        for at, text in enumerate(texts)
+    ]
+    foreign = Statement(id="other", text="My flight is on Sunday.", time=NOON + timedelta(days=9), speaker="boris")
+    undated = Statement(id="undated", text="My flight is on Sunday.", time=None, speaker="user")
+
+    assert {"s0": "s2", "s1": "s2"} == find_superseded([foreign, *reversed(said), undated])
+
+
+@pytest.mark.parametrize("question", ["Where did I live before?", "What was my previous address?", "Где я жил раньше?"])
+def test_a_question_about_the_past_is_recognised(question: str) -> None:
+    """It wants what was superseded, too."""
+    assert asks_about_past(question)
+
+
+@pytest.mark.parametrize("question", ["Where do I live?", "Где я живу?", "How old is my daughter?"])
+def test_a_question_about_the_present_wants_what_holds_now(question: str) -> None:
+    """Superseded statements are left out."""
+    assert not asks_about_past(question)

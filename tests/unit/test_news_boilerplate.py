@@ -1,0 +1,241 @@
+"""Boilerplate of articles: what the rules mark, what they leave, and what a source repeats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contexture.news.articles import Article, article_to_record
+from contexture.news.boilerplate import RepeatedLines, find_boilerplate
+from contexture.testing.doubles import NOON
+from contexture.text.segmentation import invert_ranges
+
+ARTICLES = Path(__file__).parents[1] / "support" / "articles" / "russian_agencies.jsonl"
+
+STORY = "The harbour council approved the new ferry timetable after two hours of debate."
+RU_STORY = "Городской совет утвердил новое расписание паромов после двухчасовых споров."
+
+PREFIXES = (
+    "(CNN) ",
+    "London (CNN) ",
+    "New York (CNN Business) ",
+    "Colombo, Sri Lanka CNN — ",
+    "WASHINGTON – ",
+    "GARDINER, Mont. – ",
+    "ENGLEWOOD, Colo. (AP) — ",
+    "NEW YORK (AP) -- ",
+    "LONDON, June 3 (Reuters) - ",
+    "Oct 12 (Reuters) - ",
+    "KYIV, Ukraine (AFP) — ",
+    "Lviv, Ukraine — ",
+    "(Bloomberg) -- ",
+)
+RU_PREFIXES = (
+    "МОСКВА, 12 мая. /ТАСС/. ",
+    "МОСКВА, 12 мая - РИА Новости. ",
+    "САНКТ-ПЕТЕРБУРГ, 4 июн — РИА Новости, Анна Кольцова. ",
+    "Москва. 5 марта. INTERFAX.RU - ",
+    "Екатеринбург. 12 мая. ИНТЕРФАКС-УРАЛ - ",
+    "МИНСК, 3 мая (БЕЛТА). ",
+    "ВЛАДИВОСТОК, 1 сентября. /Корр. ТАСС Пётр Лунин/. ",
+    "12 ноября. Interfax-Russia.ru - ",
+    "МОСКВА, 3 окт — ПРАЙМ. ",
+    "ТАСС, 9 августа. ",
+    "НИЖНИЙ НОВГОРОД, 8 декабря. ",
+    "РБК — ",
+)
+LINES = (
+    "CNN —",
+    "London CNN Business —",
+    "Editor’s Note: A version of this story ran in our Sunday edition.",
+    "Correction: An earlier report misspelled the name of the ferry.",
+    "This story has been updated with additional developments.",
+    "This story and headline have been updated.",
+    "By Maria Holt and Jan Berg, Staff Writers",
+    "Contributing: The Associated Press",
+    "— Anna Reed contributed reporting.",
+    "Our colleague Jo Lane contributed to this report.",
+    "Follow Anna Reed on Twitter: @annareed.",
+    "Photo: Ivar Lund/Getty Images",
+    "A ferry leaves the harbour at dawn. Ivar Lund/AFP/Getty Images",
+    "OSLO, NORWAY - MAY 03: In this aerial view, ferries wait. (Photo by Ivar Lund/Getty Images)",
+    "In this photo provided by the harbour office, a ferry is towed.",
+    "Read More",
+    "Read more: Why the ferries are late",
+    "More:Ferries, fares and fog: five things to know",
+    "For subscribers: What the council did not say",
+    "RELATED: The long history of the ferry line",
+    "Sign up for our morning newsletter and get the news in your inbox.",
+    "Get our free weekly newsletter Sign up here to get it every Tuesday.",
+    "Video Ad Feedback 02:24 - Source: CNN How ferries are built",
+    "1. How relevant is this ad to you?",
+    "Video player was slow to load content Video content never loaded",
+    "We use cookies to improve your experience.",
+    "By continuing to use this site you agree to our terms.",
+    "© 2026 Harbour Herald. All rights reserved.",
+    "Share this article",
+    "Follow us on Facebook",
+    "Click here to read the full report.",
+    "Advertisement",
+    "Recommendations are independently chosen by our editors. Purchases through our links may earn us a commission.",
+)
+RU_LINES = (
+    "От редакции: в тексте исправлена дата заседания.",
+    "Материал обновлён в 14:20.",
+    "Новость дополнена комментарием пресс-службы.",
+    "Автор: Мария Холодова",
+    "Текст: Иван Петров",
+    "Иван Петров, специальный корреспондент",
+    "Фото: Егор Снетков / ТАСС",
+    "© РИА Новости / Анна Кольцова",
+    "На фото: паром у причала",
+    "Архивное фото: паром в доке",
+    "Читайте также: Почему опаздывают паромы",
+    "Материалы по теме:",
+    "Подробнее — в нашем материале о паромах.",
+    "Подпишитесь на нашу рассылку и получайте новости первыми.",
+    "Подписывайтесь на наш канал в Telegram.",
+    "Мы используем файлы cookie, чтобы сайт работал лучше.",
+    "При использовании материалов сайта активная ссылка обязательна.",
+    "Все права защищены.",
+    "Поделиться в Telegram",
+    "Нашли опечатку? Выделите её и нажмите Ctrl+Enter.",
+    "Реклама",
+    "Время чтения: 3 минуты",
+    "Слушать новость",
+)
+SENTENCES = (
+    "Amazon (AMZN) on Thursday said it would open a warehouse in the harbour.",
+    "Tesla (TSLA) CEO Elon Musk spoke to the council.",
+    "The photo shows how high the water rose, the council said in its report.",
+    "Finland wants to become a member of NATO before the summit.",
+    "She follows the harbour news closely and reads every newsletter the council sends.",
+    "More than 1,000 people signed the petition against the timetable.",
+    "Follow-up work on the pier begins in March, the mayor said.",
+    "None of the ferries have been delivered to customers yet, the yard said here on Monday.",
+    "Serena Williams — the greatest of her time — retired on Tuesday.",
+    "Corrections officers at the island prison went on strike.",
+    "Главное управление МЧС сообщило о трёх спасённых рыбаках.",
+    "Текст договора стороны опубликуют в пятницу.",
+    "Видео с места аварии изучает полиция.",
+    "Подробнее о причинах аварии комиссия расскажет через неделю.",
+    "Автор законопроекта Ирина Белова попросила отложить голосование.",
+)
+
+
+def story(text: str) -> str:
+    """What is left of a text without its boilerplate."""
+    spans = [(found.start, found.end) for found in find_boilerplate(text)]
+    return "".join(text[start:end] for start, end in invert_ranges(spans, len(text))).strip()
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_an_english_dateline_is_marked(prefix):
+    """Only the story is left of a first line that begins with a dateline."""
+    assert STORY == story(prefix + STORY)
+
+
+@pytest.mark.parametrize("prefix", RU_PREFIXES)
+def test_a_russian_dateline_is_marked(prefix):
+    """Only the story is left of a first line that begins as agencies print it."""
+    assert RU_STORY == story(prefix + RU_STORY)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_english_line_of_boilerplate_is_marked(line):
+    """The line is left out before, between and after the sentences of the story."""
+    assert [STORY, STORY] == story(f"{line}\n\n{STORY}\n\n{line}\n\n{STORY}\n\n{line}").split("\n\n\n\n")
+
+
+@pytest.mark.parametrize("line", RU_LINES)
+def test_a_russian_line_of_boilerplate_is_marked(line):
+    """The line is left out before, between and after the sentences of the story."""
+    assert [RU_STORY, RU_STORY] == story(f"{line}\n\n{RU_STORY}\n\n{line}\n\n{RU_STORY}\n\n{line}").split("\n\n\n\n")
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_sentences_of_a_story_are_left(sentence):
+    """A sentence that only resembles boilerplate stays."""
+    assert sentence == story(sentence)
+
+
+def test_names_above_the_story_are_a_byline():
+    """A line of names before the first sentence is marked; the same line after it is not."""
+    assert STORY == story(f"Maurie Backman\nThe Harbour Herald\n\n{STORY}")
+    assert f"{STORY}\nNew Orleans" == story(f"{STORY}\nNew Orleans")
+
+
+def test_the_text_stays_whole_and_passages_leave_boilerplate_out():
+    """The record keeps every character; the marks are offsets into it."""
+    text = f"CNN —\n\n{STORY}\n\nRead More"
+    record = article_to_record(Article(article_id="a", title="Ferries", text=text), NOON)
+
+    assert text == record.text
+    assert ["CNN —", "Read More"] == [text[start:end] for start, end in record.payload["boilerplate"]]
+
+
+@pytest.mark.parametrize(
+    "row", [json.loads(line) for line in ARTICLES.read_text("utf-8").splitlines()], ids=lambda row: row["id"]
+)
+def test_articles_as_russian_agencies_print_them_keep_their_story_alone(row):
+    """Of a whole article with dateline, byline, captions and teasers the story is left, sentence by sentence."""
+    assert row["story"] == " ".join(story(row["text"]).split())
+
+
+def learned(line, titles, text=""):
+    """Whether a line is repeated after articles with these titles held it."""
+    lines = RepeatedLines()
+    for at, title in enumerate(titles):
+        lines.learn(f"a{at}", title, f"{text}\n{line}\nA sentence about matter number {at}.")
+    return line in lines
+
+
+UNRELATED = ("Ferries run late again", "Parliament passes budget", "Storm closes mountain road", "Singer wins award")
+
+
+def test_a_line_that_four_unrelated_articles_hold_is_learned():
+    """Three articles are not enough."""
+    line = "Harbour Herald needs readers like you today"
+
+    assert learned(line, UNRELATED)
+    assert not learned(line, UNRELATED[:3])
+
+
+def test_a_background_paragraph_is_not_learned():
+    """A line that speaks of what its articles are about is part of the story, however often it is repeated."""
+    titles = [f"Ferry strike {word}" for word in ("begins", "spreads", "hits islands", "talks fail", "ends", "costs")]
+
+    assert not learned("The ferry strike began when crews refused the new timetable.", titles)
+
+
+def test_copies_of_one_article_do_not_make_a_line_repeated():
+    """The same story stored many times is one article."""
+    assert not learned("Crews meet on the pier at noon", ["Ferries run late again"] * 9)
+
+
+@given(st.text(alphabet="AaБб (CNN)—-.,:/©\n1é", max_size=400))
+def test_marks_are_in_order_and_inside_the_text(text):
+    """Whatever a text holds, its marks never overlap and lie inside it."""
+    spans = find_boilerplate(text)
+    edges = [edge for span in spans for edge in (span.start, span.end)]
+
+    assert sorted(edges) == edges
+    assert all(0 <= edge <= len(text) for edge in edges)
+
+
+HOSTILE = ("A" * 90 + "!", "A" * 50_000, "A " * 50_000, "By " + "A, " * 45, "(" * 50_000, "— " + "AAA " * 28 + "!",
+           "МОСКВА " * 20_000, "А" * 100 + "!", "a\n" * 50_000, "Contributing: " + "A" * 500 + "\x00")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_lines_are_read_in_linear_time(text):
+    """No pattern backtracks without bound: the processor time per character stays small."""
+    before = process_time()
+    find_boilerplate(text)
+
+    assert process_time() - before < 5

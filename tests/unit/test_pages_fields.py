@@ -1,0 +1,141 @@
+"""What documents and questions say about companies, periods, forms and statements, and how tables are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from contexture.builders.research.collect import page_to_candidate
+from contexture.documents import Page, Region, RegionKind
+from contexture.pages.fields import DocumentFields, cut_page, cut_stored_page, find_statements, read_document_fields
+from contexture.pages.questions import read_question, weigh_page
+from contexture.pages.records import page_record
+from contexture.pages.values import Document, FoundPage
+from contexture.testing.doubles import NOON
+from contexture.types import PUBLIC, Record
+from support.research import stored
+
+TABLE = "| (Millions) | 2018 | 2017 |\n| --- | --- | --- |\n" + "\n".join(
+    f"| Row {number} of the statement with a long label | {number},100 | {number},200 |" for number in range(20)
+)
+
+
+def paged(text: str, *tables: str) -> Page:
+    """A page whose text has these tables."""
+    regions = [
+        Region(
+            kind=RegionKind.TABLE,
+            box=(0, 0, 1, 1),
+            text=table,
+            start=text.index(table),
+            end=text.index(table) + len(table),
+        )
+        for table in tables
+    ]
+    first = text.split("\n\n", maxsplit=1)[0]
+    heading = Region(kind=RegionKind.HEADING, box=(0, 0, 1, 1), text=first, start=0, end=len(first))
+    return Page(number=1, text=text, regions=(heading, *regions))
+
+
+def document(filename: str, text: str = "", title: str = "") -> Document:
+    """A document of one page."""
+    return Document(
+        doc_id="d1", filename=filename, extension="pdf", source_path=filename, timestamp=NOON,
+        pages=(Page(number=1, text=text),), title=title,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "fields"),
+    [
+        (document("Northquay_2018_10K.pdf"), DocumentFields(company="Northquay", form="10-K", years=(2018,))),
+        (
+            document("Northquay_2023Q2_10Q.pdf"),
+            DocumentFields(company="Northquay", form="10-Q", years=(2023,), quarter=2),
+        ),
+        (
+            document(
+                "scan0001.pdf",
+                "# FORM 10-K\n\nFor the fiscal year ended June 30, 2021\n\n# Senn Harbours, Inc.\n"
+                "(Exact name of registrant)",
+            ),
+            DocumentFields(company="Senn Harbours", form="10-K", years=(2021,)),
+        ),
+        (document("notes about pumps.pdf", "Pumps leak."), DocumentFields()),
+    ],
+)
+def test_fields_are_read_from_the_name_the_title_and_the_first_page(made, fields):
+    """Company, form, year and quarter; none are made up for other documents."""
+    assert fields == read_document_fields(made)
+
+
+def test_a_question_prefers_the_document_and_the_statement_that_it_names():
+    """Each field that the question names makes a page weigh more."""
+    asked = read_question("What was Senn Harbours' FY2018 capital expenditure in the cash flow statement of the 10-K?")
+    named = {"company": "Senn Harbours", "form": "10-K", "years": [2018], "quarter": 0, "statements": ["cash_flow"]}
+
+    weights = [weigh_page(asked, {**named, name: None}) for name in ("company", "form", "years", "statements")]
+
+    assert all(weight < weigh_page(asked, named) for weight in weights)
+    assert 1.0 == weigh_page(asked, {})
+    assert "property" in asked.related
+
+
+def test_a_year_inside_a_number_is_not_named():
+    """Amounts and longer numbers name no year."""
+    assert frozenset() == read_question("Who paid 120180 crowns for 3m of rope?").years
+
+
+def test_rows_of_a_table_are_searched_with_its_caption_and_header():
+    """Every group of rows carries the caption, the header and the fields of the document."""
+    text = f"# Cash flows\n\nConsolidated Statement of Cash Flows\n\n{TABLE}\n\nSee the notes."
+    page = paged(text, TABLE)
+    made = document("Senn_2018_10K.pdf")
+
+    cuts = cut_page(made, page, read_document_fields(made))(Record(id="d1:1", text=text, acl=(PUBLIC,)))
+    rows = [cut for cut in cuts if text.startswith("|", cut.start)]
+
+    assert len(rows) > 2
+    assert all("Consolidated Statement of Cash Flows (Millions) | 2018 | 2017" in cut.search_text for cut in rows)
+    assert all("Senn 10-K 2018" in cut.search_text for cut in cuts)
+    assert "".join(text.split()) == "".join("".join(text[cut.start : cut.end].split()) for cut in cuts)
+
+
+def test_a_page_headed_by_a_statement_shows_it():
+    """The title and a table make a statement; the title in running text does not."""
+    assert ("cash_flow",) == find_statements(paged(f"# Statement of Cash Flows\n\n{TABLE}", TABLE))
+    assert () == find_statements(paged("# Notes\n\nThe statement of cash flows is on page 60."))
+
+
+def test_the_header_of_a_table_weighs_as_much_as_its_best_row():
+    """A page that is shortened to some rows shows the header with them."""
+    text = f"Some words.\n\n{TABLE}"
+    place = text.index("| Row 7")
+    passage = page_to_candidate(stored("d1", 1, text))
+    assert passage.citation is not None
+    hit = type(passage)(
+        id="p", key="p", text="", section="pages", score=0.8,
+        citation=type(passage.citation)(
+            collection="pages", record_id="d1:1", title="", start=place, end=place + 10, hash="", page=1
+        ),
+    )  # fmt: skip
+
+    found = page_to_candidate(
+        stored("d1", 1, text), FoundPage(doc_id="d1", page=1, filename="d1.pdf", score=0.8, candidates=(hit,))
+    )
+    heavy = [
+        text[start:end].split("\n", maxsplit=1)[0]
+        for (start, end), weight in zip(found.sentences, found.weights, strict=True)
+        if weight
+    ]
+
+    assert "| (Millions) | 2018 | 2017 |" == heavy[0]
+    assert heavy[-1].startswith("| Row 7")
+
+
+def test_a_stored_page_is_cut_as_it_was_when_it_was_written():
+    """The record of a page is enough to know what its vectors were computed from."""
+    text = f"# Cash flows\n\nStatement\n\n{TABLE}"
+    page, made = paged(text, TABLE), document("Senn_2018_10K.pdf", title="Annual report")
+    record = page_record(made, page)
+
+    assert cut_page(made, page, read_document_fields(made))(record) == cut_stored_page(record)

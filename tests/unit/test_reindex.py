@@ -1,0 +1,131 @@
+"""Records are prepared again, batch by batch, beside other writes; and messages are embedded with those before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from contexture.adapters.index.embedded import EmbeddedIndex
+from contexture.errors import InvalidRequest
+from contexture.ledger import Trace
+from contexture.retrieval.encoders import Encoders
+from contexture.retrieval.message_context import MessageContexts
+from contexture.retrieval.reindex import Reindexer
+from contexture.testing.doubles import HashEmbedder
+from contexture.types import PUBLIC, Record, Scope
+from support.workbench import NAME, Parts, Workbench, workbench
+
+LOCAL = Scope.local()
+OLD, NEW = HashEmbedder(16, "old-en"), HashEmbedder(24, "new-en")
+FOREIGN = HashEmbedder(12, "hash-any")
+
+
+def make_record(record_id: str, text: str, **fields: object) -> Record:
+    """A public record."""
+    given: dict[str, object] = {"acl": (PUBLIC,), **fields}
+    return Record(id=record_id, text=text, **given)  # pyright: ignore[reportArgumentType]
+
+
+class Upgraded(Parts):
+    """The parts of a store whose English embedder was replaced."""
+
+    @property
+    def encoders(self) -> Encoders:
+        """The new embedder, and the old one for what it embedded."""
+        return Encoders(specialists={"en": NEW}, generalist=FOREIGN, former={"en": [OLD]})
+
+
+async def find_all(bench: Workbench, question: str) -> list[str]:
+    """The ids found by meaning alone, best first."""
+    found = await bench.search.search(LOCAL, NAME, question, trace=Trace())
+    return [each.hit.record.id for each in found]
+
+
+async def spaces(bench: Workbench) -> set[str]:
+    """The vector spaces in use."""
+    assert isinstance(bench.index, EmbeddedIndex)
+    return set(await bench.index.spaces(LOCAL, NAME) or ())
+
+
+async def test_an_old_store_is_searched_before_and_after_it_is_reindexed(new_folder: Callable[[], Path]) -> None:
+    """Old vectors are used until every batch is prepared again; then only new ones are left."""
+    folder = new_folder()
+    records = [make_record(f"r{at}", f"The pump number {at} leaks oil.") for at in range(5)]
+    async with workbench(folder, Parts(english=OLD, foreign=FOREIGN)) as bench:
+        await bench.add(LOCAL, records)
+    async with workbench(folder, Upgraded()) as bench:
+        assert {"old-en", "hash-any@en"} == await spaces(bench)
+        assert {record.id for record in records} == set(await find_all(bench, "The pump number 3 leaks oil."))
+        reindexer, cursor, done = Reindexer(bench.index, bench.preparer), ("", ""), 0
+        while True:
+            step = await reindexer.step(LOCAL, collection=cursor[0], after=cursor[1], limit=2)
+            if step.done:
+                break
+            cursor, done = (step.collection, step.after), done + step.records
+            assert {record.id for record in records} == set(await find_all(bench, "The pump number 3 leaks oil."))
+
+        assert 5 == done
+        await bench.index.optimize()
+    async with workbench(folder, Upgraded()) as bench:
+        assert {"new-en", "hash-any@en"} == await spaces(bench)
+        assert records == [replace(each, lang="") for each in await bench.index.scroll(LOCAL, NAME)]
+
+
+async def test_a_record_written_meanwhile_stays_as_written(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write between reading and writing a batch is kept, and the rest of the batch is prepared again."""
+    async with workbench(new_folder()) as bench:
+        await bench.add(LOCAL, [make_record("a", "The pump leaks."), make_record("b", "The boat sails.")])
+        reindexer, prepare = Reindexer(bench.index, bench.preparer), bench.preparer.prepare
+
+        async def overtake(records, contexts=None):
+            ready = await prepare(records, contexts)
+            await bench.index.upsert(LOCAL, NAME, await prepare([make_record("a", "The pump is repaired.")]))
+            return ready
+
+        monkeypatch.setattr(bench.preparer, "prepare", overtake)
+        step = await reindexer.step(LOCAL)
+
+        assert (2, "b") == (step.records, step.after)
+        assert ["The pump is repaired.", "The boat sails."] == [
+            record.text for record in await bench.index.get(LOCAL, NAME, ["a", "b"])
+        ]
+
+
+@pytest.mark.parametrize("limit", [0, 65, -1])
+async def test_a_batch_is_bounded(new_folder: Callable[[], Path], limit: int) -> None:
+    """A step takes between one and 64 records."""
+    async with workbench(new_folder()) as bench:
+        with pytest.raises(InvalidRequest, match="between 1 and 64"):
+            await Reindexer(bench.index, bench.preparer).step(LOCAL, limit=limit)
+
+
+async def test_the_two_messages_before_are_found_in_the_batch_and_in_the_index(
+    new_folder: Callable[[], Path],
+) -> None:
+    """A message knows those before it in its session; a first message and a document have no context."""
+    async with workbench(new_folder()) as bench:
+        said = [make_record(f"m{at}", f"Message {at}.", session="s", position=at) for at in range(5)]
+        await bench.add(LOCAL, [*said[:3], make_record("x", "Elsewhere.", session="t", position=2)])
+        contexts = MessageContexts(bench.index, bench.preparer.vectors)
+
+        found = await contexts.find(LOCAL, NAME, [*said[3:], said[0], make_record("d", "A document.")])
+
+    assert {"m3": "Message 1.\nMessage 2.", "m4": "Message 2.\nMessage 3."} == found
+
+
+async def test_a_message_that_its_readers_may_not_read_is_no_context(new_folder: Callable[[], Path]) -> None:
+    """Vectors of a public message do not depend on a private one before it."""
+    async with workbench(new_folder()) as bench:
+        private = make_record("m0", "The code is 1234.", session="s", position=0, acl=("user:local",))
+        await bench.add(LOCAL, [private])
+        contexts = MessageContexts(bench.index, bench.preparer.vectors)
+        public = make_record("m1", "Fine.", session="s", position=1)
+
+        assert {} == await contexts.find(LOCAL, NAME, [public])
+        assert {} == await contexts.find(LOCAL, NAME, [private, public])
+        assert {"m1": "The code is 1234."} == await contexts.find(LOCAL, NAME, [replace(public, acl=private.acl)])
