@@ -34,10 +34,10 @@ def service(tmp_path):
             process.wait()
 
 
-def run(home, *words):
+def run(home, *words, exit_code=0):
     """The JSON that a command of anna answers."""
     done = CliRunner().invoke(app, [*map(str, words), "--home", str(home), "--user", "anna", "--json"])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == exit_code, done.output
     return json.loads(done.stdout)
 
 
@@ -46,7 +46,7 @@ def test_articles_go_through_the_door(service, tmp_path):
     """Dates are reckoned here, readers are kept, and what the service refuses is named at its line in the file."""
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
-    report = run(service, "ingest", "--as", "articles", path)
+    report = run(service, "ingest", "--as", "articles", path, exit_code=1)
     found = run(service, "search", "strike", "--collection", "articles")["results"]
 
     assert (report["read"], report["added"], report["collapsed"]) == (4, 3, 1)
