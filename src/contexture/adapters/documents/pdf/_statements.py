@@ -187,13 +187,13 @@ def _join_words(words: Sequence[Word]) -> str:
 
 
 def _is_data_row(row: _TableRow) -> bool:
-    """Whether a row has figures in cells of their own; years alone are a header."""
+    """Whether a row has figures after its first cell; years alone are a header, a number before text is a heading's."""
     figures = row.figures
     if not figures or not any(_DIGIT.search(cell.text) for cell in figures):
         return False
     if all(_is_year(cell.text) or not _DIGIT.search(cell.text) for cell in figures):
         return False
-    return len(row.cells) > 1
+    return any(cell.is_figure for cell in row.cells[1:])
 
 
 def _merge_shifted_labels(rows: Sequence[_TableRow]) -> list[_TableRow]:
