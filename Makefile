@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Tests start the command line many times: byte code is cached.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run check test test-slow coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
+.PHONY: help setup run check test test-slow wheel-check coverage mutants fuzz lint format metrics bench bench-peers docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ test: lint  ## lint, then every test that is not slow
 test-slow: $(READY)  ## slow tests: crashes, load, browsers, and tests that need Debian packages
 	$(PYTEST) -m "slow or needs"
 
+wheel-check: $(READY)  ## build the wheel, and run the first steps of a new user in empty environments
+	$(BIN)/python scripts/check_wheel.py
+
 coverage: $(READY)  ## run every test and print line and branch coverage
 	$(PYTEST) --cov --cov-report=
 	$(BIN)/coverage report --format=total
@@ -79,8 +82,9 @@ bench: $(READY)  ## measure speed; prints a table and writes bench-results.json
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
 	touch $@
 
-bench-peers: $(READY) .venv-peers/.ready  ## measure Contexture and other libraries in one run; DATA="DIR ..." adds quality
+bench-peers: $(READY) .venv-peers/.ready  ## measure Contexture and other libraries in one run; DATA="DIR ..." adds quality, DIALOGUES=DIR memory
 	$(BIN)/python -m benchmarks.peers $(foreach folder,$(DATA),--data $(folder))
+	$(if $(DIALOGUES),$(BIN)/python -m benchmarks.peers.memories $(DIALOGUES) --write-docs)
 
 docs: $(READY)  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

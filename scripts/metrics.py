@@ -17,6 +17,7 @@ from typing import Any
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGE = "contexture"
 SMALL, LARGE = 100, 400
+_STORE_BACKENDS = (f"{PACKAGE}.adapters.index", f"{PACKAGE}.adapters.postgres")
 
 
 def load_modules() -> dict[str, tuple[str, ast.Module]]:
@@ -162,11 +163,13 @@ def print_metrics() -> None:
     nodes = [node for _, tree in modules.values() for node in ast.walk(tree)]
     classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
     broad = sum(isinstance(n, ast.ExceptHandler) and n.type is not None and _is_broad(n.type) for n in nodes)
+    stores = sum(name.startswith(_STORE_BACKENDS) for name in files)
     within = sum(SMALL <= count <= LARGE for count in lines.values())
     shared = sorted(name for name, count in classes.items() if count > 1)
     document = describe_service()
     asked, answered = (untyped_properties(document, answers=answers) for answers in (False, True))
     print(f"files                      {len(files)} ({len(modules) - len(files)} empty), {within} of 100 to 400 lines")
+    print(f"files but store backends   {len(files) - stores}")
     print(f"lines per file             mean {mean(lines.values()):.0f}, median {median(lines.values()):.0f}")
     print(f"lines of code              {code}, {imports / code:.1%} of them imports")
     print(f"files with one importer    {len(single) / len(files):.0%} ({len(single)})")

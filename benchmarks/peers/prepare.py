@@ -13,7 +13,7 @@ from benchmarks.peers.material import Asked, Document, Material
 from benchmarks.vectors import Synthetic
 
 from contexture.adapters.embedders.cache import CachedEmbedder
-from contexture.evaluation import _datasets as datasets
+from contexture.evaluation import _harness as harness
 from contexture.ports import Embedder
 from contexture.text.language import detect_language
 from contexture.types import Matrix, Record
@@ -64,12 +64,12 @@ def chosen(folder: Folder) -> tuple[list[Record], list[Asked], list[Asked]]:
 
     Where not all records are used, those that answer measured questions are, and then the first ones.
     """
-    answerable = [question for question in datasets.load_questions(folder.path) if question.gold]
+    answerable = [question for question in harness.load_questions(folder.path) if question.gold]
     every = [Asked(each.id, each.text, detect_language(each.text), tuple(sorted(each.gold))) for each in answerable]
     measured = spread(every, folder.asked)
     others = [each for each in every if each not in set(measured)]
     gold = {found for each in measured for found in each.gold}
-    stored = sorted(datasets.load_corpus(folder.path), key=lambda record: record.id not in gold)
+    stored = sorted(harness.load_corpus(folder.path), key=lambda record: record.id not in gold)
     return stored[: max(folder.records, len(gold))], measured, spread(others, _WARM_UP)
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 3_600
 
 _RANKS = "https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
-_ALONE = {
+ALONE = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"),
     **dict.fromkeys(("HAYSTACK_TELEMETRY_ENABLED", "ANONYMIZED_TELEMETRY", "MEM0_TELEMETRY"), "False"),
     **dict.fromkeys(("DO_NOT_TRACK", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"), "1"),
@@ -76,7 +76,7 @@ class _Run:
         self._plan = plan
         self._scratch = scratch
         self._note = note
-        _unpack_ranks(scratch / "tiktoken")
+        unpack_ranks(scratch / "tiktoken")
 
     def part(self, title: str, given: material.Material, origin: Origin) -> dict[str, Any]:
         """The rows of one corpus; whoever fails is left out of it, with the reason."""
@@ -118,7 +118,7 @@ def _told(python: Path, name: str, folder: Path, scratch: Path) -> tuple[dict[st
     with TemporaryDirectory(dir=scratch) as own:
         out = Path(own) / "told.json"
         arguments = [str(python), "-m", "benchmarks.peers.measure", name, str(folder), own, str(out)]
-        told = {**_ALONE, "HOME": own, "MEM0_DIR": own, "TIKTOKEN_CACHE_DIR": str(scratch / "tiktoken")}
+        told = {**ALONE, "HOME": own, "MEM0_DIR": own, "TIKTOKEN_CACHE_DIR": str(scratch / "tiktoken")}
         try:
             done = subprocess.run(  # noqa: S603 - our own module, with paths we made
                 arguments, cwd=ROOT, env=told, capture_output=True, text=True, check=False, timeout=PATIENCE
@@ -131,7 +131,7 @@ def _told(python: Path, name: str, folder: Path, scratch: Path) -> tuple[dict[st
         return json.loads(out.read_text(encoding="utf-8")), ""
 
 
-def _unpack_ranks(folder: Path) -> None:
+def unpack_ranks(folder: Path) -> None:
     """Let tiktoken find its tables where it would keep what it downloads."""
     folder.mkdir()
     for name in ("o200k_base", "cl100k_base"):

@@ -10,7 +10,7 @@ from benchmarks.peers.material import TOKENS, Asked, Document
 from benchmarks.timing import Numbers, percentile
 
 from contexture.adapters.token_counters import counter_for
-from contexture.evaluation._metrics import ndcg, recall
+from contexture.evaluation._harness import ndcg, recall
 
 MODEL = "gpt-4o"
 

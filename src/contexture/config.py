@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     redaction_entities: tuple[str, ...] | None = Field(
         default=None, description="Entity types to redact, as a JSON list."
     )
-    redaction_ner: bool = Field(default=False, description="Also redact names and places; needs `contexture[ner]`.")
+    redaction_ner: bool = Field(default=False, description="Also redact names and places; needs `contexture-ai[ner]`.")
     redaction_operator: Literal["replace", "mask", "hash"] = Field(
         default="replace", description="How a redacted value is shown."
     )
@@ -177,6 +177,10 @@ class Settings(BaseSettings):
     chat_system: str = Field(
         default="You are a helpful assistant.", description="System prompt of a chat when none is given."
     )
+    show_own_data: bool = Field(
+        default=False,
+        description="Show callers their own personal data in answers of chat; prompts have placeholders all the same.",
+    )
     chat_max_tokens: int = Field(default=512, ge=1, description="Maximum length of an answer in tokens.")
     summary_model: str = Field(
         default="", description="Model that summarises trimmed history; empty for extractive summaries."
@@ -192,7 +196,7 @@ class Settings(BaseSettings):
         description='Cents per million input and output tokens, by routed name, as JSON: `{"gpt-5": [125, 1000]}`.',
     )
     graph_names: Literal["auto", "models", "phrases"] = Field(
-        default="auto", description="How names are found; `auto` uses models if `contexture[ner]` is installed."
+        default="auto", description="How names are found; `auto` uses models if `contexture-ai[ner]` is installed."
     )
     command_experiments: dict[str, dict[str, dict[str, bool | int | float]]] = Field(
         default={}, description="Experiments with their arms and the values each arm changes, as a JSON object."
@@ -246,7 +250,7 @@ class Settings(BaseSettings):
     )
     max_bytes_in_flight: int = Field(default=128 * 2**20, ge=1, description="Size of all request bodies in progress.")
     max_share: float = Field(
-        default=0.5,
+        default=0.25,
         gt=0,
         le=1,
         description="Share of these slots and bytes that one tenant may use while others wait; 1 for no limit.",
@@ -295,7 +299,7 @@ class Settings(BaseSettings):
     url: str = Field(default="", description="Address of the service that the command line uses.")
     api_key: str = Field(default="", description="API key of the command line for that service.")
     otel: bool = Field(
-        default=False, description="Send OpenTelemetry spans of builds and model calls; needs `contexture[otel]`."
+        default=False, description="Send OpenTelemetry spans of builds and model calls; needs `contexture-ai[otel]`."
     )
     feed_timeout_seconds: float = Field(default=20.0, gt=0, description="Timeout of fetching a feed.")
     feed_private: bool = Field(default=False, description="Allow feeds from this machine and from private networks.")

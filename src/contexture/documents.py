@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from contexture.types import Matrix, Vector
 
@@ -111,6 +111,15 @@ class EncodedPage:
     rows: Mapping[str, Matrix]
     boxes: tuple[BoundingBox, ...]
     whole: Mapping[str, Vector]
+
+
+@runtime_checkable
+class PageEmbeddingCache(Protocol):
+    """A page encoder whose embedders store the vectors of texts, and can forget those of pages."""
+
+    async def forget(self, pages: Sequence[Page]) -> None:
+        """Remove the stored vectors of the texts of these pages; their pictures are not needed."""
+        ...
 
 
 class PageEncoder(Protocol):

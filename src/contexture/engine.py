@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from contexture import wiring
+from contexture.answer.ask import AskAnswer, AskEverything
 from contexture.answer.chat import ProcessMessage
 from contexture.answer.chat_types import ChatResult
 from contexture.answer.citation_check import CitationReport, Citing, parse_claims
@@ -22,6 +23,10 @@ from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.idempotency import AnswerOnce
 from contexture.answer.permissions import REMEMBER, PolicyCheckedMemory, describe_memories
 from contexture.answer.research import AskResearch
+from contexture.answer.workspace import AskWorkspace
+from contexture.builders.ask.build import AskContextBuilder
+from contexture.builders.ask.request import AskRequest
+from contexture.builders.ask.result import AskContext
 from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
 from contexture.builders.command.request import CommandRequest
@@ -33,6 +38,7 @@ from contexture.builders.query.result import QueryContext
 from contexture.builders.replay import Explanation
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.builders.research.result import ResearchContext
+from contexture.builders.sources import SourcePorts
 from contexture.builders.telemetry import build_span
 from contexture.builders.turn.request import Turn
 from contexture.builders.turn.result import TurnContext
@@ -48,10 +54,12 @@ from contexture.filters import check_form
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.articles import ARTICLES
 from contexture.news.store import NewsStore
+from contexture.pages.fields import cut_stored_page
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES
 from contexture.pipeline.masking import SecretMaskCache
-from contexture.ports import Clock, Health, Index, MemoryService, SessionStore, Tracer
+from contexture.ports import Clock, Embedder, Health, Index, MemoryService, SessionStore, Tracer, VectorBacklog
+from contexture.retrieval.backfill import VectorBackfill
 from contexture.retrieval.candidates import SearchResult, candidate_from_passage, candidate_from_record
 from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
@@ -82,7 +90,8 @@ class Contexture:
         self.searcher = wiring.search(settings, self._routed_index, embedders)
         self._preparer = wiring.preparer(settings, embedders, self._redactor)
         self._message_contexts = MessageContexts(store, self._preparer.vectors)
-        self.reindexer = Reindexer(store, self._preparer, skipped=(PAGES.name, VISUAL_PAGES.name))
+        cuts = {PAGES.name: cut_stored_page}
+        self.reindexer = Reindexer(store, self._preparer, cuts, skipped=(VISUAL_PAGES.name,))
         self._clock = clock or wiring.SystemClock()
         self.health: Health = wiring.memory_health(settings)
         self._memory = wiring.memory_service(
@@ -112,6 +121,7 @@ class Contexture:
             summarizer=self._summarizer,
         )
         wiring.cache_metrics(self.registry, self.searcher)
+        wiring.memory_metrics(self.registry, self.health, self._memory)
         self.pages = wiring.page_store(
             settings,
             self._routed_index,
@@ -121,6 +131,17 @@ class Contexture:
             scanner=self._redactor,
             pool=pool,
             on_removed=lambda scope, ids: self.erasure.erase_copies(scope, PAGES.name, ids),
+        )
+        self.backfill = (
+            VectorBackfill(
+                backlog=self._routed_index,
+                index=store,
+                preparer=self._preparer,
+                cuts=cuts,
+                embedders={VISUAL_PAGES.name: self.pages.embed_visually},
+            )
+            if isinstance(self._routed_index, VectorBacklog)
+            else None
         )
         self._query_builder = self._query_builder_for(settings.counted_model)
         self.turns = wiring.turn_builder(settings, self._turn_parts())
@@ -163,7 +184,7 @@ class Contexture:
                 preparer=self._preparer,
                 forget_imports=wiring.import_texts_eraser(self.settings),
                 scrub=lambda collections: wiring.scrub_index(self.index, collections),
-                clean=self.shown,
+                clean=self.redact_text,
                 clock=self._clock,
                 out_of_reach=wiring.out_of_reach(self.settings),
             )
@@ -175,6 +196,26 @@ class Contexture:
         return wiring.research_builder(
             self.settings,
             self.pages,
+            scanner=self._redactor,
+            secrets=self.secrets,
+            clock=self._clock,
+            speaker=self.scope,
+        )
+
+    @cached_property
+    def everything(self) -> AskContextBuilder:
+        """The builder of contexts for questions over everything."""
+        return wiring.ask_builder(
+            self.settings,
+            SourcePorts(
+                index=self._routed_index,
+                search=self.searcher,
+                pages=self.pages,
+                news=self.news,
+                memory=self.memory,
+                namespace=self.settings.memory_namespace,
+                universe=self.settings.memory_universe,
+            ),
             scanner=self._redactor,
             secrets=self.secrets,
             clock=self._clock,
@@ -206,14 +247,19 @@ class Contexture:
             counter=wiring.counter_for(self.settings.counted_model),
             clock=self._clock,
             settle=self.turns.settle,
-            arrived=self._wait_delivered,
+            arrived=self.wait_delivered,
             recipe=wiring.chat_recipe(self.settings),
         )
 
     @cached_property
-    def once(self) -> AnswerOnce:
+    def answer_once(self) -> AnswerOnce:
         """Processes messages with an id, each once."""
         return AnswerOnce(process=self.chat, replies=self._replies, check_readable=self._check_answer)
+
+    @property
+    def once(self) -> AnswerOnce:
+        """The earlier name of `answer_once`."""
+        return self.answer_once
 
     @cached_property
     def execute(self) -> ExecuteCommand:
@@ -244,7 +290,32 @@ class Contexture:
             counter=wiring.counter_for(self.settings.counted_model),
             pictures=self.pages.picture,
             alike=wiring.text_similarity(self._embedders),
-            recipe=wiring.ask_recipe(self.settings),
+            recipe=wiring.answer_recipe(self.settings),
+        )
+
+    @cached_property
+    def ask_everything(self) -> AskEverything:
+        """Answers questions over everything; its models are loaded on first use."""
+        return AskEverything(
+            build=self.build_ask,
+            policy=self.policy,
+            route=wiring.chat_route(self.settings, wiring.text_similarities(self._embedders)),
+            secrets=self.secrets,
+            alike=wiring.text_similarity(self._embedders),
+            recipe=wiring.answer_recipe(self.settings),
+        )
+
+    @cached_property
+    def ask_workspace(self) -> AskWorkspace:
+        """Answers questions from the workspace; its models are loaded on first use."""
+        return AskWorkspace(
+            build=self.build_workspace,
+            policy=self.policy,
+            route=wiring.chat_route(self.settings),
+            secrets=self.secrets,
+            counter=wiring.counter_for(self.settings.counted_model),
+            alike=wiring.text_similarity(self._embedders),
+            recipe=wiring.answer_recipe(self.settings),
         )
 
     @property
@@ -257,10 +328,20 @@ class Contexture:
         """The names of the embedders' vectors."""
         return tuple(self._embedders.vectors)
 
+    @property
+    def embedders(self) -> Mapping[str, Embedder]:
+        """The embedders by name, the multilingual one first."""
+        return self._embedders.embedders
+
     async def warm_embedders(self) -> None:
         """Run each embedder once, so that the first real question does not wait for it to load."""
         for text, lang in (("warm", "en"), ("тепло", "ru")):
             await self._embedders.question(text, lang)
+
+    @property
+    def memory_refusal(self) -> str:
+        """Why the memory service refuses our key or user; empty while it does not."""
+        return self._memory.refusal
 
     @property
     def memory_broken(self) -> bool:
@@ -302,8 +383,8 @@ class Contexture:
 
         The receipt lists what was removed where, and what is out of reach; with `preview` nothing is removed.
         """
-        asked = request if isinstance(request, ForgetRequest) else parse_forget(request)
-        return await self.erasure.forget(asked.with_collection(self.settings.collection), scope=scope or self.scope)
+        forget = request if isinstance(request, ForgetRequest) else parse_forget(request)
+        return await self.erasure.forget(forget.with_collection(self.settings.collection), scope=scope or self.scope)
 
     async def search(
         self,
@@ -323,18 +404,18 @@ class Contexture:
         self.check_query(question)
         trace = Trace()
         cleaner = self._cleaners.make(trace)
-        asked = cleaner.mask_text(question)
-        if not asked.strip():
+        cleaned = cleaner.mask_text(question)
+        if not cleaned.strip():
             raise InvalidRequest("the query is empty")
         if where is not None:
             check_form(where)
         name = collection or self.settings.collection
         found = await self.searcher.search(
-            scope or self.scope, name, asked, where=where, pool=pool, trace=trace, now=now or self.clock.now()
+            scope or self.scope, name, cleaned, where=where, pool=pool, trace=trace, now=now or self.clock.now()
         )
         raw = [candidate_from_passage(each, name, self._redactor.rules, cleaner.mask) for each in found]
         clean = cleaner.clean_candidates(raw)
-        return SearchResult(question=asked, found=tuple(clean), degradations=trace.finish(()).degradations)
+        return SearchResult(question=cleaned, found=tuple(clean), degradations=trace.finish(()).degradations)
 
     def check_query(self, query: object) -> None:
         """Raise `InvalidRequest` for a query longer than `max_query_characters`."""
@@ -344,7 +425,7 @@ class Contexture:
                 f"the query has {len(query)} characters, and {most} are allowed (CONTEXTURE_MAX_QUERY_CHARACTERS)"
             )
 
-    def shown(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Redact a text that is not a record, with known secrets masked."""
         return self._cleaners.make(Trace()).clean_text(text)
 
@@ -402,6 +483,7 @@ class Contexture:
         history = turn.history if isinstance(turn, Turn) else turn.get("history")
         if remember and history:
             remember = (await self.policy.decide(scope or self.scope, REMEMBER, describe_memories(1))).allowed
+        await self.wait_delivered(scope or self.scope)
         built = await self.turns.build_for_turn(
             turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
@@ -448,6 +530,34 @@ class Contexture:
         )
         lost = await self._save_build(built.capsule) if built.capsule else None
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
+
+    @build_span("ask")
+    async def build_ask(
+        self,
+        request: AskRequest | Mapping[str, Any] | str,
+        *,
+        scope: Scope | None = None,
+        now: datetime | None = None,
+    ) -> AskContext:
+        """Build the context of a question over everything, stored on disk for `explain` and `replay`.
+
+        See `AskContextBuilder`.
+        """
+        query = request.get("query") if isinstance(request, Mapping) else request
+        self.check_query(query.query if isinstance(query, AskRequest) else query)
+        built = await self.everything.build(request, scope=scope, now=now)
+        lost = await self._save_build(built.capsule)
+        return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
+
+    async def ask(
+        self, question: AskRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+    ) -> AskAnswer:
+        """Answer a question from everything that the scope may read, with checked citations.
+
+        answer = await ctx.ask("Who repairs the pump, and what did it cost?")
+        """
+        asked = AskRequest(query=question) if isinstance(question, str) else question
+        return await self.ask_everything.run(asked, scope=scope or self.scope, now=now)
 
     async def verify(self, data: Citing, *, scope: Scope | None = None) -> CitationReport:
         """Check every citation in a result, a capsule or the JSON of one, as `scope` sees the store now.
@@ -537,7 +647,7 @@ class Contexture:
         if await self.erasure.list_unreadable(scope, cited):
             raise NotFound(f"{what} is withheld: it cites something that is gone, or that you may no longer read")
 
-    async def kept(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
+    async def load_build(self, build_id: str, *, scope: Scope | None = None) -> tuple[Capsule, Ledger]:
         """Return the capsule of a recent build and its ledger, with an entry for every candidate."""
         capsule = await self.capsule(build_id, scope=scope)
         built = await asyncio.to_thread(self._replayer.rebuild, capsule)
@@ -548,8 +658,23 @@ class Contexture:
         capsule = await self.capsule(build_id, scope=scope)
         return await asyncio.to_thread(self._replayer.explain, capsule, candidate_id)
 
+    async def count_unembedded(self, collection: str, *, scope: Scope | None = None) -> int:
+        """How many passages of a collection that the scope may read have no vectors yet."""
+        backlog = self._routed_index
+        known = isinstance(backlog, VectorBacklog)
+        return await backlog.count_unembedded(scope or self.scope, collection) if known else 0
+
+    async def embed_rest(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Compute the vectors of all passages that were written without, of every tenant; returns how many.
+
+        `progress` is called with the number of passages done, and of all.
+        """
+        return 0 if self.backfill is None else await self.backfill.finish(progress)
+
     async def close(self) -> None:
         """Flush and release the store."""
+        if self.backfill is not None:
+            await self.backfill.stop()
         try:
             await self.turns.settle()
             await self.outbox.stop()
@@ -564,7 +689,7 @@ class Contexture:
             await self._memory.close()
             await self._routed_index.close()
 
-    async def _wait_delivered(self, scope: Scope) -> bool:
+    async def wait_delivered(self, scope: Scope) -> bool:
         """Wait until what this scope said before can be recalled; not at all while the memory service is not normal."""
         is_normal = self.health.state() is HealthState.NORMAL
         return await self.outbox.wait_delivered(scope, self.settings.memory_catch_up_seconds if is_normal else 0)
@@ -608,8 +733,13 @@ def replay(data: bytes) -> tuple[Capsule, Ledger]:
 
 
 @asynccontextmanager
-async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerator[Contexture]:
+async def open_store(
+    where: Path | str | Settings | None = None, *, embed_later: bool = True
+) -> AsyncGenerator[Contexture]:
     """Open a store and everything around it.
+
+    With `embed_later`, batches of more than 64 passages are written without vectors, so that they are found by words at
+    once, and a background task computes them.
 
     async with contexture.open(".contexture") as ctx:
         built = await ctx.build("who repairs the pump?")
@@ -622,6 +752,8 @@ async def open_store(where: Path | str | Settings | None = None) -> AsyncGenerat
             engine = Contexture(settings, store, encoders)
             await engine.workspace.catch_up()
             engine.outbox.start()
+            if engine.backfill is not None and embed_later:
+                engine.backfill.start()
             try:
                 yield engine
             finally:

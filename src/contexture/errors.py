@@ -11,6 +11,8 @@
     + Unauthorized          no key, or one that is unknown, expired or revoked
     + TooManyRequests       a limit was reached; try again later
     + NotFound              no such thing, or none the scope may see
+    + Conflict              something else was written since the caller read it
+      PreconditionFailed    the same, where the caller named a version with `If-Match`
   x SourceError             a store or service let us down        (HTTP 503)
     + SourceTimeout         it did not answer in time
     + SourceUnavailable     it refused, or is not there
@@ -112,6 +114,22 @@ class NotFound(RequestError):
     code = "NO_DATA"
 
 
+class Conflict(RequestError):
+    """Something else was written since the caller read it; `version` is the current one, 0 for none."""
+
+    code = "CONFLICT"
+
+    def __init__(self, message: str, *, version: int = 0) -> None:
+        super().__init__(message)
+        self.version = version
+
+
+class PreconditionFailed(Conflict):
+    """The version that a request names with `If-Match` is not the current one."""
+
+    code = "PRECONDITION_FAILED"
+
+
 class UnknownPage(NotFound, ValueError):
     """No such page of a document, or none that the scope may see."""
 
@@ -181,6 +199,16 @@ class ReplayMismatch(ContractError):
     """A capsule did not rebuild the same bytes."""
 
 
+ERROR_TYPES = {
+    "UNAUTHORIZED": "authentication_error",
+    "FORBIDDEN": "permission_error",
+    "LIMITED": "rate_limit_error",
+    "UNAVAILABLE": "server_error",
+    "INTERNAL": "server_error",
+}
+"""The types that SDKs know, by code; every other code is an `invalid_request_error`."""
+
+
 class CommandError(ContextError):
     """A slash command gave no context; `to_dict` is what is answered instead of one."""
 
@@ -198,6 +226,8 @@ class CommandError(ContextError):
                 "user_message": str(self),
                 "tech_message": self.tech,
                 "retryable": self.retryable,
+                "message": str(self),
+                "type": ERROR_TYPES.get(self.code, "invalid_request_error"),
             },
             "meta": {"version": self.version, "correlation_id": self.correlation_id},
         }
@@ -221,3 +251,29 @@ class CommandFailed(CommandError, ContractError):
     """A promise was broken, or nobody foresaw what happened; that is the cause, and another try may do better."""
 
     retryable = True
+
+
+_EXTRA_OF_MODULE = {
+    "PIL": "documents",
+    "bs4": "documents",
+    "mammoth": "documents",
+    "markdownify": "documents",
+    "openpyxl": "documents",
+    "oxmsg": "documents",
+    "pptx": "documents",
+    "pypdfium2": "documents",
+    "fastapi": "service",
+    "httptools": "service",
+    "starlette": "service",
+    "uvicorn": "service",
+    "onnx": "minilm",
+    "tokenizers": "minilm",
+}
+
+
+def explain_missing_module(missing: ImportError) -> str:
+    """The message of a failed import, with the extra that installs the module where there is one."""
+    module = (missing.name or "").partition(".")[0]
+    if extra := _EXTRA_OF_MODULE.get(module):
+        return f'{module} is not installed: pip install "contexture-ai[{extra}]"'
+    return str(missing)

@@ -49,7 +49,10 @@ def _pair_schema(description: str, operand: Mapping[str, Any]) -> dict[str, Any]
 
 
 _FILTERS_SCHEMA = {"type": "array", "items": {"$ref": "#/$defs/Filter"}}
-_BOUND_SCHEMA = {"type": ["number", "string"], "description": "A number, or an ISO time."}
+_BOUND_SCHEMA = {
+    "description": "A number, or an ISO time.",
+    "anyOf": [{"type": "number"}, *({"type": "string", "format": name} for name in ("date-time", "date"))],
+}
 FILTER_SCHEMA: Mapping[str, Any] = {
     "title": "Filter",
     "description": f"A filter over the fields of records, with one of these keys, nested at most {_MAX_DEPTH} deep.",
@@ -202,8 +205,8 @@ def _leaf_from_json(form: str, field: str, operand: object) -> Filter | None:
 
 def _redact_value(value: str | float, text: Callable[[str], str]) -> str | float:
     """A value redacted by `text`; a number stays a number unless it is redacted, such as a card number."""
-    told = text(str(value))
-    return value if told == str(value) else told
+    cleaned = text(str(value))
+    return value if cleaned == str(value) else cleaned
 
 
 def _check_scalars(values: list[object]) -> tuple[str | int | float | bool, ...]:

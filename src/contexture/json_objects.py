@@ -21,6 +21,9 @@ from contexture.errors import InvalidRequest
 
 T = TypeVar("T")
 
+NOT_BLANK: dict[str, Any] = {"minLength": 1, "pattern": r"\S"}
+"""Keywords of JSON Schema for a text that is not blank; what reads it says so in words of its own."""
+
 _MAX_PROBLEMS = 5  # invalid fields named in one message
 _MAX_VALUE = 80  # characters of an invalid value in a message
 _DEFINITION = "#/$defs/{name}"
@@ -74,7 +77,10 @@ class _Field:
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as failure:
-            raise InvalidRequest(self._describe_failure(str(failure))) from failure
+            try:
+                return msgspec.convert(read_whole_numbers(value), self.type)
+            except msgspec.ValidationError:
+                raise InvalidRequest(self._describe_failure(str(failure))) from failure
 
     def _describe_failure(self, failure: str) -> str:
         found = cast("re.Match[str]", _FAILURE.fullmatch(failure))
@@ -114,6 +120,15 @@ def parse_object(model: type[T], data: object, *, what: str, without: Collection
     if problems:
         raise InvalidRequest(_join_problems(problems))
     return model(**values)
+
+
+def read_whole_numbers(value: object) -> object:
+    """Return a JSON value in which every number without a fraction is an `int`: JSON has one type of number."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: read_whole_numbers(part) for name, part in cast("Mapping[object, object]", value).items()}
+    return [read_whole_numbers(part) for part in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def describe_problems(found: Sequence[Mapping[str, Any]]) -> str:

@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from contexture.conversation import (
-    Decision,
-    Delivery,
-    ErasureTarget,
-    Feedback,
-    HealthState,
-    Memory,
-    OwnedEvent,
-    Recall,
-    Recalled,
-    SessionEvent,
-    StoredReply,
-)
+from contexture import conversation
 from contexture.types import (
     DEFAULT_RIGHTS,
     ApiKey,
@@ -39,6 +27,7 @@ from contexture.types import (
     Scalar,
     Scope,
     Span,
+    UnembeddedBatch,
     Vector,
 )
 
@@ -160,6 +149,30 @@ class VectorSpaces(Protocol):
 
 
 @runtime_checkable
+class VectorBacklog(Protocol):
+    """The passages of an index that were written without vectors and get them later; durable, and without their texts.
+
+    A record that is replaced or removed leaves the backlog in the same write.
+    """
+
+    async def count_unembedded(self, scope: Scope, collection: str) -> int:
+        """How many passages that the scope may read have no vectors yet."""
+        ...
+
+    async def next_unembedded(self, *, after: str, limit: int) -> UnembeddedBatch | None:
+        """The next passages to embed, those of the first tenant after `after` that has some; None when there are none.
+
+        Tenants are in a circle, so that a caller who passes the last one serves all in turn. For embedding only: no
+        permissions are applied.
+        """
+        ...
+
+    async def add_vectors(self, batch: UnembeddedBatch, vectors: Mapping[int, Mapping[str, Vector]]) -> frozenset[int]:
+        """Write vectors by passage number; returns the passages that were still there to get them."""
+        ...
+
+
+@runtime_checkable
 class ScrubbableIndex(Protocol):
     """An index that can remove deleted texts from the files it writes itself."""
 
@@ -275,6 +288,26 @@ class ChatModel(Protocol):
         ...
 
 
+@runtime_checkable
+class ToolCallingModel(ChatModel, Protocol):
+    """A chat model that takes the options of chat APIs, such as `tools`, and can answer with tool calls.
+
+    A choice has the form of chat APIs. Raises `InvalidRequest` when the vendor refuses the request as wrong.
+    """
+
+    async def complete_choice(
+        self, messages: Sequence[Message], *, max_tokens: int | None, options: Mapping[str, Json]
+    ) -> dict[str, Any]:
+        """The answer: `message` and `finish_reason`, and whatever else the vendor gives."""
+        ...
+
+    def stream_choices(
+        self, messages: Sequence[Message], *, max_tokens: int | None, options: Mapping[str, Json]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The answer in pieces, in order: `delta`, and `finish_reason` in the last one."""
+        ...
+
+
 class SetAttributes(Protocol):
     """Sets attributes of a running span."""
 
@@ -296,7 +329,7 @@ class Tracer(Protocol):
 class Secrets(Protocol):
     """Known secret values by key. They are used for masking; only tools may expand a key to its value."""
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """All secret values by key."""
         ...
 
@@ -304,7 +337,7 @@ class Secrets(Protocol):
 class MemoryWriter(Protocol):
     """The part of a memory service that stores."""
 
-    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+    async def remember(self, scope: Scope, memories: Sequence[conversation.Memory]) -> Sequence[str]:
         """Store all memories or none; returns their ids in order."""
         ...
 
@@ -316,15 +349,15 @@ class MemoryService(Protocol):
     change a score. Raises `SourceError` when the service fails.
     """
 
-    async def remember(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[str]:
+    async def remember(self, scope: Scope, memories: Sequence[conversation.Memory]) -> Sequence[str]:
         """Store all memories or none; returns their ids in order. A known idempotency key returns its existing id."""
         ...
 
-    async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
+    async def recall(self, scope: Scope, query: conversation.Recall) -> Sequence[conversation.Recalled]:
         """The best `query.top_k` memories that score at least the threshold and are not expired, best first."""
         ...
 
-    async def feedback(self, scope: Scope, given: Feedback) -> None:
+    async def feedback(self, scope: Scope, given: conversation.Feedback) -> None:
         """Rank one memory a little higher or lower from now on; raises `NotFound` for an unknown one."""
         ...
 
@@ -336,7 +369,7 @@ class MemoryService(Protocol):
 class Health(Protocol):
     """Health monitor of a service, fed by the outcomes that its client reports."""
 
-    def state(self) -> HealthState:
+    def state(self) -> conversation.HealthState:
         """The current state; reading it has no side effect other than applying elapsed time."""
         ...
 
@@ -356,11 +389,13 @@ class Health(Protocol):
 class SessionStore(Protocol):
     """Append-only log of events by session; a session of another tenant or user reads as empty."""
 
-    async def append(self, scope: Scope, session_id: str, events: Sequence[SessionEvent]) -> int:
+    async def append(self, scope: Scope, session_id: str, events: Sequence[conversation.SessionEvent]) -> int:
         """Append the events in order, skipping those whose id is stored already; returns the last position."""
         ...
 
-    async def list_events(self, scope: Scope, session_id: str, *, limit: int = 20) -> Sequence[SessionEvent]:
+    async def list_events(
+        self, scope: Scope, session_id: str, *, limit: int = 20
+    ) -> Sequence[conversation.SessionEvent]:
         """The newest `limit` events, oldest first."""
         ...
 
@@ -368,7 +403,7 @@ class SessionStore(Protocol):
         """Ids of the scope's sessions, most recently written first."""
         ...
 
-    async def citing(self, scope: Scope, record_ids: Sequence[str]) -> Sequence[OwnedEvent]:
+    async def citing(self, scope: Scope, record_ids: Sequence[str]) -> Sequence[conversation.OwnedEvent]:
         """Events of every user of the tenant whose prompts held one of these memories (`RECALLED_KEY`)."""
         ...
 
@@ -384,7 +419,7 @@ class SessionStore(Protocol):
 class CopyStore(Protocol):
     """A store that keeps copies of texts: builds, replies, memories that wait for delivery."""
 
-    async def erase(self, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> Sequence[str]:
+    async def erase(self, scope: Scope, target: conversation.ErasureTarget, *, preview: bool = False) -> Sequence[str]:
         """Remove what copies the target's texts; returns the ids of what is removed, or would be with `preview`.
 
         When it returns, the removed texts are in no file of the store.
@@ -395,11 +430,11 @@ class CopyStore(Protocol):
 class ReplyStore(Protocol):
     """Stored replies by message id; those of another tenant or user are not found."""
 
-    async def get(self, scope: Scope, message_id: str) -> StoredReply | None:
+    async def get(self, scope: Scope, message_id: str) -> conversation.StoredReply | None:
         """The stored reply to a message; None when the message is unknown."""
         ...
 
-    async def put(self, scope: Scope, reply: StoredReply) -> StoredReply:
+    async def put(self, scope: Scope, reply: conversation.StoredReply) -> conversation.StoredReply:
         """Store the reply unless a complete one is stored already; returns the reply that is stored afterwards."""
         ...
 
@@ -407,7 +442,7 @@ class ReplyStore(Protocol):
 RemovalListener: TypeAlias = Callable[[Scope, Sequence[str]], Awaitable[None]]
 """Called with the ids of removed records, so that copies of their texts can be removed too."""
 
-MessageHandler: TypeAlias = Callable[[Delivery], Awaitable[None]]
+MessageHandler: TypeAlias = Callable[[conversation.Delivery], Awaitable[None]]
 """Handles one message of a bus."""
 
 
@@ -440,7 +475,7 @@ class Bus(Protocol):
 class Policy(Protocol):
     """Allows or denies an action; denies when the policy is undefined, fails or times out."""
 
-    async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
+    async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> conversation.Decision:
         """Whether the scope may perform `action`, a name such as `message.process`, on `resource`."""
         ...
 

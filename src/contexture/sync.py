@@ -11,6 +11,7 @@ from functools import wraps
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from uuid import uuid4
 
 from contexture.answer.chat_types import ChatRequest, ChatStep
 from contexture.answer.commands.answer import CommandAnswer
@@ -33,8 +34,8 @@ async def _ask_research(
     engine: Contexture, question: ResearchQuestion | str, *, scope: Scope | None = None, now: datetime | None = None
 ) -> ResearchAnswer:
     """Answer a research question and check the answer."""
-    asked = ResearchQuestion(query=question) if isinstance(question, str) else question
-    return await engine.ask_research.run(asked, scope=scope or engine.scope, now=now)
+    research_question = ResearchQuestion(query=question) if isinstance(question, str) else question
+    return await engine.ask_research.run(research_question, scope=scope or engine.scope, now=now)
 
 
 async def _execute(
@@ -66,6 +67,7 @@ class SyncContexture:
     def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
         self.engine = engine
         self.loop = loop
+        self._session_id = uuid4().hex
 
     create = _blocking(Contexture.create)
     add = _blocking(Contexture.add)
@@ -74,6 +76,8 @@ class SyncContexture:
     search = _blocking(Contexture.search)
     read = _blocking(Contexture.read)
     build = _blocking(Contexture.build)
+    ask = _blocking(Contexture.ask)
+    build_ask = _blocking(Contexture.build_ask)
     build_turn = _blocking(Contexture.build_turn)
     build_command = _blocking(Contexture.build_command)
     build_research = _blocking(Contexture.build_research)
@@ -82,10 +86,13 @@ class SyncContexture:
     execute = _blocking(_execute)
     ask_research = _blocking(_ask_research)
     capsule = _blocking(Contexture.capsule)
-    kept = _blocking(Contexture.kept)
+    load_build = _blocking(Contexture.load_build)
     explain = _blocking(Contexture.explain)
     verify = _blocking(Contexture.verify)
     warm_embedders = _blocking(Contexture.warm_embedders)
+    embed_rest = _blocking(Contexture.embed_rest)
+    count_unembedded = _blocking(Contexture.count_unembedded)
+    wait_delivered = _blocking(Contexture.wait_delivered)
 
     @property
     def settings(self) -> Settings:
@@ -100,9 +107,14 @@ class SyncContexture:
     def chat(
         self, request: ChatRequest | str, *, scope: Scope | None = None, now: datetime | None = None
     ) -> Generator[ChatStep]:
-        """Yield the steps of the answer to a message; closing the generator stops the answer."""
-        asked = ChatRequest(message=request) if isinstance(request, str) else request
-        return _iterate_steps(self.engine.chat.stream(asked, scope=scope or self.scope, now=now), self.loop)
+        """Yield the steps of the answer to a message; closing the generator stops the answer.
+
+        Texts without a session belong to one conversation, which lasts until the engine is closed.
+        """
+        chat_request = (
+            ChatRequest(message=request, session_id=self._session_id) if isinstance(request, str) else request
+        )
+        return _iterate_steps(self.engine.chat.stream(chat_request, scope=scope or self.scope, now=now), self.loop)
 
 
 @contextmanager

@@ -102,6 +102,18 @@ class Scope:
         return (f"user:{self.user}", *(f"group:{name}" for name in self.groups), PUBLIC)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadersScope(Scope):
+    """A scope with the readers of a whole batch: what is derived from records is written for all of their readers."""
+
+    readers: tuple[str, ...]
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """All principals that may read, or could read before, one of the records."""
+        return self.readers
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """A stored record: a memory, an article, a page or a block.
 
@@ -166,7 +178,8 @@ class Passage(Struct, frozen=True, kw_only=True, eq=False):
 class PreparedRecord:
     """A record ready to be written to an index; `rules` is the version of the rules that found its redactions.
 
-    `matrices` are rows of vectors for the record as a whole, by name, read back with `Index.matrices`.
+    `matrices` are rows of vectors for the record as a whole, by name, read back with `Index.matrices`. The passages of
+    an `unembedded` record get their vectors later, from the index's backlog; see `VectorBacklog`.
     """
 
     record: Record
@@ -175,6 +188,30 @@ class PreparedRecord:
     title_redactions: tuple[Span, ...]
     rules: str
     matrices: Mapping[str, Matrix] = field(default_factory=dict[str, Matrix])
+    unembedded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UnembeddedPassage:
+    """A stored passage without vectors: its number in the index, its record, and its offsets in the record's text."""
+
+    number: int
+    record: Record
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UnembeddedBatch:
+    """Passages without vectors of one tenant's collection, the longest waiting first.
+
+    `waiting` is the number of passages of all tenants that wait, these included.
+    """
+
+    tenant: str
+    collection: str
+    passages: tuple[UnembeddedPassage, ...]
+    waiting: int
 
 
 # --- filters -----------------------------------------------------------------------------
@@ -497,6 +534,8 @@ class Right(StrEnum):
     READ = "read"
     ASK = "ask"
     WRITE = "write"
+    ACT_FOR = "act_for"
+    """Naming another user of the tenant, on whose behalf a gateway calls; `admin` does not include it."""
     ADMIN = "admin"
 
 

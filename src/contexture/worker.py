@@ -20,49 +20,30 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
-from contexture import wiring
+from contexture import errors, wiring
 from contexture.announcement import ServiceAnnouncement
 from contexture.answer.chat import KeyedLock
 from contexture.config import Settings
 from contexture.conversation import Delivery
 from contexture.engine import Contexture
-from contexture.errors import (
-    ContextError,
-    ContractError,
-    InvalidRequest,
-    NotFound,
-    NotPermitted,
-    Overloaded,
-    SourceError,
-    SourceTimeout,
-    SourceUnavailable,
-    StoreUnwritable,
-    TooManyRequests,
-    Unauthorized,
-)
 from contexture.ports import Bus
 from contexture.resilience.retry import Deadline, RetryPolicy
 from contexture.service.auth import GROUPS_HEADER, TENANT_HEADER, USER_HEADER
 from contexture.service.envelope import UNEXPECTED_MESSAGE, encode_json
 from contexture.service.error_log import traceback_locations
-from contexture.service.wire.chat import (
-    InboundMessage,
-    dead_letter_object,
-    outbound_object,
-    parse_inbound,
-)
+from contexture.service.wire import chat as wire
 
 MAX_PAUSE_SECONDS = 30.0
 """Maximum pause between two attempts in seconds, when giving up is not an option."""
 
-_CAPACITY_ERRORS = (Overloaded, StoreUnwritable)
+_CAPACITY_ERRORS = (errors.Overloaded, errors.StoreUnwritable)
 EMPTY_BODY = {"body": None, "body_base64": None}
 
 
 class AnswerFunction(Protocol):
     """Answers an inbound message; idempotent per message id."""
 
-    async def __call__(self, inbound: InboundMessage, /) -> bytes:
+    async def __call__(self, inbound: wire.InboundMessage, /) -> bytes:
         """Return the answer as JSON, the same bytes each time; raises a `ContextError` if there is none."""
         ...
 
@@ -135,9 +116,9 @@ class Worker:
         """Process one message to its answer or to the dead-letter topic."""
         began = perf_counter()
         try:
-            inbound = parse_inbound(delivery.body)
+            inbound = wire.parse_inbound(delivery.body)
             session = inbound.to_request().session_id
-        except InvalidRequest as failure:
+        except errors.InvalidRequest as failure:
             await self._send_to_dead_letters(delivery, failure, tries=0, key=delivery.place)
             outcome = "unreadable"
         else:
@@ -145,14 +126,14 @@ class Worker:
                 outcome = await self._answer_and_publish(delivery, inbound, session)
         self._metrics.message_ended(outcome, perf_counter() - began)
 
-    async def _answer_and_publish(self, delivery: Delivery, inbound: InboundMessage, session: str) -> str:
+    async def _answer_and_publish(self, delivery: Delivery, inbound: wire.InboundMessage, session: str) -> str:
         ended, tries = await self._answer_with_retries(inbound)
-        if isinstance(ended, ContextError):
+        if isinstance(ended, errors.ContextError):
             await self._send_to_dead_letters(delivery, ended, tries=tries, key=session)
         await self._publish_answer(delivery, inbound, ended, session)
-        return "failed" if isinstance(ended, ContextError) else "complete"
+        return "failed" if isinstance(ended, errors.ContextError) else "complete"
 
-    async def _answer_with_retries(self, inbound: InboundMessage) -> tuple[bytes | ContextError, int]:
+    async def _answer_with_retries(self, inbound: wire.InboundMessage) -> tuple[bytes | errors.ContextError, int]:
         """Return the answer or the error of the last attempt, and the number of attempts."""
         for number in range(self._retries.max_retries):
             ended = await self._answer_when_available(inbound)
@@ -162,7 +143,7 @@ class Worker:
             await self._retries.sleep(self._retries.pause_seconds(number))
         return await self._answer_when_available(inbound), self._retries.max_retries + 1
 
-    async def _answer_when_available(self, inbound: InboundMessage) -> bytes | ContextError:
+    async def _answer_when_available(self, inbound: wire.InboundMessage) -> bytes | errors.ContextError:
         """Return the result of one attempt, repeated while the service is overloaded or the disk is full."""
         number = 0
         while isinstance(ended := await self._try_answer(inbound), _CAPACITY_ERRORS):
@@ -172,32 +153,34 @@ class Worker:
             number += 1
         return ended
 
-    async def _try_answer(self, inbound: InboundMessage) -> bytes | ContextError:
+    async def _try_answer(self, inbound: wire.InboundMessage) -> bytes | errors.ContextError:
         try:
             return await self._answer(inbound)
-        except ContextError as failure:
+        except errors.ContextError as failure:
             return failure
         except Exception as failure:  # noqa: BLE001 - an edge: an unexpected error must not stop other messages
             structlog.get_logger().error(
                 "message failed", error=type(failure).__name__, where=traceback_locations(failure)
             )
-            return ContractError(UNEXPECTED_MESSAGE)
+            return errors.ContractError(UNEXPECTED_MESSAGE)
 
     async def _publish_answer(
-        self, delivery: Delivery, inbound: InboundMessage, ended: bytes | ContextError, session: str
+        self, delivery: Delivery, inbound: wire.InboundMessage, ended: bytes | errors.ContextError, session: str
     ) -> None:
         try:
-            await self._publish(self._topics.outbound, session, outbound_object(inbound, ended))
-        except InvalidRequest as failure:  # the answer exceeds the message size of the bus
+            await self._publish(self._topics.outbound, session, wire.outbound_object(inbound, ended))
+        except errors.InvalidRequest as failure:  # the answer exceeds the message size of the bus
             await self._send_to_dead_letters(delivery, failure, tries=1, key=session)
-            await self._publish(self._topics.outbound, session, outbound_object(inbound, failure))
+            await self._publish(self._topics.outbound, session, wire.outbound_object(inbound, failure))
 
-    async def _send_to_dead_letters(self, delivery: Delivery, reason: ContextError, *, tries: int, key: str) -> None:
+    async def _send_to_dead_letters(
+        self, delivery: Delivery, reason: errors.ContextError, *, tries: int, key: str
+    ) -> None:
         structlog.get_logger().warning("dead letter", place=delivery.place, code=reason.code, tries=tries)
-        letter = dead_letter_object(delivery, reason, tries)
+        letter = wire.dead_letter_object(delivery, reason, tries)
         try:
             await self._publish(self._topics.dead, key, letter)
-        except InvalidRequest:  # too large with its reason; the original is still on its topic
+        except errors.InvalidRequest:  # too large with its reason; the original is still on its topic
             await self._publish(self._topics.dead, key, {**letter, **EMPTY_BODY})
 
     async def _publish(self, topic: str, key: str, said: dict[str, Any]) -> None:
@@ -206,7 +189,7 @@ class Worker:
         while True:
             try:
                 await self._bus.publish(topic, key, body)
-            except SourceError as failure:
+            except errors.SourceError as failure:
                 structlog.get_logger().warning("publishing failed; it is retried", topic=topic, failure=str(failure))
                 await self._retries.sleep(self._capped_pause(number))
                 number += 1
@@ -219,22 +202,24 @@ class Worker:
 
 
 _HTTP_TIMEOUT = httpx.Timeout(600.0, connect=5.0)  # seconds: the service has a shorter timeout of its own
-_ERRORS_BY_CODE: Mapping[str, type[ContextError]] = {
-    "VALIDATION_FAILED": InvalidRequest,
-    "NO_DATA": NotFound,
-    "FORBIDDEN": NotPermitted,
-    "LIMITED": TooManyRequests,
-    "UNAVAILABLE": SourceUnavailable,
+_ERRORS_BY_CODE: Mapping[str, type[errors.ContextError]] = {
+    "VALIDATION_FAILED": errors.InvalidRequest,
+    "NO_DATA": errors.NotFound,
+    "FORBIDDEN": errors.NotPermitted,
+    "LIMITED": errors.TooManyRequests,
+    "UNAVAILABLE": errors.SourceUnavailable,
 }
-_ERRORS_BY_NAME: Mapping[str, type[ContextError]] = {kind.__name__: kind for kind in (Overloaded, StoreUnwritable)}
+_ERRORS_BY_NAME: Mapping[str, type[errors.ContextError]] = {
+    kind.__name__: kind for kind in (errors.Overloaded, errors.StoreUnwritable)
+}
 
 
 def answer_in_process(engine: Contexture) -> AnswerFunction:
     """Return an answer function over an engine in this process, limited to `answer_timeout_seconds`."""
     seconds = engine.settings.answer_timeout_seconds
 
-    async def answer(inbound: InboundMessage) -> bytes:
-        work = engine.once.run(inbound.to_request(), scope=inbound.scope)
+    async def answer(inbound: wire.InboundMessage) -> bytes:
+        work = engine.answer_once.run(inbound.to_request(), scope=inbound.scope)
         return encode_json((await Deadline(seconds).wait_for(work, "the engine")).json_form())
 
     return answer
@@ -251,7 +236,7 @@ async def answer_via_service(
     # Ignore proxies of the environment: a proxy cannot reach this machine's loopback address.
     async with httpx.AsyncClient(timeout=_HTTP_TIMEOUT, trust_env=False) as client:
 
-        async def answer(inbound: InboundMessage) -> bytes:
+        async def answer(inbound: wire.InboundMessage) -> bytes:
             number = 0
             while True:
                 service = found()
@@ -267,7 +252,7 @@ async def answer_via_service(
 
 
 async def _post_message(
-    client: httpx.AsyncClient, service: ServiceAnnouncement, inbound: InboundMessage
+    client: httpx.AsyncClient, service: ServiceAnnouncement, inbound: wire.InboundMessage
 ) -> bytes | None:
     """Return the response of the service; None if it is gone or rejects the token."""
     headers = {
@@ -282,18 +267,18 @@ async def _post_message(
             f"{service.url}/v1/chat", content=encode_json(_request_body(inbound)), headers=headers
         )
     except httpx.ReadTimeout as failure:
-        raise SourceTimeout(f"the service at {service.url} did not answer in time") from failure
+        raise errors.SourceTimeout(f"the service at {service.url} did not answer in time") from failure
     except httpx.HTTPError:
         return None
     if not answer.is_error:
         return answer.content
     failure = _parse_error(answer.content)
-    if isinstance(failure, Unauthorized):
+    if isinstance(failure, errors.Unauthorized):
         return None
     raise failure
 
 
-def _request_body(inbound: InboundMessage) -> dict[str, Any]:
+def _request_body(inbound: wire.InboundMessage) -> dict[str, Any]:
     request = inbound.to_request()
     return {
         "message": request.message,
@@ -307,23 +292,23 @@ def _request_body(inbound: InboundMessage) -> dict[str, Any]:
     }
 
 
-def _parse_error(body: bytes) -> ContextError:
+def _parse_error(body: bytes) -> errors.ContextError:
     try:
-        told = msgspec.json.decode(body)["error"]
-        code, message = str(told["code"]), str(told["user_message"])
-        kind = str(told.get("tech_message", "")).partition(":")[0]
+        error = msgspec.json.decode(body)["error"]
+        code, message = str(error["code"]), str(error["user_message"])
+        kind = str(error.get("tech_message", "")).partition(":")[0]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-        return SourceUnavailable("the service returned an unreadable answer")
+        return errors.SourceUnavailable("the service returned an unreadable answer")
     if code == "UNAUTHORIZED":
-        return Unauthorized(message)
-    return (_ERRORS_BY_NAME.get(kind) or _ERRORS_BY_CODE.get(code, ContractError))(message)
+        return errors.Unauthorized(message)
+    return (_ERRORS_BY_NAME.get(kind) or _ERRORS_BY_CODE.get(code, errors.ContractError))(message)
 
 
 def require_bus(settings: Settings) -> Bus:
     """Return the configured bus; raises `InvalidRequest` if there is none."""
     found = wiring.bus(settings)
     if found is None:
-        raise InvalidRequest("a worker needs a bus: set CONTEXTURE_BUS, such as nats://127.0.0.1:4222")
+        raise errors.InvalidRequest("a worker needs a bus: set CONTEXTURE_BUS, such as nats://127.0.0.1:4222")
     return found
 
 
@@ -356,7 +341,7 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Generato
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as failure:
-        raise SourceUnavailable(
+        raise errors.SourceUnavailable(
             f"cannot listen on {host}:{port}: {failure.strerror}; choose another --metrics-port"
         ) from failure
     try:

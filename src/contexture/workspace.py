@@ -43,7 +43,10 @@ class Block(Struct, frozen=True, kw_only=True, gc=False):
     inherits from the parent, and a root with None is readable by everyone in the tenant. `order` places it among its
     siblings, ties by id. `properties` are a row's cells, a task's `due` (ISO date), `done`, `status`, `priority` and
     `assignee`, a heading's `level`, a code block's `language`; a database's `schema` maps its columns to their types.
-    `acl` is the access list after inheritance, filled in by the store.
+    `editors` and `managers` list who may change it and who may change its readers, editors and managers and remove it
+    for good; None inherits. Without any editors its readers may edit it, and its creator always manages it.
+    `acl`, the access list after inheritance, and `creator` are filled in by the store. `version` counts its writes; a
+    block that is written with a version is refused with `Conflict` if the stored one has another.
     """
 
     id: str
@@ -57,6 +60,18 @@ class Block(Struct, frozen=True, kw_only=True, gc=False):
     created: datetime | None = None
     modified: datetime | None = None
     acl: tuple[str, ...] = ()
+    creator: str = ""
+    editors: tuple[str, ...] | None = None
+    managers: tuple[str, ...] | None = None
+    version: int = 0
+
+
+class BlockRight(StrEnum):
+    """What someone may do with a block; each right includes those before it."""
+
+    READ = "read"
+    EDIT = "edit"
+    MANAGE = "manage"
 
 
 class LinkKind(StrEnum):
@@ -190,6 +205,26 @@ class ChangeFeed(Struct, frozen=True, kw_only=True):
     total: int
 
 
+class BlockRevision(Struct, frozen=True, kw_only=True):
+    """What a block said in one version, and who wrote that version when."""
+
+    version: int
+    type: BlockType
+    text: str
+    properties: Mapping[str, Json]
+    user: str
+    time: datetime
+
+
+class Deletion(Struct, frozen=True, kw_only=True):
+    """One deletion in the trash: its block, who deleted it when, and how many of its blocks the scope may read."""
+
+    block: Block
+    user: str
+    time: datetime
+    count: int
+
+
 class BlockStore(Protocol):
     """Port: reads a workspace for one scope at a time.
 
@@ -277,6 +312,25 @@ class BlockStore(Protocol):
         """Blocks that someone, or one of `users`, changed from `since` up to `until`; imports are nobody's changes."""
         ...
 
+    async def find_named(self, scope: Scope, name: str, *, limit: int) -> Sequence[Block]:
+        """Up to `limit` pages, then databases, then rows with this title or alias, ties by id."""
+        ...
+
+    async def roots(self, scope: Scope, *, limit: int, after: Block | None = None) -> Sequence[Block]:
+        """Up to `limit` blocks that have no parent the scope may read, by order and id, starting after `after`."""
+        ...
+
+    async def history(self, scope: Scope, block_id: str, *, limit: int) -> Sequence[BlockRevision]:
+        """Up to `limit` versions of a block, the current one first; empty for a block the scope may not read.
+
+        A version from a time when the scope could not have read the block is left out.
+        """
+        ...
+
+    async def deletions(self, scope: Scope, *, limit: int, offset: int = 0) -> Sequence[Deletion]:
+        """The trash: deletions whose block the scope may read, the latest first."""
+        ...
+
 
 class PutResult(Struct, frozen=True, kw_only=True):
     """How many blocks a write added, changed and left unchanged.
@@ -350,22 +404,42 @@ class WritableBlocks(BlockStore, Protocol):
     ) -> PutResult:
         """Write these blocks; a parent may follow its children. Raises `InvalidRequest` for a cycle.
 
-        A block without an author gets the writer as its author; missing times default to `now`. Each block that is new
-        or changed counts as an edit by the writer, at the block's `modified` time. With `importing`, nobody has
-        edited it, and access is never widened; see `ImportAccess`.
+        Raises `NotPermitted` for a block or a new parent that the scope may read but not edit, and for a change of
+        rights by someone who does not manage the block; then a missing list of readers, editors or managers keeps the
+        stored one. Raises `Conflict` for a block whose `version` is not the stored one.
+
+        The author of a new block is the writer; missing times default to `now`. Each block that is new or changed is an
+        edit by the writer, at the block's `modified` time. With `importing`, a block keeps the author that it names,
+        nobody has edited it, and access is never widened; see `ImportAccess`. A block whose parent the scope may not
+        read stays below it when it is written without a parent, as the scope has read it.
         """
         ...
 
-    async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float) -> None:
-        """Move a block with its subtree under another parent, or make it a root; inherited readers are updated."""
+    async def move(
+        self, scope: Scope, block_id: str, *, parent: str | None, order: float, now: datetime, version: int = 0
+    ) -> None:
+        """Move a block with its subtree under another parent, or make it a root; inherited readers are updated.
+
+        Raises `NotPermitted` unless the scope may edit the block and both parents, and manages the block if that
+        changes who may read it. Raises `Conflict` if `version` is given and is not the stored one.
+        """
         ...
 
-    async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Soft-delete these blocks with their subtrees; returns how many of them the scope could read."""
+    async def delete(
+        self, scope: Scope, ids: Sequence[str], *, now: datetime, versions: Mapping[str, int] | None = None
+    ) -> int:
+        """Soft-delete these blocks with all below them that the scope may edit; returns how many were deleted.
+
+        Other blocks below them keep their readers and move to the nearest ancestor that remains. Raises `NotPermitted`
+        for a block that the scope may read but not edit, and `Conflict` for one whose version differs from `versions`.
+        """
         ...
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
-        """Restore these blocks with everything deleted in the same call; returns how many the scope may read."""
+        """Restore these blocks with everything deleted in the same call; returns how many the scope may read.
+
+        Blocks that the deletion moved return to their places, unless they were moved again.
+        """
         ...
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
@@ -377,11 +451,15 @@ class WritableBlocks(BlockStore, Protocol):
         ...
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Delete permanently what was soft-deleted before `before`; returns how many blocks the scope could read."""
+        """Delete permanently what was soft-deleted before `before` and the scope manages; returns how many blocks."""
         ...
 
     async def trash(self, scope: Scope, *, before: datetime) -> Sequence[str]:
-        """The ids of all blocks that `purge` would delete permanently, those that the scope may not read included."""
+        """The ids of all blocks that `purge` would delete permanently."""
+        ...
+
+    async def private(self, scope: Scope) -> Sequence[str]:
+        """The ids of all blocks, deleted or not, that only the scope's user may read."""
         ...
 
     async def relatives(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
@@ -396,6 +474,14 @@ class WritableBlocks(BlockStore, Protocol):
 
         Returns the ids of everything that was deleted. When it returns, the texts are in no file of the store.
         """
+        ...
+
+    async def rights(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockRight]:
+        """By id, the highest right of the scope to those of these blocks, deleted or not, that it may read."""
+        ...
+
+    async def scrub(self) -> None:
+        """Remove what deleted rows left in the files of the store, such as the ids of erased blocks."""
         ...
 
     async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
@@ -555,8 +641,8 @@ def link_names(block: Block) -> Sequence[str]:
         return ()
     given = block.properties.get("alias", block.properties.get("aliases", ""))
     aliases = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
-    told = (block.text, *(each.strip().strip("[]") for each in aliases if isinstance(each, str)))
-    return tuple(dict.fromkeys(name for name in map(plain_name, told) if name))
+    spellings = (block.text, *(each.strip().strip("[]") for each in aliases if isinstance(each, str)))
+    return tuple(dict.fromkeys(name for name in map(plain_name, spellings) if name))
 
 
 def plain_name(name: str) -> str:

@@ -130,6 +130,17 @@ def test_a_citation_opens_its_page_with_the_passage_framed(open_page):
         assert sheet["y"] - 1 <= box["y"] <= box["y"] + box["height"] <= sheet["y"] + sheet["height"] + 1
 
 
+def test_tables_of_sources_are_shown_as_tables(open_page):
+    """The prompt has no row of Markdown in its text; figures are aligned to the right."""
+    page = open_page("research")
+    page.fill("#research-query", "What was the revenue of Drossel by harbour in 2024 and 2025?")
+    table = page.locator("#panel-research .piece table:has(td:text-is('Drossel'))").first
+    row = table.locator("tr:has(td:text-is('Drossel'))")
+
+    expect(row.locator("td.figure").first).to_be_visible()
+    assert all("| ---" not in text for text in page.locator("#panel-research .piece pre").all_inner_texts())
+
+
 def test_a_graph_command_draws_its_graph(open_page):
     """Names are drawn with their ties, and listed for those who do not see the drawing."""
     page = open_page("command")

@@ -158,6 +158,8 @@ async def test_example_nothing_found(engine):
         "expanded window to 24h, expanded window to 3d, expanded window to 1w, expanded window to 2w, "
         "relaxed lang to auto, disabled rerank",
         "retryable": True,
+        "message": "No documents found for query",  # beyond the original: what SDKs show
+        "type": "invalid_request_error",
     }
     assert told["meta"]["version"] == "phase3-orchestrator"
     assert len(told["meta"]["correlation_id"]) == len("ctx-error-12345678")

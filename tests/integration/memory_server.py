@@ -49,6 +49,14 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(*ANSWERS[Behaviour.name])
 
+    def do_GET(self) -> None:
+        """Say how it is, in the way it answers everything."""
+        if Behaviour.name == "hung":
+            Behaviour.released.wait(60)
+            self.close_connection = True
+        else:
+            self.answer(500 if Behaviour.name == "500" else 200, b"{}")
+
     def answer(self, status: int, body: bytes) -> None:
         """A whole answer."""
         self.send_response(status)

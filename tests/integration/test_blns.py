@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from contexture.adapters.redaction.default import default_redactor
-from contexture.builders.query.render import NOTHING_FOUND
 from contexture.builders.query.request import QueryRequest
+from contexture.builders.record_blocks import NOTHING_FOUND
 from contexture.capsule import pack_capsule
 from contexture.engine import replay
 from contexture.errors import InvalidRequest
@@ -86,11 +87,12 @@ async def check_context(bench: Workbench, request: QueryRequest) -> None:
     """One build: within its budget, fenced, cited, replayable."""
     built = await bench.builder.build(request, scope=ANNA)
     material = str(built.context.messages[1]["content"])
-    bare = [line for line in material.splitlines() if not line.startswith(("```", "~~~")) and not is_fenced(line)]
-    looks = [line.partition(" ")[0] for line in bare]
+    blocks = [] if material == NOTHING_FOUND else re.split(r"^(?=\[\d+\])", material, flags=re.MULTILINE)[1:]
 
     assert built.context.tokens <= request.max_tokens
-    assert material == NOTHING_FOUND or looks == [f"[{at}]" for at in range(1, len(looks) + 1)]
+    assert "".join(blocks) == material or material == NOTHING_FOUND
+    assert [f"[{at}]" for at in range(1, len(blocks) + 1)] == [block.split(maxsplit=1)[0] for block in blocks]
+    assert all(is_fenced(block.partition("\n")[2]) for block in blocks)  # a whole text: a code fence needs its end
     assert [] == await verify_citations(bench.index, ANNA, built.context.citations)
     assert built.context.messages == replay(pack_capsule(built.capsule))[0].messages
     assert len(built.ledger.entries) == sum(built.ledger.count(state) for state in State)

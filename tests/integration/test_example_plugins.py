@@ -146,7 +146,7 @@ def test_the_doctor_lists_them_and_names_what_is_broken(environment: dict[str, s
     assert ("contexture-digest", "1.0.0", "") == (builder["distribution"], builder["version"], builder["problem"])
     assert "the reranker 'broken' of contexture-broken 3.0 cannot be imported" in broken["problem"]
     assert "the index 'plain' of contexture-plain-index 1.0.0" == checks["index"]
-    assert "contexture" == listed["contexture.embedders", "minilm"]["distribution"]
+    assert "contexture-ai" == listed["contexture.embedders", "minilm"]["distribution"]
 
 
 def test_in_a_service(environment: dict[str, str], home: Path) -> None:

@@ -47,7 +47,7 @@ class Nowhere:
         """Nothing is there."""
         return len(ids)
 
-    async def known(self, names: Sequence[str]) -> set[str]:
+    async def find_existing(self, names: Sequence[str]) -> set[str]:
         """Nothing is there."""
         return set()
 

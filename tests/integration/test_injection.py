@@ -21,13 +21,15 @@ from contexture.builders.query.request import QueryRecipe, QueryRequest
 from contexture.builders.research.request import ResearchRecipe
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import Capsule, pack_capsule
+from contexture.news.articles import Article
 from contexture.pipeline.fence import MaterialRole, PromptFormat
-from contexture.testing.doubles import FixedClock, ScriptedMemory, WordRedactor
+from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel, ScriptedMemory, WordRedactor
 from contexture.types import PUBLIC, Message, Record, Scope
 from contexture.workspace import Block, BlockType
 from support.commands import ScriptedNews
 from support.commands import found as found_article
 from support.injection import BREAKS, CONTROL_TOKENS, live_tokens, looks_like_a_marker, message_texts, read_attacks
+from support.news_engine import news_engine, with_models
 from support.research import ScriptedPages, research_over, stored
 from support.turns import TurnBench, memories, tool_exchange
 from support.workbench import Parts, workbench
@@ -188,6 +190,33 @@ async def test_attacks_stay_inside(
 
     assert len(attacks) > 100
     assert set(range(len(texts))) == shown
+
+
+async def test_a_model_that_writes_an_answer_is_given_attacks_as_data(
+    eval_data: Path, new_folder: Callable[[], Path]
+) -> None:
+    """The prompts of an executed command: articles, titles, the question, and the model's own sentences to check."""
+    texts = [disguise(at, attack) for at, attack in enumerate(read_attacks(eval_data))]
+    asked = 0
+    for first in range(0, len(texts), BATCH):
+        batch = texts[first : first + BATCH]
+        articles = tuple(
+            Article(article_id=f"a{at}", title=title(text), text=text, published=NOON, source="example.org")
+            for at, text in enumerate(batch)
+        )
+        model = ScriptedChatModel([f"The zeppelin flies [1]. {batch[0]} [1].", "1: yes"] * 4)
+        words = batch[0].replace('"', "'").replace("\n", " ")[:200]
+        async with news_engine(new_folder(), articles) as engine:
+            with_models(engine, {"gpt-5": model})
+            await engine.execute.run(
+                {"raw_command": f'/ask query="zeppelin {words}" window=3d'}, scope=engine.scope, now=NOON
+            )
+        asked += len(model.asked)
+        check_prompt("command", MaterialRole.USER, PromptFormat.NUMBERED, model.asked[0])
+        for text in message_texts([each for prompt in model.asked for each in prompt]):
+            assert [] == live_tokens(text, local=False)
+
+    assert asked >= len(texts) / BATCH
 
 
 def material_text(kind: str, messages: Sequence[Message]) -> str:

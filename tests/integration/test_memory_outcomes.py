@@ -16,7 +16,7 @@ from contexture.builders.turn.build import TurnContext
 from contexture.engine import open_store
 from contexture.testing.doubles import NOON
 from contexture.types import Message, Scope
-from support.dialogue import CORRECTIONS, FACTS, OTHER_STATEMENTS
+from support.dialogue import CONVERSATION, CORRECTIONS, FACTS, OTHER_STATEMENTS
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -88,6 +88,19 @@ async def test_a_question_about_the_past_brings_back_what_was_superseded(engine:
 
     assert "Oslo" in memory_block(then)
     assert "Bergen" in memory_block(then)
+
+
+async def test_a_conversation_of_sixty_turns_is_answered_from_the_right_statements(engine: Contexture) -> None:
+    """Two sessions, two languages, no model: the first sentence quoted is the one that answers."""
+    assert 60 == len(CONVERSATION)
+    wrong: list[str] = []
+    for at, (session, message, expected) in enumerate(CONVERSATION):
+        now = NOON + timedelta(days=7 if session == "two" else 0, minutes=at)
+        reply = await say(engine, message, engine.scope, session=session, now=now)
+        if expected is not None and expected.lower() not in reply.split("\n", maxsplit=1)[0].lower():
+            wrong.append(f"{message}: {reply}")
+
+    assert len(wrong) <= 1, wrong
 
 
 class _Inventor:

@@ -11,8 +11,9 @@ import pytest_asyncio
 
 from contexture import Settings
 from contexture.adapters.documents.file_types import file_extension, read_document
+from contexture.answer.cited import AnswerRecipe
 from contexture.answer.grounding import find_cited_numbers
-from contexture.answer.research import AskRecipe, ResearchQuestion
+from contexture.answer.research import ResearchQuestion
 from contexture.answer.route import ModelRoute
 from contexture.capsule import pack_capsule
 from contexture.documents import ReadLimits
@@ -113,7 +114,7 @@ async def test_the_local_model_answers_and_is_checked(engine):
     local = pytest.importorskip("contexture.adapters.llm.local", exc_type=ImportError)
     model = local.LocalModel()
     asker = replace(
-        engine.ask_research, route=ModelRoute({model.name: model}), recipe=AskRecipe(answer_tokens=12), alike=None
+        engine.ask_research, route=ModelRoute({model.name: model}), recipe=AnswerRecipe(answer_tokens=12), alike=None
     )
     asked = ResearchQuestion(query="How much did the pilot cost?", num_results=1, max_tokens=120)
     answer = await asker.run(asked, scope=engine.scope, now=NOW)

@@ -9,8 +9,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from contexture.adapters.token_counters import counter_for
 from contexture.errors import InvalidRequest
-from contexture.integrations._packing import ScoredText, TextPacker
-from contexture.integrations.llamaindex import ContexturePostprocessor
+from contexture.integrations.llamaindex import ContexturePostprocessor, ScoredText, TextPacker
 from contexture.ledger import State
 
 COUNTER = counter_for("gpt-4o")

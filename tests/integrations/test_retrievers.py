@@ -34,7 +34,7 @@ async def apart(work):
 
 async def test_langchain_gets_what_the_user_may_see(engine):
     """Documents come redacted and best first, with what leads back to their records."""
-    chain = langchain.ContextureRetriever(engine=engine) | RunnableLambda(lambda found: found)
+    chain = langchain.LangChainRetriever(engine=engine) | RunnableLambda(lambda found: found)
     documents = await chain.ainvoke("pump")
     first = next(each for each in documents if each.id == "pump#00000")
 
@@ -48,21 +48,21 @@ async def test_langchain_gets_what_the_user_may_see(engine):
 
 async def test_langchain_takes_a_scope_a_filter_and_a_number(engine):
     """Who asks, what to leave out and how many to return are the retriever's."""
-    retriever = langchain.ContextureRetriever(engine=engine, scope=BORIS, where=Equals("kind", "document"), k=1)
+    retriever = langchain.LangChainRetriever(engine=engine, scope=BORIS, where=Equals("kind", "document"), k=1)
 
     assert ["pump#00000"] == [each.id for each in await retriever.ainvoke("pump")]
 
 
 async def test_langchain_answers_code_without_an_event_loop(waiting):
     """`invoke` waits for the engine."""
-    retriever = langchain.ContextureRetriever(engine=waiting, k=1)
+    retriever = langchain.LangChainRetriever(engine=waiting, k=1)
 
     assert len(await apart(lambda: retriever.invoke("pump"))) == 1
 
 
 async def test_llamaindex_gets_nodes_whose_text_alone_is_read(engine):
     """Metadata stays out of what a model reads."""
-    nodes = await llamaindex.ContextureRetriever(engine, scope=BORIS).aretrieve("pump")
+    nodes = await llamaindex.LlamaIndexRetriever(engine, scope=BORIS).aretrieve("pump")
 
     assert ["The pump leaks. Mail <EMAIL_1> about it."] == [
         each.node.get_content(metadata_mode=MetadataMode.LLM) for each in nodes
@@ -72,7 +72,7 @@ async def test_llamaindex_gets_nodes_whose_text_alone_is_read(engine):
 
 async def test_llamaindex_answers_code_without_an_event_loop(waiting):
     """`retrieve` waits for the engine."""
-    retriever = llamaindex.ContextureRetriever(waiting)
+    retriever = llamaindex.LlamaIndexRetriever(waiting)
 
     assert {"pump#00000", "valve#00000"} == {
         each.node.node_id for each in await apart(lambda: retriever.retrieve("pump"))
@@ -82,7 +82,7 @@ async def test_llamaindex_answers_code_without_an_event_loop(waiting):
 async def test_haystack_feeds_the_documents_to_what_comes_next(waiting):
     """In a pipeline the documents reach the prompt."""
     pipeline = Pipeline()
-    pipeline.add_component("retriever", haystack.ContextureRetriever(waiting, scope=BORIS))
+    pipeline.add_component("retriever", haystack.HaystackRetriever(waiting, scope=BORIS))
     template = "{% for each in documents %}{{ each.content }}{% endfor %}"
     pipeline.add_component("prompt", PromptBuilder(template, required_variables=["documents"]))
     pipeline.connect("retriever.documents", "prompt.documents")
@@ -93,7 +93,7 @@ async def test_haystack_feeds_the_documents_to_what_comes_next(waiting):
 
 async def test_haystack_awaits_an_engine_with_an_event_loop(engine):
     """`run_async` gives documents with their scores."""
-    found = await haystack.ContextureRetriever(engine, top_k=1).run_async("pump")
+    found = await haystack.HaystackRetriever(engine, top_k=1).run_async("pump")
 
     assert [found["documents"][0].meta["score"]] == [each.score for each in found["documents"]]
 
@@ -101,9 +101,9 @@ async def test_haystack_awaits_an_engine_with_an_event_loop(engine):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda engine: langchain.ContextureRetriever(engine=engine).invoke("pump"),
-        lambda engine: llamaindex.ContextureRetriever(engine).retrieve("pump"),
-        lambda engine: haystack.ContextureRetriever(engine).run("pump"),
+        lambda engine: langchain.LangChainRetriever(engine=engine).invoke("pump"),
+        lambda engine: llamaindex.LlamaIndexRetriever(engine).retrieve("pump"),
+        lambda engine: haystack.HaystackRetriever(engine).run("pump"),
     ],
     ids=["langchain", "llamaindex", "haystack"],
 )
@@ -127,7 +127,7 @@ def test_no_passages_at_all_cannot_be_asked_for(engine):
 
 async def test_an_engine_without_an_event_loop_can_be_awaited_too(waiting):
     """Asynchronous code may use the engine that another thread runs."""
-    assert len(await langchain.ContextureRetriever(engine=waiting, k=1).ainvoke("pump")) == 1
+    assert len(await langchain.LangChainRetriever(engine=waiting, k=1).ainvoke("pump")) == 1
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,15 @@ def test_a_missing_library_is_named_with_what_to_type(module, library, extra, mo
     """Without its extra, a part says in one sentence how to get it."""
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, module, raising=False)
-    with pytest.raises(ImportError, match=rf'pip install "contexture\[{extra}\]"'):
+    with pytest.raises(ImportError, match=rf'pip install "contexture-ai\[{extra}\]"'):
         importlib.import_module(module)
+
+
+def test_the_earlier_names_of_the_retrievers_still_work():
+    """Code written for them needs no change."""
+    assert langchain.ContextureRetriever is langchain.LangChainRetriever
+    assert llamaindex.ContextureRetriever is llamaindex.LlamaIndexRetriever
+    assert haystack.ContextureRetriever is haystack.HaystackRetriever
 
 
 def test_nothing_is_reported_to_anyone():

@@ -52,6 +52,19 @@ async def test_a_forgotten_text_is_in_no_table(url: str, new_folder: Callable[[]
         ]  # the log of writes has no texts
 
 
+async def test_a_forgotten_user_leaves_no_private_block(url: str, new_folder: Callable[[], Path]) -> None:
+    """Those in the trash go too; blocks that others may read stay."""
+    async with small_engine(Settings(home=new_folder(), store=url, tenant="t", user="anna")) as ctx:
+        own = [Block(id=name, type=BlockType.PAGE, text=f"{WORD} {name}", readers=("user:anna",)) for name in "ab"]
+        both = Block(id="c", type=BlockType.PAGE, text="Plans", readers=("user:anna", "user:boris"))
+        await ctx.workspace.put(ANNA, [*own, both], now=NOON)
+        await ctx.workspace.delete(ANNA, ["b"], now=NOON)
+        await ctx.forget(ForgetRequest(user_id="anna"))
+
+        assert [] == audit_database(url, WORD)
+        assert ["c"] == [block.id for block in await ctx.blocks.get(ANNA, ["a", "b", "c"])]
+
+
 async def test_what_was_stored_before_copies_were_indexed_is_found(url: str) -> None:
     """The migration reads the memories and events out of stored replies and answers."""
     pool = PostgresPool(url)

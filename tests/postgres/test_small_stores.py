@@ -101,7 +101,7 @@ async def test_two_processes_share_an_outbox(pool: PostgresPool) -> None:
     await one.put(BORIS, Memory(text="rum", idempotency_key="c"))
     await one.put(ANNA, Memory(text="again", idempotency_key="a"))
     status = await other.drain()
-    parked = await one.parked()
+    parked = await one.list_parked()
     await asyncio.gather(one.stop(), other.stop())
 
     assert {"a": (ANNA, "tea"), "c": (BORIS, "rum")} == service.kept

@@ -97,7 +97,7 @@ async def test_a_move_carries_what_each_tenant_declared(url: str, new_folder: Ca
             closing(open_migration_store(target, existing=False)) as second,
         ):
             migrate_store(first, second)
-            declared = [store.records.declared() for store in (first, second)]
+            declared = [store.records.list_collections() for store in (first, second)]
 
         assert declared[0] == declared[1]
         assert 2 == len(declared[0])

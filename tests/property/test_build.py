@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
 from contexture.adapters.token_counters import counter_for
-from contexture.builders.query.render import NOTHING_FOUND
 from contexture.builders.query.request import Packer, QueryRecipe, QueryRequest
 from contexture.builders.query.result import QueryContext
+from contexture.builders.record_blocks import NOTHING_FOUND
 from contexture.capsule import pack_capsule, seal_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall

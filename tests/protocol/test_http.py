@@ -119,7 +119,7 @@ async def test_a_service_that_is_gone_is_the_result_of_the_tool():
 
     async with connect_over_http(gone) as link, Client(create_server(link, keyless={})) as client:
         assert await found(client) == "UNAVAILABLE: the service is gone; start it: contexture serve"
-        assert len((await client.list_tools()).tools) == 9
+        assert len((await client.list_tools()).tools) == 16
 
 
 async def test_a_resource_of_a_service_that_is_gone_cannot_be_read():

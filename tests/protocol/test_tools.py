@@ -8,7 +8,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from contexture.errors import InvalidRequest
-from contexture.mcp.tools import TOOLS
+from contexture.mcp._tools import TOOLS
 
 BUILDS = {
     "build_query_context": {"query": "pump"},
@@ -19,11 +19,38 @@ BUILDS = {
 }
 
 
+WORKSPACE = ("ask_workspace", "find_blocks", "read_blocks", "list_changes", "query_database", "write_block")
+
+
+async def test_a_model_works_in_a_workspace(client):
+    """It writes and changes blocks, finds and reads pages, queries tasks and asks; personal data is redacted."""
+
+    async def call(name: str, **given: object) -> dict:
+        answer = await client.call_tool(name, given)
+        assert not answer.is_error, answer.content
+        return answer.structured_content
+
+    await call("write_block", id="p", new=True, type="page", text="Plant")
+    await call("write_block", id="t", new=True, type="todo", text="Mail ada@example.org", parent="p")
+    await call("write_block", id="t", properties={"assignee": "anna"}, version=1)
+    tasks = [{"column": "assignee", "equals": "me"}]
+
+    assert ["p"] == [each["id"] for each in (await call("find_blocks", title="plant"))["blocks"]]
+    assert ["Mail <EMAIL_1>"] == [each["text"] for each in (await call("read_blocks", block_id="p"))["blocks"]]
+    assert ["t"] == [each["id"] for each in (await call("query_database", filter=tasks))["blocks"]]
+    assert {"p", "t"} <= {each["id"] for each in (await call("list_changes", limit=9))["changes"]}
+    asked = await call("ask_workspace", query="What are my open tasks?")
+    assert "Open tasks of anna: 1, all shown below. [1]" in asked["answer"]
+    late = await client.call_tool("write_block", {"id": "t", "text": "x", "version": 1})
+    assert late.is_error
+    assert "CONFLICT" in late.content[0].text
+
+
 async def test_every_kind_of_context_has_a_tool(client):
     """A model can build each context, search, remember, recall and explain."""
     names = {tool.name for tool in (await client.list_tools()).tools}
 
-    assert {*BUILDS, "search", "remember", "recall", "explain"} == names
+    assert {*BUILDS, *WORKSPACE, "build_ask_context", "search", "remember", "recall", "explain"} == names
 
 
 async def test_every_argument_is_explained_and_unknown_ones_are_refused(client):
@@ -105,7 +132,7 @@ async def test_what_goes_wrong_is_the_result_of_the_tool(client, name, given, to
 
 async def test_an_unknown_tool_is_refused(client):
     """A tool that is not there is a fault of the caller, and the others are named."""
-    with pytest.raises(MCPError, match="unknown tool 'drop'; the tools are build_query_context"):
+    with pytest.raises(MCPError, match="unknown tool 'drop'; the tools are build_ask_context"):
         await client.call_tool("drop", {})
 
 

@@ -31,10 +31,9 @@ async def test_blocks_are_written_shown_and_found(client, engine):
     no_import = {"kept_readers": [], "narrowed": []}
     assert {"added": 3, "changed": 0, "unchanged": 0, **no_import} == first
     assert {"added": 0, "changed": 0, "unchanged": 2, **no_import} == again
-    assert (
-        TODO | {"order": 0.0, "author": "anna", "created": NOON.isoformat(), "modified": NOON.isoformat()}
-        == shown["block"]
-    )
+    times = {"created": NOON.isoformat(), "modified": NOON.isoformat()}
+    assert TODO | {"order": 0.0, "author": "anna", "version": 1, **times} == shown["block"]
+    assert "anna" == shown["creator"]
     assert [{"id": "p", "type": "page", "text": "Plant"}] == shown["path"]
     result = await engine.search("pump", collection="blocks", scope=Scope(tenant="acme", user="boris"))
     assert ["a/t"] == [each.record_id for each in result.found]
@@ -90,14 +89,28 @@ async def test_blocks_are_moved(client, engine):
 
 
 async def test_blocks_are_removed_and_restored(client):
-    """Counts are of what the caller may read."""
+    """A block that the caller may not see stays, and what is restored does not count it."""
     await put(client, PAGE, TODO, NOTE)
     gone = await client.request("DELETE", URL, json={"ids": ["p", "never"]}, headers=BORIS)
     missing = await client.get("/v1/blocks/p")
     back = await client.post("/v1/blocks/p/restore")
 
-    assert ({"deleted": 2}, 404, {"restored": 3}) == (gone.json(), missing.status_code, back.json())
+    assert ({"deleted": 2}, 404, {"restored": 2}) == (gone.json(), missing.status_code, back.json())
     assert 404 == (await client.post("/v1/blocks/p/restore")).status_code
+
+
+async def test_what_a_reader_may_not_do_is_refused(client):
+    """A reader who may edit a page cannot take it over, and a version that was replaced is a conflict."""
+    await put(client, PAGE)
+    taken = await put(client, PAGE | {"readers": ["user:boris"]}, headers=BORIS)
+    first = (await client.get("/v1/blocks/p")).json()["block"]
+    edited = await put(client, first | {"text": "Works"}, headers=BORIS)
+    late = await put(client, first | {"text": "Mill"})
+
+    assert (403, "FORBIDDEN") == (taken.status_code, taken.json()["error"]["code"])
+    assert {"changed": 1} == {name: count for name, count in edited.json().items() if count}
+    assert (409, "CONFLICT") == (late.status_code, late.json()["error"]["code"])
+    assert "version 2, not version 1" in late.json()["error"]["user_message"]
 
 
 async def test_views_are_noted(client, engine):

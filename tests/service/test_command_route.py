@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import httpx
@@ -173,14 +174,14 @@ async def test_attacks_reach_the_prompt_only_fenced(eval_data, engine: Contextur
     news = [replace(article(f"a{at}", "zeppelin"), text=text, title=text[:90]) for at, text in enumerate(said)]
     await engine.news.add(engine.scope, news, now=NOON)
     seen: set[str] = set()
-    for first in range(0, len(attacks), 10):
-        words = " ".join(f"zeppelin{at}" for at in range(first, min(first + 10, len(attacks))))
-        built = await engine.build_command({"raw_command": "/ask", "args": f'query="{words}" k=10'})
+    for at, attack in enumerate(attacks):
+        words = " ".join(re.findall(r"\w+", attack)[:20])
+        built = await engine.build_command({"raw_command": "/ask", "args": f'query="zeppelin{at} {words}" k=10'})
         blocks = str(built.messages[1]["content"]).split("\n\n")
-        seen |= {each.article_id for each in built.retrieval.docs}
+        seen |= {each.article_id for each in built.retrieval.docs if each.article_id == f"a{at}"}
         assert len(built.retrieval.docs) == len(blocks)
-        assert all(is_fenced(block.partition("\n")[2]) and block.startswith(f"[{at}] (")
-                   for at, block in enumerate(blocks, start=1))  # fmt: skip
+        assert all(is_fenced(block.partition("\n")[2]) and block.startswith(f"[{number}] (")
+                   for number, block in enumerate(blocks, start=1))  # fmt: skip
 
     assert len(attacks) > 100
     assert {each.article_id for each in news} == seen

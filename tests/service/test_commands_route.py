@@ -107,7 +107,7 @@ def test_the_command_line_executes_what_is_typed(new_folder):
     loaded = CliRunner().invoke(app, ["ingest", "--as", "articles", str(home / "news.jsonl"), *options])
     asked = ["--now", NOON.isoformat(), *options]
     found = CliRunner().invoke(
-        app, ["ask", "who leads Norvik Lines?", "--json", *asked], env={"CONTEXTURE_GRAPH_NAMES": "phrases"}
+        app, ["ask", "/ask who leads Norvik Lines?", "--json", *asked], env={"CONTEXTURE_GRAPH_NAMES": "phrases"}
     )
     wrong = CliRunner().invoke(app, ["ask", "/aks", "--json", *asked])
 

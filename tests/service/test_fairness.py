@@ -261,7 +261,7 @@ async def unfinished(size):
 
 async def test_chunked_bodies_count_as_they_arrive(engine):
     """One that never ends loses its bytes to another tenant's, and is told to retry."""
-    limits = {"max_body_bytes": 300_000, "max_bytes_in_flight": 400_000}
+    limits = {"max_body_bytes": 300_000, "max_bytes_in_flight": 400_000, "max_share": 0.5}
     engine.settings = engine.settings.model_copy(update=limits)
     loud, quiet = ({"X-Contexture-Tenant": name, "Content-Type": "application/json"} for name in ("loud", "quiet"))
     async with service_client(engine) as client:

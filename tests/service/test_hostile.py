@@ -73,7 +73,7 @@ def check(answer: httpx.Response) -> None:
     if answer.is_error:
         body = answer.json()
         assert {"error", "meta"} == body.keys()
-        assert {"code", "user_message", "tech_message", "retryable"} == body["error"].keys()
+        assert {"code", "user_message", "tech_message", "retryable", "message", "type"} == body["error"].keys()
         assert body["meta"]["correlation_id"] == answer.headers["x-correlation-id"]
         assert body["error"]["user_message"]
         assert "Traceback" not in answer.text
@@ -245,14 +245,23 @@ async def test_what_nobody_foresaw_is_answered_without_its_message(engine, monke
 def test_every_code_has_its_status(code):
     """The table of codes is the one that callers were promised."""
     error = type("Made", (ContextError,), {"code": code})("x")
-    promised = dict(VALIDATION_FAILED=422, NO_DATA=404, FORBIDDEN=403, UNAUTHORIZED=401, LIMITED=429, UNAVAILABLE=503)  # noqa: C408 - reads as a table
+    promised = {
+        "VALIDATION_FAILED": 422,
+        "NO_DATA": 404,
+        "FORBIDDEN": 403,
+        "UNAUTHORIZED": 401,
+        "CONFLICT": 409,
+        "PRECONDITION_FAILED": 412,
+        "LIMITED": 429,
+        "UNAVAILABLE": 503,
+    }
 
-    assert promised.get(code, 500) == error_response(error, {"type": "http"}).status_code
+    assert promised.get(code, 500) == error_response(error, {"type": "http", "path": "/"}).status_code
 
 
 def test_limits_say_when_to_try_again():
     """`Retry-After` is whole seconds, at least one."""
-    answers = [error_response(TooManyRequests("x", after=after), {"type": "http"}) for after in (0.2, 2.6)]
+    answers = [error_response(TooManyRequests("x", after=after), {"type": "http", "path": "/"}) for after in (0.2, 2.6)]
 
     assert ["1", "3"] == [answer.headers["retry-after"] for answer in answers]
 
@@ -260,7 +269,7 @@ def test_limits_say_when_to_try_again():
 def test_retryable_is_what_the_error_says():
     """A source that is down may be asked again; a budget that is too small may not."""
     bodies = [
-        json.loads(error_response(error, {"type": "http"}).body)
+        json.loads(error_response(error, {"type": "http", "path": "/"}).body)
         for error in (SourceUnavailable("x"), BudgetTooSmall(2, 1))
     ]
 

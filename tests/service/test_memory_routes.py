@@ -50,6 +50,16 @@ async def test_a_batch_is_answered_with_ok_and_ids(http):
     assert len(set(answer["ids"])) == 2
 
 
+async def test_a_batch_may_have_both_names(http):
+    """What stands under the alias is stored after the rest, and nothing is dropped or unchecked."""
+    body = {"tenant_id": "acme", "memories": [{"text": "tea", "id": "m1"}], "items": [{"text": "milk", "id": "m2"}]}
+    answer = await post(http, "/memory/remember/batch", body)
+    wrong = {**body, "items": [{"text": "milk", "readers": ["everyone"]}]}
+
+    assert ["m1", "m2"] == answer["ids"]
+    assert "may hold 'public'" in (await post(http, "/memory/remember/batch", wrong, 422))["error"]["user_message"]
+
+
 async def test_three_routes_give_one_answer(http):
     """`/context/evaluate`, `/recall` and `/memory/recall` rank alike, under `candidates` and `results`."""
     await post(http, "/memory/remember/batch", {"tenant_id": "acme", "memories": [SUMMARY]})

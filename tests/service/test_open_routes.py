@@ -49,6 +49,10 @@ async def test_an_open_route_can_need_a_key(engine, settings):
         ("DELETE", "/memory/recall", "POST"),
         ("GET", "/memory/m1", "DELETE"),
         ("POST", "/health", "GET"),
+        ("GET", "/v1/blocks/b/move", "DELETE, PATCH, POST"),
+        ("OPTIONS", "/v1/blocks/b/restore", "DELETE, PATCH, POST"),
+        ("DELETE", "/v1/sessions/s/events", "GET"),
+        ("POST", "/v1/sessions/s/events/e", "DELETE"),
     ],
 )
 async def test_a_wrong_method_is_answered_with_all_that_the_path_has(client, method, path, allowed):

@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import runpy
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -31,6 +33,7 @@ from schemathesis.specs.openapi.checks import (
 from contexture import Settings
 from contexture.builders.plugin import BuilderPlugin
 from contexture.builders.query.compose import recompose_query
+from contexture.service._openapi import REFUSALS
 from contexture.service.app import create_app
 from contexture.service.wire.schemas import EXAMPLES_FILE
 from contexture.testing.doubles import FixedClock
@@ -51,6 +54,10 @@ ARTICLE = {
 }
 FILE = {"filename": "a.md", "content": "IyBIZWxsbwpQdW1wcyBhcmUgbmljZSBhbmQgbGVhay4="}
 BLOCKS = [{"id": "p", "type": "page", "text": "Pumps"}, {"id": "b", "text": "The pump leaks", "parent": "p"}]
+TABLE = [
+    {"id": "t", "type": "db", "text": "Orders", "properties": {"schema": {"cost": "number"}}},
+    {"id": "r", "type": "db_row", "text": "Valve", "parent": "t", "properties": {"cost": 5, "status": "Ordered"}},
+]
 ASKED = [
     ("POST", "/v1/ingest/articles", {"articles": [ARTICLE, {"id": 5}]}),
     ("POST", "/v1/ingest/documents", {"records": [{"id": "x", "text": "y"}, {"id": 5}], "files": [FILE]}),
@@ -65,6 +72,9 @@ ASKED = [
     ("POST", "/context/feedback", {"memory_id": "m1", "score": 1}),
     ("POST", "/v1/search", {"query": "pump"}),
     ("GET", "/v1/records/documents/pump", None),
+    ("POST", "/v1/context/ask", {"query": "pump"}),
+    ("POST", "/v1/ask", {"query": "which pump leaks?"}),
+    ("POST", "/v1/ask", {"query": "which pump leaks?", "stream": True}),
     ("POST", "/v1/context/query", {"query": "pump", "max_tokens": 200}),
     ("POST", "/v1/context/turn", {"user_message": "pump leaks", "history": [{"role": "user", "content": "hi"}]}),
     ("POST", "/v1/context/command", {"raw_command": "/ask pump strike window=1y"}),
@@ -82,6 +92,8 @@ ASKED = [
     ("GET", "/v1/chat/replies/m-1", None),
     ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "pump leaks"}]}),
     ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "pump leaks"}], "stream": True}),
+    ("GET", "/v1/models/contexture", None),
+    ("POST", "/v1/embeddings", {"input": "pump leaks"}),
     ("GET", "/v1/models", None),
     ("POST", "/api/research/ask", {"query": "pumps"}),
     ("GET", "/v1/sessions", None),
@@ -89,8 +101,26 @@ ASKED = [
     ("POST", "/v1/forget", {"matching": "pump leaks", "preview": True}),
     ("DELETE", "/v1/sessions/s", None),
     ("GET", "/v1/blocks/b", None),
+    ("POST", "/v1/ingest/jobs", {"records": [{"id": "j", "text": "The pump is old."}]}),
     ("POST", "/v1/ingest/reindex", {"limit": 2}),
     ("POST", "/v1/blocks/b/view", None),
+    ("POST", "/v1/ingest/blocks", {"blocks": TABLE}),
+    ("GET", "/v1/blocks", None),
+    ("GET", "/v1/blocks/p/children", None),
+    ("GET", "/v1/blocks/p/subtree", None),
+    ("PATCH", "/v1/blocks/b", {"text": "The pump leaks into [[Pumps]]"}),
+    ("GET", "/v1/blocks/b/history", None),
+    ("POST", "/v1/blocks/b/revert", {"version": 2}),
+    ("GET", "/v1/blocks/p/backlinks", None),
+    ("POST", "/v1/blocks/b/copy", {"parent": "p"}),
+    ("POST", "/v1/blocks/t/query", {"group_by": ["status"], "aggregate": [{"column": "cost", "function": "sum"}]}),
+    ("GET", "/v1/workspace/find?title=pumps", None),
+    ("POST", "/v1/workspace/tasks", {"filter": [{"column": "done", "equals": False}]}),
+    ("GET", "/v1/workspace/changes", None),
+    ("POST", "/v1/workspace/ask", {"query": "Which pump leaks?"}),
+    ("DELETE", "/v1/blocks/t", None),
+    ("GET", "/v1/workspace/trash", None),
+    ("DELETE", "/v1/workspace/trash", {"before": "2020-01-01T00:00:00Z"}),
     ("POST", "/v1/blocks/b/move", {}),
     ("DELETE", "/v1/ingest/blocks", {"ids": ["b"]}),
     ("POST", "/v1/blocks/b/restore", None),
@@ -189,6 +219,9 @@ async def answers(app: FastAPI) -> AsyncIterator[tuple[tuple[str, str], httpx.Re
         for method, path, body in ASKED:
             name, answer = await ask(method, path, body)
             yield name, answer
+            if path == "/v1/ingest/jobs":
+                for how in ("GET", "DELETE"):
+                    yield await ask(how, answer.headers["Location"])
             if path == "/v1/context/query":
                 place, first = f"/v1/builds/{answer.json()['build_id']}", answer.json()["ledger"][0]["id"]
                 yield await ask("GET", place)
@@ -205,23 +238,49 @@ async def answers(app: FastAPI) -> AsyncIterator[tuple[tuple[str, str], httpx.Re
 
 def is_json(answer: httpx.Response) -> bool:
     """Whether the answer is one JSON document and a success."""
-    return answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    return answer.is_success and answer.headers.get("content-type") == "application/json"
 
 
 def _fits(name: tuple[str, str], method: str, path: str) -> bool:
-    wanted, asked = name[1].split("/"), path.split("/")
+    wanted, asked = name[1].split("/"), path.partition("?")[0].split("/")
     same = len(wanted) == len(asked) and all(a == b or a.startswith("{") for a, b in zip(wanted, asked, strict=True))
     return same and name[0] == method
+
+
+async def test_refusals_are_those_of_operations(app: FastAPI) -> None:
+    """Every operation for which reasons are listed exists, and shows them in words and for programs."""
+    paths = app.openapi()["paths"]
+    listed = {
+        f"{method} {path}": operation["responses"]["4XX"]
+        for path, operations_ in paths.items()
+        for method, operation in operations_.items()
+        if "x-refusals" in operation["responses"]["4XX"]
+    }
+
+    assert listed.keys() == REFUSALS.keys()
+    assert all(f"\n- {reason}" in each["description"] for each in listed.values() for reason in each["x-refusals"])
+
+
+@pytest.mark.slow
+def test_a_real_service_passes_all_checks_of_generated_requests() -> None:
+    """Examples and generated requests of a fixed seed: no 5XX, and refusals only as described."""
+    script = Path(__file__).parents[2] / "scripts" / "check_openapi.py"
+    words = [sys.executable, str(script), "--cases", "300", "--phases", "examples,fuzzing"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stdout[-5_000:] + done.stderr[-2_000:]
 
 
 async def test_every_example_is_as_described(app: FastAPI) -> None:
     """The example of an answer has every field that is promised and no other."""
     described = app.openapi()
     for operation in operations(app):
-        told = described["paths"][operation.path][operation.method]["responses"]["200"].get("content", {})
+        answers = described["paths"][operation.path][operation.method]["responses"]
+        status = next(each for each in answers if each.startswith("2"))
+        told = answers[status].get("content", {})
         shown = told.get("application/json", {})
         if shown and operation.path not in WAITING:
-            answer = httpx.Response(200, json=shown["example"], request=httpx.Request(operation.method, BASE))
+            answer = httpx.Response(int(status), json=shown["example"], request=httpx.Request(operation.method, BASE))
             answer.elapsed = timedelta()
             validate(operation, answer)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from contexture.adapters.keys import ApiKeys, Right
@@ -64,7 +66,7 @@ def test_the_lists_name_routes_that_exist(engine, settings):
     app = create_app(engine, keys=None, settings=settings)
     posts = {path for path, method in _routes(app) if method == "POST"}
 
-    assert posts >= MODEL_ROUTES | READ_ROUTES
+    assert posts >= {re.sub(r":\w+}", "}", path) for path in MODEL_ROUTES | READ_ROUTES}
 
 
 def test_whatever_is_not_listed_takes_more_than_reading(engine, settings):

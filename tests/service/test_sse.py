@@ -24,7 +24,7 @@ async def run(stream, *, leave=None):
     async def send(message):
         sent.append(message)
 
-    await stream({"type": "http", "state": {"correlation_id": "abc"}}, receive, send)
+    await stream({"type": "http", "path": "/", "state": {"correlation_id": "abc"}}, receive, send)
     return sent
 
 
@@ -107,7 +107,7 @@ async def test_silence_is_filled_with_comments():
         if sent.count(b": keep-alive\n\n") == 2:
             go.set()
 
-    await EventStream(slow(), keep_alive=0.001)({"type": "http"}, receive, send)
+    await EventStream(slow(), keep_alive=0.001)({"type": "http", "path": "/"}, receive, send)
 
     assert b'data: "late"\n\n' in sent
     assert 2 <= sent.count(b": keep-alive\n\n")

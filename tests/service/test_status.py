@@ -14,7 +14,9 @@ import structlog
 
 from contexture import Settings
 from contexture.adapters import native
+from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.index import disk_space
+from contexture.adapters.memory.http import Refused
 from contexture.conversation import Decision, HealthState, Memory
 from contexture.errors import SourceUnavailable, StoreDamaged
 from contexture.service.app import create_app
@@ -191,6 +193,7 @@ async def test_a_damaged_cache_only_degrades(client, engine):
 
 async def test_missing_libraries_of_models_and_text_recognition_show(client, engine, monkeypatch):
     """Answers still come, from the next model and without the text of scans."""
+    load_tesseract.cache_clear()
     engine.settings = engine.settings.model_copy(update={"chat_model": "local"})
     monkeypatch.setattr(
         native, "import_module", lambda name: (_ for _ in ()).throw(
@@ -300,3 +303,24 @@ async def test_the_log_says_when_there_is_no_policy(settings, tmp_path):
         said.append([each["event"] for each in logged if "policy" in each["event"]])
 
     assert [["no policy is configured: everything inside a caller's scope is allowed"], []] == said
+
+
+async def test_a_memory_service_that_refuses_us_shows_at_once(engine, client):
+    """In health and metrics, until it answers again."""
+
+    class Refusing:
+        async def recall(self, scope, query):
+            raise Refused("the memory service rejected the request with status 401: bad key")
+
+    own = engine._memory._service
+    engine._memory._service = Refusing()
+    built = await engine.build_turn({"user_message": "Where is the pump?"})
+    health = (await client.get("/health")).json()["components"]["memory"]
+    metrics = (await client.get("/metrics")).text
+    engine._memory._service = own
+    await engine.build_turn({"user_message": "Where is the pump?"})
+
+    assert any("bad key" in each.reason for each in built.degradations)
+    assert ("degraded", True) == (health["state"], "bad key" in health["reason"])
+    assert "contexture_memory_refused 1.0" in metrics
+    assert "reason" not in (await client.get("/health")).json()["components"]["memory"]

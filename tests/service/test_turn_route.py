@@ -14,9 +14,8 @@ from contexture.adapters.keys import ApiKeys, Right
 from contexture.builders.turn.summary import SUMMARY_TYPE
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.cli.main import app
-from contexture.conversation import Memory, Recall
+from contexture.conversation import Decision, Memory, Recall
 from contexture.engine import replay
-from contexture.ports import Decision
 from contexture.testing.doubles import NOON
 from contexture.types import Scope
 from support.service import service_client

@@ -32,6 +32,11 @@ def cut_in_half(path: Path) -> None:
         file.truncate(path.stat().st_size // 2 // PAGE * PAGE)
 
 
+def remove_every_byte(path: Path) -> None:
+    """Leave the name of a file alone, as a power failure may."""
+    path.write_bytes(b"")
+
+
 def zero_header(path: Path) -> None:
     """Zero the 100 bytes that tell SQLite what the file is."""
     overwrite_bytes(path, 0, bytes(100))

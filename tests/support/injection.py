@@ -36,9 +36,11 @@ BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 LEADING = re.compile(r"^[\s\"'>|«»“”*_+#-]*")
 ROLES = r"(?:system|user|assistant|human|user query|system prompt|relevant memory) ?:|<system>|\[system\]"
 NOTHING = r"no relevant content found\W*$"
+NUMBERED_BLOCK = rf"\[\d+\](?!:)|\[document\b|no relevant content found\W*$|{ROLES}"
 MARKERS = {
-    PromptFormat.NUMBERED: re.compile(
-        rf"\[\d+\](?!:)|\[document\b|no relevant content found\W*$|{ROLES}", re.IGNORECASE
+    PromptFormat.NUMBERED: re.compile(NUMBERED_BLOCK, re.IGNORECASE),
+    PromptFormat.SECTIONS: re.compile(
+        rf"{NUMBERED_BLOCK}|#{{1,3}}\s*(?:memories|records|documents|news|workspace)\W*$", re.IGNORECASE
     ),
     PromptFormat.WORKSPACE: re.compile(rf"no relevant content found\W*$|{ROLES}", re.IGNORECASE),
 }

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.research.build import ResearchContextBuilder
-from contexture.builders.research.collect import PageFinder
 from contexture.builders.research.request import MAX_SOURCES, MAX_TOKENS, ResearchRecipe
 from contexture.errors import SourceError
 from contexture.ledger import Trace
-from contexture.pages.values import FoundPage, StoredPage
+from contexture.pages.values import FoundPage, PageFinder, StoredPage
 from contexture.ports import Redactor, Secrets
 from contexture.testing.doubles import FixedClock, WordRedactor
 from contexture.types import PUBLIC, Candidate, Citation, Filter, Scope, content_hash

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import httpx
 
@@ -51,3 +53,8 @@ async def service_client(
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=url) as client:
         yield client
+
+
+def use_in_chat(engine: Contexture, **parts: Any) -> None:
+    """Let the engine's chat work with other parts, such as `route` or `secrets`."""
+    engine.__dict__["chat"] = replace(engine.chat, **parts)

@@ -44,7 +44,7 @@ class KnownSecrets:
 
     values: dict[str, str]
 
-    def known(self) -> dict[str, str]:
+    def known_values(self) -> dict[str, str]:
         """Every key with its value."""
         return self.values
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from contexture.adapters.blocks.schema import MAX_DEPTH, MIGRATIONS
 from contexture.adapters.blocks.sqlite import SqliteBlocks, SqliteConnectionPool
+from contexture.adapters.store_migration.migrate import STORE_TABLES
 from contexture.blocks.links import extract_links
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.testing.blocks_tree import block_ids, make_block, make_page
@@ -92,10 +93,10 @@ async def test_a_tree_has_a_deepest_level(store):
     await store.put(ANNA, [*line[:-1], make_page("p"), make_block("a", "p")], now=NOON)
     for deep in (line[-2], line[-3]):
         with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
-            await store.move(ANNA, "p", parent=deep.id, order=0)
+            await store.move(ANNA, "p", parent=deep.id, order=0, now=NOON)
         with pytest.raises(InvalidRequest, match=f"more than {MAX_DEPTH} levels"):
             await store.put(ANNA, [replace(make_page("p"), parent=deep.id)], now=NOON)
-    await store.move(ANNA, "p", parent=line[-4].id, order=0)
+    await store.move(ANNA, "p", parent=line[-4].id, order=0, now=NOON)
 
     assert MAX_DEPTH - 1 == len((await store.ancestors(ANNA, ["a"]))["a"])
 
@@ -319,3 +320,19 @@ async def test_names_that_cannot_be_stored_are_refused(store):
             await store.put(scope, [make_page("p")], now=NOON)
         with pytest.raises(InvalidRequest):
             await store.get(scope, ["p"])
+
+
+def test_a_migration_copies_every_column_of_blocks():
+    """A column or table that is forgotten, such as that of managers, would give rights away."""
+    db = sqlite3.connect(":memory:")
+    for statements in MIGRATIONS:
+        db.executescript(statements)
+    tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    stored = {
+        table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+        for table in tables
+        if not table.startswith("sqlite_")
+    }
+    db.close()
+
+    assert stored == {spec.name: set(spec.columns) for spec in STORE_TABLES["blocks"]}

@@ -80,21 +80,21 @@ async def test_a_new_title_reaches_every_record_of_the_page(engine):
 async def test_a_move_changes_who_finds_what(engine):
     """Below a private block everything is private; at the top it has no page."""
     await plant(engine)
-    await engine.workspace.move(ANNA, "t", parent="n")
+    await engine.workspace.move(ANNA, "t", parent="n", now=NOON)
     hidden = await found(engine, scope=BORIS)
-    await engine.workspace.move(ANNA, "d", parent=None)
+    await engine.workspace.move(ANNA, "d", parent=None, now=NOON)
 
     assert ({}, {"d": ""}) == (hidden, await found(engine, scope=BORIS))
 
 
 async def test_what_is_deleted_is_not_found_until_it_is_restored(engine):
-    """A subtree goes and comes back, hidden blocks included."""
+    """A subtree goes and comes back; hidden blocks stay without their page meanwhile."""
     await plant(engine)
     gone = await engine.workspace.delete(BORIS, ["p", "p"], now=NOON)
-    nothing = await found(engine)
+    hidden = await found(engine)
     back = await engine.workspace.restore(BORIS, ["p"])
 
-    assert (2, {}, 2) == (gone, nothing, back)
+    assert (2, {"d": "", "n": ""}, 2) == (gone, hidden, back)
     assert {"t": "Plant", "n": "Plant", "d": "Plant"} == await found(engine)
 
 
@@ -292,7 +292,7 @@ async def test_an_older_record_that_arrives_late_is_mended(engine, monkeypatch, 
     acts = {
         "delete": lambda: other.delete(ANNA, ["x"], now=NOON),
         "narrow": lambda: other.put(ANNA, [make_block("x", text="pump", readers=PRIVATE)], now=NOON),
-        "move": lambda: other.move(ANNA, "x", parent="p"),
+        "move": lambda: other.move(ANNA, "x", parent="p", now=NOON),
     }
     acted = before_writing(engine, monkeypatch, "upsert", acts[last])
     await engine.workspace.put(ANNA, [make_block("x", text="pump")], now=NOON)

@@ -259,7 +259,7 @@ async def test_an_answer_ends_with_writes_that_make_its_term_lighter(new_folder:
         await bench.add(ROOT, [Record(id=f"r{at:02}", text=text, acl=READERS) for at, text in enumerate(texts)])
         first = await ask(bench, "pump")
         text = "pump pump pump beside the old grey tower above seven wide meadows"
-        await bench.add(ROOT, [Record(id=f"new{at}", text=text, acl=READERS) for at in range(4)])
+        await bench.add(ROOT, [Record(id=f"new{at}", text=text, acl=READERS) for at in range(3)])
         now = {each.hit.record.id: each.signals["bm25"] for each in await ask(bench, "pump")}
 
         assert "new0" in now

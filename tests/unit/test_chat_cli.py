@@ -112,6 +112,24 @@ def test_a_real_conversation_explains_itself(home: Path, monkeypatch: pytest.Mon
     assert "mem-" in result.stdout
 
 
+def test_what_was_said_about_something_is_forgotten_after_a_confirmation(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preview, a question, a receipt; without a yes nothing is removed."""
+    lines = ["My van is parked behind the library.", "forget what I said about my van.", "n"]
+    lines += ["Where is my van parked?", "/forget my van", "y", "Where is my van parked?", "/exit"]
+    typed = iter(lines)
+    monkeypatch.setattr(chatting, "_read_piped", lambda: None)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    out = run(home).stdout
+    before, _, after = out.partition("nothing was removed")
+
+    assert "My van is parked behind the library." in before
+    assert "My van is parked behind the library." in after.split("memories: 1")[0]
+    assert "No earlier message mentions this" in after
+    assert "library" not in after.rpartition("memories: 1")[2]
+
+
 def test_whoever_stops_listening_stops_the_answer(home: Path) -> None:
     """Without an event loop, closing the steps keeps what was shown as aborted."""
     with contexture.open_sync(home) as ctx:

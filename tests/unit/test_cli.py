@@ -342,7 +342,7 @@ def test_bad_input_is_one_clear_error(words, tmp_path, monkeypatch):
     assert "rror: " in people.stderr
     assert "Traceback" not in people.output
     found = json.loads(machines.stdout)
-    assert {"code", "user_message", "tech_message", "retryable"} == set(found["error"])
+    assert {"code", "user_message", "tech_message", "retryable", "message", "type"} == set(found["error"])
     assert {"version", "correlation_id"} == set(found["meta"])
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from contexture.adapters.bus import nats
 from contexture.adapters.index.lock import StoreLock
 from contexture.cli.main import app
+from contexture.errors import explain_missing_module
 from contexture.wiring import checks
 
 
@@ -131,7 +132,7 @@ def test_a_missing_extra_says_what_to_type(tmp_path, monkeypatch, name):
     code, found = examined(tmp_path)
 
     assert code == 0
-    assert ("not installed", f'optional: pip install "contexture[{name}]"') == (
+    assert ("not installed", f'optional: pip install "contexture-ai[{name}]"') == (
         found[name]["status"],
         found[name]["detail"],
     )
@@ -162,3 +163,13 @@ def test_settings_are_examined_too(tmp_path):
     assert "switched off" in off["redactor"]["detail"]
     assert code == 1
     assert "no embedder is called 'word2vec'" in unknown["embedders"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("fastapi", "service"), ("PIL.Image", "documents"), ("tokenizers", "minilm")]
+)
+def test_a_missing_module_names_its_extra(module: str, extra: str) -> None:
+    """Whoever lacks a package is told what to type."""
+    missing = ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    assert f'pip install "contexture-ai[{extra}]"' in explain_missing_module(missing)

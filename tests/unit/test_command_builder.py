@@ -335,3 +335,14 @@ def test_settings_name_experiments_and_models():
     )
     with pytest.raises(InvalidRequest, match="CONTEXTURE_COMMAND_EXPERIMENTS"):
         experiments(Settings(command_experiments={"e": {"a": {"k_final": 1.5}}}))
+
+
+async def test_a_refusal_is_told_in_the_language_of_the_user():
+    """A Russian user reads a Russian sentence around the words that were typed; the technical message stays English."""
+    with pytest.raises(CommandRefused) as refusal:
+        await built({"raw_command": "/ask", "args": "days=3 забастовка", "user_lang": "ru"})
+
+    told = refusal.value.to_dict()["error"]
+    assert told["user_message"].startswith("Команду не удалось выполнить, запрос нужно исправить: 'days=3'")
+    assert "window=3d" in told["user_message"]
+    assert told["tech_message"].startswith("the command gave no context")

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from contexture.builders.command._validate import RULES, check_context
+from contexture.builders.command.build import RULES, check_context
 from contexture.errors import InvalidRequest
 from support.commands import CommandBench, ScriptedNews, found
 

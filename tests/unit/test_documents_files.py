@@ -215,13 +215,13 @@ def test_a_scanned_page_without_ocr_says_so(monkeypatch):
     """Where nothing reads pictures, the page is kept, empty, with a note that says what to install."""
 
     def missing(*_: object) -> None:
-        raise SourceUnavailable("reading pictures needs tesserocr: pip install 'contexture[ocr]'")
+        raise SourceUnavailable("reading pictures needs tesserocr: pip install 'contexture-ai[ocr]'")
 
     monkeypatch.setattr("contexture.adapters.documents.pdf.reader.read_words", missing)
     [page] = read_document(SAMPLES / "insurer-letter-scan.pdf", "scan.pdf", ReadLimits(), quiet).pages
 
     assert ("", True) == (page.text, page.scanned)
-    assert ["contexture[ocr]" in note for note in page.notes] == [True]
+    assert ["contexture-ai[ocr]" in note for note in page.notes] == [True]
     assert page.image
 
 
@@ -233,6 +233,20 @@ def test_a_scanned_page_is_read_by_ocr():
     assert page.scanned
     assert "740,000 crowns within thirty days" in page.text
     assert "Clause 14 of the policy" in page.text
+
+
+def test_the_label_of_a_picture_stays(tmp_path):
+    """A page with a picture without words keeps the few letters that it has as text."""
+    document = FPDF()
+    document.add_page()
+    document.image(Image.new("RGB", (400, 300), "navy"), 20, 40, 150)
+    document.set_font("helvetica", size=12)
+    document.text(20, 20, "843 ppi")
+    document.output(str(tmp_path / "plate.pdf"))
+
+    [page] = read_document(tmp_path / "plate.pdf", "plate.pdf", PLAIN, quiet).pages
+
+    assert "843 ppi" == page.text
 
 
 def test_every_ending_has_a_reader():

@@ -107,6 +107,21 @@ def test_a_header_over_two_columns_belongs_to_both(tmp_path):
     assert "|  | Three Months Ended June 30, 2018 | Three Months Ended June 30, 2017 |" == head
 
 
+def test_a_header_of_two_lines_over_the_middle_column_is_its_own(tmp_path):
+    """Its first line is centred on the figures like a spanning header, but goes on in the second line."""
+    sheet = Sheet()
+    middles = (330, 420, 510)
+    sheet.left(420 - sheet.get_string_width("Europe, Middle East") / 2, 74, "Europe, Middle East")
+    for middle, name in zip(middles, ("Americas", "& Africa", "Worldwide"), strict=True):
+        sheet.left(middle - sheet.get_string_width(name) / 2, 87, name)
+    for at, row in enumerate((("Sales", "18,400", "5,928", "34,229"), ("Costs", "9,100", "3,020", "17,005")), start=1):
+        sheet.left(60, 87 + 13 * at, row[0])
+        for middle, text in zip(middles, row[1:], strict=True):
+            sheet.right(middle + 15, 87 + 13 * at, text)
+
+    assert "|  | Americas | Europe, Middle East & Africa | Worldwide |" == lines_of(read(sheet, tmp_path)[0])[0]
+
+
 def test_a_title_above_the_table_is_not_part_of_its_header(tmp_path):
     """A title that is centred on the page stays text before the table."""
     sheet = Sheet()

@@ -68,4 +68,4 @@ def test_a_missing_package_is_named(package, monkeypatch):
     with pytest.raises(ImportError) as failure:
         importlib.import_module("contexture.testing")
 
-    assert f'contexture.testing needs {package}: pip install "contexture[testing]"' == str(failure.value)
+    assert f'contexture.testing needs {package}: pip install "contexture-ai[testing]"' == str(failure.value)

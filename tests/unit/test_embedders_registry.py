@@ -73,5 +73,5 @@ def test_a_missing_extra_says_what_to_type(load, name: str, package: str, monkey
         monkeypatch.delitem(sys.modules, f"contexture.adapters.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
 
-    with pytest.raises(ImportError, match=rf'pip install "contexture\[{package}\]"'):
+    with pytest.raises(ImportError, match=rf'pip install "contexture-ai\[{package}\]"'):
         load(name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,9 +19,12 @@ from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
 from contexture.adapters.store_audit import audit_folder
 from contexture.answer.route import ModelRoute
 from contexture.builders.turn.summary import SUMMARY_TYPE
-from contexture.conversation import MEMORIES_COLLECTION
+from contexture.conversation import MEMORIES_COLLECTION, Memory
+from contexture.documents import Page
 from contexture.erasure.request import ForgetRequest
 from contexture.errors import InvalidRequest, NotFound
+from contexture.news.articles import Article
+from contexture.pages.values import Document
 from contexture.retrieval.encoders import Encoders
 from contexture.testing.doubles import NOON, FixedClock, ScriptedChatModel
 from contexture.types import PUBLIC, Record, Scope
@@ -60,7 +64,7 @@ async def say(
 ) -> Any:
     """Send a message to a session and deliver its memories."""
     request = ChatRequest(message=text, session_id=session, message_id=message_id)
-    doing = ctx.once if message_id else ctx.chat
+    doing = ctx.answer_once if message_id else ctx.chat
     answer = await doing.run(request, scope=scope or ctx.scope, now=NOON + timedelta(minutes=minutes))
     await ctx.outbox.drain()
     return answer
@@ -92,7 +96,7 @@ async def test_a_forgotten_memory_leaves_no_trace(new_folder: Callable[[], Path]
         assert "backups, until they are replaced" in receipt.out_of_reach
         assert [] == traces(folder)
         with pytest.raises(NotFound):
-            await ctx.once.find("m", scope=ctx.scope)
+            await ctx.answer_once.find("m", scope=ctx.scope)
         again = await say(ctx, "What is my dog called?", session="u", minutes=1)
         assert WORD not in json.dumps(again.to_dict())
     assert [] == traces(folder)
@@ -336,6 +340,63 @@ async def test_cached_vectors_are_forgotten(new_folder: Callable[[], Path]) -> N
     assert (1, 3) == (cached.stats().hits, cached.stats().misses)
 
 
+@pytest.mark.parametrize("kind", ["records", "memories", "articles", "pages", "blocks", "trash"])
+async def test_no_cached_vector_of_a_forgotten_user_is_left(new_folder: Callable[[], Path], kind: str) -> None:
+    """Whatever was embedded from what only the user may read is gone from the cache, whichever store it was in."""
+    folder = new_folder()
+    cached = CachedEmbedder(Parts().foreign, folder / "embeddings.sqlite")
+    encoders = Encoders(specialists={}, generalist=cached)
+    store = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=encoders.vectors, threads=1))
+    ctx = Contexture(Settings(home=folder), store, encoders, FixedClock())
+    try:
+        await _store_two(ctx, kind)
+        before = _count_vectors(folder)
+        if kind == "trash":
+            await ctx.workspace.delete(ctx.scope, ["shed", "lost"], now=NOON)
+        await ctx.forget(ForgetRequest(user_id=ctx.scope.user))
+
+        assert 2 <= before
+        assert 0 == _count_vectors(folder)
+    finally:
+        await ctx.close()
+        cached.close()
+
+
+async def _store_two(ctx: Contexture, kind: str) -> None:
+    """Store two texts, because the vector of a single one is cached in memory only."""
+    own, texts = (f"user:{ctx.scope.user}",), ["The zebra is in the shed", "The key of the shed is lost"]
+    match kind:
+        case "records":
+            await ctx.add([Record(id=text, text=text, acl=own) for text in texts])
+        case "memories":
+            await ctx.memory.remember(ctx.scope, [Memory(text=text) for text in texts])
+        case "articles":
+            articles = [Article(article_id=text, title="Found", text=text, readers=own) for text in texts]
+            await ctx.news.add(ctx.scope, articles, now=NOON)
+        case "pages":
+            pages = tuple(Page(number=number, text=text) for number, text in enumerate(texts, start=1))
+            await ctx.pages.add(ctx.scope, replace(_make_document(*pages), readers=own), now=NOON)
+        case _:
+            blocks = [Block(id=text[-4:], type=BlockType.PAGE, text=text, readers=own) for text in texts]
+            await ctx.workspace.put(ctx.scope, blocks, now=NOON)
+
+
+def _make_document(*pages: Page) -> Document:
+    return Document(
+        doc_id="d1",
+        filename=f"{WORD}.pdf",
+        extension="pdf",
+        source_path="in.pdf",
+        timestamp=NOON,
+        pages=pages,
+    )
+
+
+def _count_vectors(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / "embeddings.sqlite")) as file:
+        return int(file.execute("SELECT count(*) FROM vectors").fetchone()[0])
+
+
 # --- blocks ---
 
 
@@ -355,6 +416,38 @@ async def test_a_block_in_the_trash_is_withheld_and_erased_at_purge(new_folder: 
         assert ["blocks.db"] == [name.removesuffix("-wal") for name in traces(folder)][:1]
         await ctx.workspace.purge(ctx.scope, before=NOON + timedelta(days=1))
         assert [] == [name for name in traces(folder) if not name.startswith("index/")]
+
+
+async def test_a_forgotten_user_leaves_no_private_block(new_folder: Callable[[], Path]) -> None:
+    """Those in the trash go too, with their ids; blocks that others may read stay."""
+    folder = new_folder()
+    async with engine(folder) as ctx:
+        user = ctx.scope.user
+        own = [
+            Block(id=f"{name}-{WORD}", type=BlockType.PAGE, text=WORD, readers=(f"user:{user}",)) for name in ("a", "b")
+        ]
+        both = Block(id="c", type=BlockType.PAGE, text="Plans", readers=(f"user:{user}", "user:boris"))
+        await ctx.workspace.put(ctx.scope, [*own, both], now=NOON)
+        await ctx.workspace.delete(ctx.scope, [own[1].id], now=NOON)
+        receipt = await ctx.forget(ForgetRequest(user_id=user))
+
+        assert {own[0].id, own[1].id} == set(receipt.removed["blocks"])
+        assert [] == [name for name in traces(folder) if not name.startswith("index/")]
+        assert ["c"] == [block.id for block in await ctx.blocks.get(ctx.scope, ["c", own[0].id])]
+
+
+async def test_a_forgotten_document_is_named_until_the_files_of_visual_search_are_rebuilt(
+    new_folder: Callable[[], Path],
+) -> None:
+    """They hold its file name; the receipt says so, and the next start rebuilds them."""
+    folder = new_folder()
+    async with engine(folder) as ctx:
+        await ctx.pages.add(ctx.scope, _make_document(Page(number=1, text="The pump leaks")), now=NOON)
+        receipt = await ctx.forget(ForgetRequest(ids=("d1",), collection="pages"))
+
+        assert any("'pages_visual', until the next start" in each for each in receipt.out_of_reach)
+    async with engine(folder):
+        assert [] == traces(folder)
 
 
 async def test_forgetting_a_block_purges_it_with_all_below(new_folder: Callable[[], Path]) -> None:

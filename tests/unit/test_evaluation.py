@@ -11,48 +11,38 @@ from fpdf import FPDF
 
 from contexture.config import Settings
 from contexture.errors import InvalidRequest
+from contexture.evaluation import _harness as harness
 from contexture.evaluation import corpus
-from contexture.evaluation._datasets import load_corpus, load_questions, load_span_questions, load_texts
-from contexture.evaluation._metrics import (
-    count_characters,
-    count_overlap,
-    mean,
-    merge_spans,
-    ndcg,
-    percentile,
-    recall,
-    reciprocal_rank,
-)
 from contexture.evaluation.commands import evaluate_commands
 from contexture.evaluation.pages import evaluate_pages
 
 
 def test_ndcg_is_one_for_a_perfect_ranking() -> None:
     """All gold first, in any order among themselves, is as good as it gets."""
-    assert 1.0 == ndcg(["b", "a", "x"], {"a", "b"}, 10)
+    assert 1.0 == harness.ndcg(["b", "a", "x"], {"a", "b"}, 10)
 
 
 def test_ndcg_discounts_by_rank() -> None:
     """One gold record at rank two is worth 1/log2(3)."""
-    assert pytest.approx(0.6309, abs=1e-4) == ndcg(["x", "a"], {"a"}, 10)
+    assert pytest.approx(0.6309, abs=1e-4) == harness.ndcg(["x", "a"], {"a"}, 10)
 
 
 def test_ndcg_ignores_what_comes_after_k() -> None:
     """Gold beyond the first `k` does not count."""
-    assert 0.0 == ndcg(["x", "y", "a"], {"a"}, 2)
+    assert 0.0 == harness.ndcg(["x", "y", "a"], {"a"}, 2)
 
 
 def test_recall_is_the_share_of_gold_found() -> None:
     """Two of four gold records among the first three are a half."""
-    assert 0.5 == recall(["a", "x", "b", "c"], {"a", "b", "c", "d"}, 3)
+    assert 0.5 == harness.recall(["a", "x", "b", "c"], {"a", "b", "c", "d"}, 3)
 
 
 def test_reciprocal_rank_looks_at_the_first_gold() -> None:
     """The second place is worth a half."""
-    assert 0.5 == reciprocal_rank(["x", "a", "b"], {"a", "b"}, 10)
+    assert 0.5 == harness.reciprocal_rank(["x", "a", "b"], {"a", "b"}, 10)
 
 
-@pytest.mark.parametrize("measure", [ndcg, recall, reciprocal_rank])
+@pytest.mark.parametrize("measure", [harness.ndcg, harness.recall, harness.reciprocal_rank])
 def test_nothing_to_find_counts_as_nothing(measure) -> None:
     """A question without gold measures 0, not an error."""
     assert 0.0 == measure(["a"], set(), 10)
@@ -60,22 +50,22 @@ def test_nothing_to_find_counts_as_nothing(measure) -> None:
 
 def test_percentile_and_mean_of_nothing_are_zero() -> None:
     """Empty lists have no percentile and no mean; both are 0."""
-    assert (0.0, 0.0) == (percentile([], 0.5), mean([]))
+    assert (0.0, 0.0) == (harness.percentile([], 0.5), harness.mean([]))
 
 
 def test_percentile_takes_the_value_at_the_share() -> None:
     """The 95th percentile of 1 to 100 is 96, the first value above 95 % of them."""
-    assert 96 == percentile(list(range(1, 101)), 0.95)
+    assert 96 == harness.percentile(list(range(1, 101)), 0.95)
 
 
 def test_merged_spans_hold_each_character_once() -> None:
     """Overlapping, touching and empty spans become the fewest spans that hold the same characters."""
-    assert [(0, 7), (9, 10)] == merge_spans([(5, 7), (0, 5), (3, 6), (9, 10), (8, 8)])
+    assert [(0, 7), (9, 10)] == harness.merge_spans([(5, 7), (0, 5), (3, 6), (9, 10), (8, 8)])
 
 
 def test_overlap_counts_common_characters() -> None:
     """Only characters in both sides count."""
-    assert (3, 10) == (count_overlap([(0, 5), (8, 10)], [(3, 9)]), count_characters([(0, 5), (5, 10)]))
+    assert (3, 10) == (harness.count_overlap([(0, 5), (8, 10)], [(3, 9)]), harness.count_characters([(0, 5), (5, 10)]))
 
 
 def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
@@ -84,17 +74,17 @@ def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "queries.jsonl").write_text("\nnot json\n")
 
     with pytest.raises(InvalidRequest, match=r"corpus\.jsonl:2: a row needs id, text"):
-        load_corpus(tmp_path)
+        harness.load_corpus(tmp_path)
     with pytest.raises(InvalidRequest, match=r"queries\.jsonl:2: not JSON"):
-        load_questions(tmp_path)
+        harness.load_questions(tmp_path)
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     """A folder without the files says which one it wants."""
     with pytest.raises(InvalidRequest, match=r"corpus\.jsonl"):
-        load_corpus(tmp_path / "none")
+        harness.load_corpus(tmp_path / "none")
     with pytest.raises(InvalidRequest, match=r"corpora/\*\.md"):
-        load_texts(tmp_path)
+        harness.load_texts(tmp_path)
 
 
 def test_a_malformed_clock_time_keeps_the_day(tmp_path: Path) -> None:
@@ -104,7 +94,7 @@ def test_a_malformed_clock_time_keeps_the_day(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     day = datetime(2026, 4, 8, tzinfo=UTC)
 
-    assert [day] * 4 + [None] * 2 == [record.time for record in load_corpus(tmp_path)]
+    assert [day] * 4 + [None] * 2 == [record.time for record in harness.load_corpus(tmp_path)]
 
 
 def test_questions_know_when_they_are_asked(tmp_path: Path) -> None:
@@ -112,7 +102,7 @@ def test_questions_know_when_they_are_asked(tmp_path: Path) -> None:
     row = {"id": 1, "text": "What happened this week?", "gold": [], "asked": "2022/06/16"}
     (tmp_path / "queries.jsonl").write_text(json.dumps(row))
 
-    assert [datetime(2022, 6, 16, tzinfo=UTC)] == [question.asked for question in load_questions(tmp_path)]
+    assert [datetime(2022, 6, 16, tzinfo=UTC)] == [question.asked for question in harness.load_questions(tmp_path)]
 
 
 @pytest.fixture
@@ -163,7 +153,7 @@ async def test_spans_are_found_in_a_long_text(tmp_path: Path) -> None:
 
     found = await corpus.evaluate_spans(tmp_path, tokens=200, settings=Settings(home=tmp_path / "home"))
 
-    assert [tuple(row["spans"][0])] == list(load_span_questions(tmp_path)[0].spans)
+    assert [tuple(row["spans"][0])] == list(harness.load_span_questions(tmp_path)[0].spans)
     assert 1.0 == found["recall"]
     assert 0 < found["iou"] <= found["precision"] <= 1
 

@@ -263,7 +263,7 @@ async def test_redacted_words_are_nowhere_in_an_answer(new_folder):
 
 
 class _Known:
-    def known(self) -> dict[str, str]:
+    def known_values(self) -> dict[str, str]:
         return {"PASSWORD": "Hunter Two"}
 
 

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from contexture.answer.commands._sentence_ranking import split_question
-from contexture.answer.commands.answer import UNSUPPORTED_FIGURES, Evidence
-from contexture.answer.commands.events import find_date
+from contexture.answer.commands._article_sentences import ArticleSentence, ArticleSource, Evidence, ReadArticle
+from contexture.answer.commands._sentence_ranking import SentenceRanker, split_question
+from contexture.answer.commands.answer import UNSUPPORTED_FIGURES
+from contexture.answer.commands.events import TimelineEvent, find_date, find_links
 from contexture.answer.commands.job import HEADINGS
 from contexture.answer.commands.writer import (
     FREE_PRICE,
@@ -23,6 +24,8 @@ from contexture.answer.commands.writer import (
 from contexture.answer.grounding import Figure, extract_figures, find_differing_unit
 from contexture.builders.command.request import DEFAULT_ROUTING
 from contexture.config import Settings
+from contexture.ledger import Trace
+from contexture.text.terms import extract_terms
 from contexture.types import Citation
 from contexture.wiring._answering import command_writer
 
@@ -43,6 +46,8 @@ FRIDAY = date(2026, 5, 29)
         ("They met on Monday.", "2026-05-25"),
         ("They will meet on Sunday.", "2026-05-31"),
         ("They met last Sunday.", "2026-05-24"),
+        ("They met on Wednesday, May 13.", "2026-05-13"),
+        ("Они встретились в среду, 13 мая.", "2026-05-13"),
         ("Встреча прошла в понедельник.", "2026-05-25"),
         ("On 31 February nothing happens.", None),
         ("May I ask?", None),
@@ -52,6 +57,41 @@ FRIDAY = date(2026, 5, 29)
 def test_dates_are_told_from_the_day_of_the_article(text, day):
     """A date is read in words, in figures, or relative to when the article was published."""
     assert (day and date.fromisoformat(day)) == find_date(text, FRIDAY)
+
+
+def timeline(*told):
+    """Events one day apart, each with these actors and this text."""
+    return [
+        TimelineEvent(id=f"e{at:02d}", date=f"2026-05-{at:02d}", text=text, lang="en", actors=actors, places=(),
+                      sources=("post.example",), evidence=(at,))
+        for at, (actors, text) in enumerate(told, start=1)
+    ]  # fmt: skip
+
+
+FLOOD = ((), "Heavy rain flooded the power station of Norvik.")
+LINKED = {
+    "The town was dark after heavy rain flooded the power station.": "sequence",
+    "Schools closed because of the flooded power station.": "cause",
+    "The flooded power station led to a week without light.": "cause",
+    "After a long night, the power station was still flooded, the mayor said.": None,
+    "The mayor of Norvik spoke after the council met.": None,
+}
+
+
+@pytest.mark.parametrize("text", LINKED)
+def test_events_are_linked_by_a_clause_that_speaks_of_the_first(text):
+    """A word such as `after` links nothing unless what follows it, or causes the rest, is the other event."""
+    found = find_links(timeline(FLOOD, ((), text)))
+
+    assert [LINKED[text]] * bool(LINKED[text]) == [link.kind for link in found]
+
+
+def test_a_newsroom_or_a_piece_of_a_name_links_no_events():
+    """Two reports that quote their own newspaper, or share `Mar` of Mar Azul, are not linked by that."""
+    assert not find_links(timeline((("Post", "Mar"), "Rain fell."), (("Post", "Mar"), "Ships sailed.")))
+    assert ["same_actor"] == [
+        link.kind for link in find_links(timeline((("NATO",), "Rain fell."), (("NATO",), "Ships sailed.")))
+    ]
 
 
 SATURDAY = date(2026, 6, 6)
@@ -209,3 +249,41 @@ def test_a_figure_that_the_evidence_does_not_show_is_marked():
     )
 
     assert [(), (UNSUPPORTED_FIGURES,), ()] == [each.marks for each in found.statements]
+
+
+def reading(name, *told):
+    """An article of these sentences, published on the day of the question."""
+    source = ArticleSource(article_id=name, title="", url="", name="", date="2026-05-29", lang="en", hash="")
+    sentences = (
+        ArticleSentence(
+            source=source, start=at, end=at + 1, text=text, terms=frozenset(extract_terms(text)), lead=not at
+        )
+        for at, text in enumerate(told)
+    )
+    return ReadArticle(source=source, sentences=tuple(sentences), score=1.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [("How many ships wait outside Norvik?", "b"), ("Which ships wait outside Norvik?", "a")],
+)
+async def test_a_question_for_a_figure_is_answered_by_a_sentence_with_one(question, first):
+    """Of two articles that speak of the same, the one that names a figure comes first, if one was asked for."""
+    articles = [
+        reading("a", "Many ships wait outside Norvik in the fog."),
+        reading("b", "Some 40 ships wait outside Norvik in the fog."),
+    ]
+    ranker = SentenceRanker(compare=None, today=FRIDAY, trace=Trace())
+
+    assert first == (await ranker.select(articles, question, 2))[0].source.article_id
+
+
+async def test_the_article_with_the_best_sentence_comes_first():
+    """Of two articles that a search found alike, the one whose sentence says more of what was asked is quoted first."""
+    articles = [
+        reading("a", "The harbour of Norvik was quiet on Friday."),
+        reading("b", "Fog closed the harbour of Norvik to all ferries on Friday."),
+    ]
+    ranker = SentenceRanker(compare=None, today=FRIDAY, trace=Trace())
+
+    assert "b" == (await ranker.select(articles, "Which harbour was closed to ferries by fog?", 2))[0].source.article_id

@@ -57,6 +57,22 @@ def test_more_records_tie_more():
     assert twice.relations[0].strength > once.relations[0].strength
 
 
+LABELS = {
+    "In May, Norvik Lines plans to buy Tamm Motors.": "plans to buy",
+    "In May, Anna Berg wrongly blamed Maria Tamm.": "wrongly blamed",
+    "In May, Norvik Lines supporters are attacking Tamm Motors.": "",
+    "In May, Norvik Lines said the hope is Tamm Motors.": "",
+    "In May, Norvik Lines deal arguing that Tamm Motors.": "",
+    "In May, Norvik Lines court on Monday scheduled Anna Berg.": "",
+}
+
+
+@pytest.mark.parametrize("text", LABELS)
+def test_a_label_begins_with_a_verb_or_a_role(text):
+    """What stands between two names but begins with another subject, a report or a clause does not relate them."""
+    assert {LABELS[text]} == {each.label for each in assemble_graph([said("a", text)]).relations}
+
+
 def test_entities_and_relations_are_bounded():
     """However many names there are, the graph stays small, and what was asked about stays in it."""
     names = [f"In all, Person{chr(97 + at // 26)}{chr(97 + at % 26)} met Anna Berg." for at in range(100)]
@@ -71,6 +87,18 @@ def test_the_question_names_its_entities(chain):
     assert {"anna berg", "norvik lines"} == set(
         find_named_entities(chain, "how is anna berg tied to the Norvik Lines?")
     )
+
+
+def test_a_name_is_found_in_a_question_by_its_words_in_order():
+    """Words of two names in a row are no third name, and a part of a longer name is no other one."""
+    texts = [
+        "In May, Norvik Lines met Anna Berg.",
+        "In June, Berg Norvik met Maria Tamm.",
+        "In July, Anna met Otto Lund.",
+    ]
+    graph = assemble_graph([said(f"{at}", text) for at, text in enumerate(texts)])
+
+    assert {"anna berg", "norvik lines"} == set(find_named_entities(graph, "Anna Berg and Norvik Lines"))
 
 
 @pytest.mark.parametrize(("hops", "found"), [(1, 0), (2, 1), (3, 1)])

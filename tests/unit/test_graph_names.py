@@ -47,6 +47,32 @@ def test_an_alias_joins_the_name_it_stands_for(short, kind, long, long_kind):
     assert merge_names(found)[name_key(short)] == name_key(long)
 
 
+def test_a_surname_joins_the_person_who_is_mentioned_far_more_often():
+    """A newspaper writes the bare surname of the person its story is about, not of a relative it mentions once."""
+    names = ["Powell", "Jerome Powell", "Anna Powell"]
+    found = {name_key(name): ("person", [name]) for name in names}
+
+    assert "jerome powell" == merge_names(found, {"powell": 40, "jerome powell": 12, "anna powell": 3})["powell"]
+    assert "powell" == merge_names(found, {"powell": 40, "jerome powell": 12, "anna powell": 5})["powell"]
+
+
+def test_a_surname_read_as_a_company_joins_its_person_but_a_company_does_not():
+    """The full name of a person is used now and then; the founder's name of a company hardly ever."""
+    companies, people = ("Powell", "Disney"), ("Jerome Powell", "Walt Disney")
+    found = {name_key(name): ("organization", [name]) for name in companies}
+    found |= {name_key(name): ("person", [name]) for name in people}
+    merged = merge_names(found, {"powell": 40, "jerome powell": 9, "disney": 300, "walt disney": 6})
+
+    assert ("jerome powell", "disney") == (merged["powell"], merged["disney"])
+
+
+def test_a_short_name_joins_its_company():
+    """Spirit is Spirit Airlines where both are organizations."""
+    found = {name_key(name): ("organization", [name]) for name in ("Norvik", "Norvik Airlines", "Norvik Council")}
+
+    assert "norvik airlines" == merge_names(found)["norvik"]
+
+
 def test_a_surname_that_two_people_bear_joins_neither():
     """A wrong link is worse than none."""
     names = ["Powell", "Jerome Powell", "Anna Powell"]

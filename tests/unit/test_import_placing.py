@@ -38,7 +38,7 @@ class Notebook:
         """Forget blocks."""
         return sum(self.blocks.pop(name, None) is not None for name in ids)
 
-    async def known(self, names: Sequence[str]) -> set[str]:
+    async def find_existing(self, names: Sequence[str]) -> set[str]:
         """Ids that are there."""
         return set(names) & set(self.blocks)
 

@@ -191,7 +191,7 @@ async def test_loading_for_others_is_warned_of(engine, tmp_path):
 
 async def test_a_failing_batch_is_reported_and_others_go_on(engine, tmp_path, monkeypatch):
     """A store that fails once costs one batch; repeating the load brings it in."""
-    path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(130)))
+    path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(322)))
     add, calls = engine.add, []
 
     async def flaky(records, *, collection, scope):
@@ -204,18 +204,18 @@ async def test_a_failing_batch_is_reported_and_others_go_on(engine, tmp_path, mo
     first = await load_records(engine, [path], collection="documents")
     second = await load_records(engine, [path], collection="documents")
 
-    assert (130, 66, 0, 0, 64) == counts(first)
-    assert "a.jsonl:65: the disk coughed" == str(first.failed[0])
-    assert (130, 64, 66, 0, 0) == counts(second)
+    assert (322, 256, 0, 0, 66) == counts(first)
+    assert "a.jsonl:257: the disk coughed" == str(first.failed[0])
+    assert (322, 66, 256, 0, 0) == counts(second)
 
 
 async def test_progress_ends_at_the_total(engine, tmp_path):
     """Progress rises to the number of records there are."""
-    path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(70)), "{")
+    path = rows(tmp_path / "a.jsonl", *({"id": str(n), "text": f"text {n}"} for n in range(262)), "{")
     told = []
     await load_records(engine, [path], collection="documents", progress=lambda *step: told.append(step))
 
-    assert [("loading", 64, 70), ("loading", 70, 70)] == told
+    assert [("loading", 256, 262), ("loading", 262, 262)] == told
 
 
 async def test_a_load_of_nothing_makes_the_collection(engine, tmp_path):

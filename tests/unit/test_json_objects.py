@@ -91,7 +91,10 @@ def test_values_are_converted_and_null_is_not_said() -> None:
         ({"name": None}, "field 'name' is missing"),
         ({"name": 5}, "field 'name' must be a string"),
         ({"name": "x", "count": True}, "field 'count' must be a whole number"),
-        ({"name": "x", "count": 2.0}, "field 'count' must be a whole number"),
+        ({"name": "x", "count": 2.5}, "field 'count' must be a whole number"),
+        ({"name": "x", "count": 10.0}, "field 'count' must be a whole number"),
+        ({"name": "x", "count": 1e400}, "field 'count' must be a whole number"),
+        ({"name": "x", "count": "2"}, "field 'count' must be a whole number"),
         ({"name": "x", "count": 10}, "field 'count' must be a whole number <= 9"),
         ({"name": "x", "count": 10**30}, "field 'count' must be a whole number <= 9"),
         ({"name": "x", "colour": "green"}, "field 'colour' must be one of red, blue, not 'green'"),
@@ -111,6 +114,15 @@ def test_what_is_wrong_is_named(data: object, said: str) -> None:
         parse(data)
 
     assert said in str(refused.value)
+
+
+def test_a_whole_number_may_have_a_decimal_point() -> None:
+    """JSON has one type of number, and its schema calls 2.0 an integer; also inside of objects."""
+    place = {"roomName": "cellar", "floor": -1.0}
+
+    assert Pump(name="x", count=2, place=Place(room_name="cellar", floor=-1)) == parse(
+        {"name": "x", "count": 2.0, "place": place}
+    )
 
 
 def test_fields_may_be_withheld() -> None:

@@ -35,7 +35,7 @@ RECORDS = (
 class Failing:
     """A source of secrets that cannot be reached."""
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """Nothing is known about what must be hidden."""
         raise TimeoutError("the vault does not answer")
 
@@ -245,7 +245,7 @@ def test_a_mask_is_made_once_until_the_secrets_change() -> None:
     class Changing:
         values: Mapping[str, str] = {"A": "first-value"}
 
-        def known(self) -> Mapping[str, str]:
+        def known_values(self) -> Mapping[str, str]:
             """What is known now."""
             return self.values
 

@@ -82,6 +82,46 @@ async def test_a_question_about_one_is_not_answered_with_another(question: str, 
     assert await answer(question, f"[1] (user)\n{memory}") in NO_MATCH_ANSWERS.values()
 
 
+@pytest.mark.parametrize("name", ["У меня новая ученица, её зовут Олеся.", "Моё судно зовут Альбатрос."])
+async def test_a_question_for_a_name_is_answered_across_languages_and_with_no_other_name(name: str) -> None:
+    """A sentence about another sort, or about none, is no answer to it."""
+    question = "Как зовут мою собаку?"
+
+    assert NO_MATCH_ANSWERS["ru"] == await answer(question, f"[1] (user)\n{name}")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("Hello!", "Without a chat model"),
+        ("My garage code is 9931.", "Noted."),
+        ("Remember that the garage code is 9931.", "Noted."),
+        ("Код гаража 9931.", "Принято."),
+        ("garage door", "The garage door is green. [1]"),
+        ("What is the garage code?", "The garage door is green. [1]"),
+    ],
+)
+async def test_what_asks_nothing_is_acknowledged(message: str, said: str) -> None:
+    """It is not searched for; words without a verb are."""
+    assert (await answer(message, "[1] (user)\nThe garage door is green.")).startswith(said)
+
+
+async def test_what_is_known_about_the_user_is_also_what_this_session_says() -> None:
+    """Memories that the history shows are not among the memories."""
+    history = (("user", "I live in Brno."), ("assistant", "Noted."), ("user", "Where do I live?"))
+
+    assert "I live in Brno." == await answer("What do you know about me?", "", history)
+
+
+async def test_a_tool_result_behind_the_question_is_read() -> None:
+    """As in an agent loop, where it is the last message."""
+    asked = prompt("What is the weather in Brodick?")
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "The weather in Brodick is stormy."}
+
+    assert "The weather in Brodick is stormy." == await ExtractiveModel().complete([*asked, call, result], max_tokens=9)
+
+
 async def test_a_pet_is_a_dog_or_a_cat() -> None:
     """A general word accepts what it covers."""
     assert "My dog is called Rex. [1]" == await answer("What is my pet called?", "[1] (user)\nMy dog is called Rex.")
@@ -191,5 +231,34 @@ def test_a_missing_extra_says_what_to_type(monkeypatch: pytest.MonkeyPatch, vend
     monkeypatch.setitem(sys.modules, vendor, None)
     monkeypatch.delitem(sys.modules, f"contexture.adapters.llm.{extra}", raising=False)
 
-    with pytest.raises(ImportError, match=rf'pip install "contexture\[{extra}\]"'):
+    with pytest.raises(ImportError, match=rf'pip install "contexture-ai\[{extra}\]"'):
         load_chat_model(name)
+
+
+async def test_a_row_of_a_table_is_quoted_with_its_headers():
+    """A reader sees which column each figure is of; the rule below the header is no sentence."""
+    table = (
+        "| (thousands) | 52 weeks ended January 2023 | 52 weeks ended January 2022 |\n| --- | --- | --- |\n"
+        "| Investing activities | | |\n| Capital expenditures | (312,126) | (172,187) |"
+    )
+    text = f"[Document 1: report.pdf, Page 8]\n{table}\n\nThe accounts are audited."
+    messages = [
+        {"role": "user", "name": "context", "content": text},
+        {"role": "user", "content": "What were the capital expenditures?"},
+    ]
+
+    assert (
+        "Capital expenditures (thousands) — 52 weeks ended January 2023: (312,126); "
+        "52 weeks ended January 2022: (172,187) [1]"
+    ) == await ExtractiveModel().complete(messages, max_tokens=200)
+
+
+async def test_a_table_without_header_has_no_figures_as_headers():
+    """A first row with figures is a row like the others."""
+    table = "| Net sales | $10.95 billion |\n| --- | --- |\n| Capital expenditures | $400 million |"
+    messages = [
+        {"role": "user", "name": "context", "content": f"[Document 1: outlook.pdf, Page 3]\n{table}"},
+        {"role": "user", "content": "What capital expenditures are planned?"},
+    ]
+
+    assert "Capital expenditures — $400 million [1]" == await ExtractiveModel().complete(messages, max_tokens=200)

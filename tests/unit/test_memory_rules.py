@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from contexture.memory.statements import select_statements
-from contexture.memory.supersession import Statement, find_superseded, is_superseded
+from contexture.memory.supersession import DatedStatement, find_superseded, is_superseded
 from contexture.testing.doubles import NOON
 from contexture.text.questions import asks_about_past
+from contexture.text.statements import find_subject_to_forget, select_statements
 from support.dialogue import CORRECTIONS, INDEPENDENT
 
 
@@ -83,6 +83,21 @@ def test_a_correction_supersedes(older: str, newer: str) -> None:
     assert is_superseded(older, newer)
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("My train to Lyon leaves at 8:15.", "My train to Lyon leaves at 9:45."),
+        ("The invoice is due on 3/5/2026.", "The invoice is due on 4/6/2026."),
+        ("My son's teacher is Ms. Karlsen.", "My son's teacher is Mr. Lund."),
+        ("I drive a Volvo.", "I sold the Volvo and drive a Skoda now."),
+    ],
+)
+def test_a_time_a_date_and_a_name_with_a_title_are_one_value(older: str, newer: str) -> None:
+    """And who gave something up has something else now."""
+    assert is_superseded(older, newer)
+    assert not is_superseded("My train to Nice leaves at 8:15.", "My train to Lyon leaves at 9:45.")
+
+
 @pytest.mark.parametrize(("one", "other"), INDEPENDENT)
 def test_statements_about_different_things_supersede_nothing(one: str, other: str) -> None:
     """Both are true."""
@@ -94,11 +109,11 @@ def test_the_newest_statement_supersedes_all_before_it() -> None:
     """Statements without a time and those of other speakers take no part."""
     texts = ("My flight is on Monday.", "My flight is on Tuesday.", "My flight is on Friday.")
     said = [
-        Statement(id=f"s{at}", text=text, time=NOON + timedelta(days=at), speaker="user")
+        DatedStatement(id=f"s{at}", text=text, time=NOON + timedelta(days=at), speaker="user")
         for at, text in enumerate(texts)
     ]
-    foreign = Statement(id="other", text="My flight is on Sunday.", time=NOON + timedelta(days=9), speaker="boris")
-    undated = Statement(id="undated", text="My flight is on Sunday.", time=None, speaker="user")
+    foreign = DatedStatement(id="other", text="My flight is on Sunday.", time=NOON + timedelta(days=9), speaker="boris")
+    undated = DatedStatement(id="undated", text="My flight is on Sunday.", time=None, speaker="user")
 
     assert {"s0": "s2", "s1": "s2"} == find_superseded([foreign, *reversed(said), undated])
 
@@ -113,3 +128,22 @@ def test_a_question_about_the_past_is_recognised(question: str) -> None:
 def test_a_question_about_the_present_wants_what_holds_now(question: str) -> None:
     """Superseded statements are left out."""
     assert not asks_about_past(question)
+
+
+@pytest.mark.parametrize(
+    ("message", "subject"),
+    [
+        ("Forget what I said about my old address.", "my old address"),
+        ("please forget everything I told you about Anna", "Anna"),
+        ("Delete all that I've mentioned about the van!", "the van"),
+        ("Забудь всё, что я говорила про соседа.", "соседа"),
+        ("Удали то, что я тебе рассказывал о работе", "работе"),
+        ("Forget it.", ""),
+        ("I forget what I said about my van.", ""),
+        ("Do not forget what I said about my van?", ""),
+        ("Delete the file about Anna.", ""),
+    ],
+)
+def test_an_order_to_forget_names_its_subject(message: str, subject: str) -> None:
+    """In both languages; whatever else is said about forgetting is no such order."""
+    assert subject == find_subject_to_forget(message)

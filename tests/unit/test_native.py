@@ -112,7 +112,7 @@ def test_the_doctor_names_what_each_feature_needs(without_libraries, tmp_path):
 
 def test_ocr_without_its_languages_says_what_to_install(monkeypatch):
     """The engine comes from a wheel, its language data from Debian."""
-    pytest.importorskip("tesserocr", reason='reading pictures needs: pip install "contexture[ocr]"')
+    pytest.importorskip("tesserocr", reason='reading pictures needs: pip install "contexture-ai[ocr]"')
     monkeypatch.setattr(ocr, "_TESSDATA_FOLDERS", ())
     ocr.load_tesseract.cache_clear()
     said = missing_ocr_library()

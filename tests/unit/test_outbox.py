@@ -166,7 +166,7 @@ async def test_poison_is_parked_and_reported_and_holds_up_nobody(path: Path, fai
 
     status = await box.status()
     assert (0, 1) == (status.waiting, status.parked)
-    assert ["bad"] == [item.memory.text for item in reported] == [item.memory.text for item in await box.parked()]
+    assert ["bad"] == [item.memory.text for item in reported] == [item.memory.text for item in await box.list_parked()]
     assert str(failure) in reported[0].failure
     await box.stop()
 

@@ -6,8 +6,8 @@ import pytest
 
 from contexture.builders.research.collect import page_to_candidate
 from contexture.documents import Page, Region, RegionKind
+from contexture.pages._questions import read_question, weigh_page
 from contexture.pages.fields import DocumentFields, cut_page, cut_stored_page, find_statements, read_document_fields
-from contexture.pages.questions import read_question, weigh_page
 from contexture.pages.records import page_record
 from contexture.pages.values import Document, FoundPage
 from contexture.testing.doubles import NOON

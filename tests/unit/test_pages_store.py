@@ -12,8 +12,9 @@ import pytest_asyncio
 from contexture.adapters.pages._regions import RegionEncoder
 from contexture.adapters.token_counters import counter_for
 from contexture.documents import Page, Region, RegionKind
-from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable
 from contexture.ledger import Trace
+from contexture.pages.images import PageImages
 from contexture.pages.records import PAGES, compress_text, decompress_text
 from contexture.pages.store import PageStore
 from contexture.pages.values import Document, document_id
@@ -259,6 +260,37 @@ async def test_two_tenants_keep_pictures_apart(store):
     await store.remove(ANNA, ["a1"])
 
     assert b"large" == await store.picture(other, "a1", 1)
+
+
+async def test_a_refused_document_leaves_the_pictures_of_the_hidden_one(store, tmp_path):
+    """Who writes to the id of a document that they may not read changes none of its pictures, and adds none."""
+    await store.add(ANNA, document("a1", "The vault code is blue.", readers=("user:anna",)), now=NOON)
+    theirs = replace(document("a1", "One.", "Two."), pages=(page(1, "One.", image=b"x"), page(2, "Two.")))
+
+    with pytest.raises(NotPermitted):
+        await store.add(BORIS, theirs, now=NOON)
+
+    assert b"large" == await store.picture(ANNA, "a1", 1)
+    assert {"a1_page_001.jpg", "a1_page_001_thumb.jpg"} == {path.name for path in tmp_path.rglob("*.jpg")}
+
+
+async def test_pictures_that_were_not_written_are_written_when_the_document_is_added_again(store, bench, monkeypatch):
+    """A document whose pictures could not be written is stored; adding it again writes them, and nothing else."""
+    with monkeypatch.context() as patch:
+        patch.setattr(PageImages, "write", _fail_to_write)
+        with pytest.raises(StoreUnwritable):
+            await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)
+    version = await bench.index.version(ANNA, PAGES.name)
+    assert await store.picture(ANNA, "a1", 1) is None
+
+    assert (await store.add(ANNA, document("a1", "One.", "Two."), now=NOON)).unchanged
+
+    assert [b"large", b"large"] == [await store.picture(ANNA, "a1", number) for number in (1, 2)]
+    assert version == await bench.index.version(ANNA, PAGES.name)
+
+
+def _fail_to_write(*_: object) -> None:
+    raise StoreUnwritable("cannot write a page's picture: disk full")
 
 
 async def test_a_blank_page_is_stored_and_not_found(store):

@@ -182,6 +182,7 @@ def test_the_first_version_of_the_rules_is_kept_for_replays():
         ("# The bilge pump\n\nIt stands.", "It stands."),
         ("The bilge pump\n==============\nIt stands.", "It stands."),
         ("the BILGE pump.\nIt stands.", "It stands."),
+        ("## The bilge pump ##  \n\nIt stands.", "It stands."),
         ("# The bilge pump", "# The bilge pump"),
         ("# Another\nIt stands.", "# Another\nIt stands."),
         ("The bilge pump stands.", "The bilge pump stands."),

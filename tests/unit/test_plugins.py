@@ -115,9 +115,9 @@ def test_missing_and_stale_metadata_say_what_to_do(
 ) -> None:
     """A source folder on the path is not enough."""
     if entries is not None:
-        info = tmp_path / "contexture-0.0.1.dist-info"
+        info = tmp_path / "contexture_ai-0.0.1.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: contexture\nVersion: 0.0.1\n")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: contexture-ai\nVersion: 0.0.1\n")
         (info / "entry_points.txt").write_text(entries)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
@@ -191,12 +191,12 @@ def test_nobody_takes_the_name_of_another(install: Install) -> None:
     """A built-in part keeps its name, and of two packages the first by name has it; the others are reported."""
     install("zeta", PluginGroup.EMBEDDERS, GOOD.replace("flat-", "zeta-"), flat=":flat", minilm=":flat")
     install("alpha", PluginGroup.EMBEDDERS, GOOD.replace("flat-", "alpha-"), flat=":flat")
-    own = distribution("contexture").version
+    own = distribution("contexture-ai").version
 
     assert problems(PluginGroup.EMBEDDERS) == {
         ("flat", "alpha"): "",
         ("flat", "zeta"): "its name is taken by the embedder 'flat' of alpha 2.5",
-        ("minilm", "zeta"): f"its name is taken by the embedder 'minilm' of contexture {own}",
+        ("minilm", "zeta"): f"its name is taken by the embedder 'minilm' of contexture-ai {own}",
     }
     assert "alpha-none-1" == plugins.load_embedder("flat", threads=1).name
     assert "minilm-en-2" == plugins.load_embedder("minilm", threads=1).name

@@ -147,7 +147,7 @@ def test_a_missing_extra_says_what_to_type():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert 'a policy in Rego needs regopy: pip install "contexture[rego]"\n' == found.stdout
+    assert 'a policy in Rego needs regopy: pip install "contexture-ai[rego]"\n' == found.stdout
 
 
 async def test_its_state_follows_the_files(tmp_path):

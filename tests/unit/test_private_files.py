@@ -49,7 +49,8 @@ async def test_nobody_else_reads_the_files_of_a_store(home):
 
 def test_an_older_file_becomes_private_when_it_is_opened(home):
     """A store of an earlier version, or one that was copied, is as private as a new one."""
-    (home / "keys.sqlite").touch(mode=0o644)
+    ApiKeys(home / "keys.sqlite").close()
+    (home / "keys.sqlite").chmod(0o644)
     ApiKeys(home / "keys.sqlite").add("a", Scope(tenant="acme", user="anna"), now=NOON)
 
     assert [] == exposed(home)

@@ -13,8 +13,8 @@ import pytest
 from msgspec import structs
 
 from contexture.adapters.token_counters import counter_for
-from contexture.builders.query.render import NOTHING_FOUND
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json, query_to_json
+from contexture.builders.record_blocks import NOTHING_FOUND
 from contexture.capsule import pack_capsule, seal_capsule, unpack_capsule
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, NotFound, RedactionFailed, ReplayMismatch

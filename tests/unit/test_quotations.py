@@ -125,6 +125,45 @@ async def test_figures_stay_with_their_labels(answer, lack):
     assert ([lack] if lack else []) == found
 
 
+HALVES = """| ($ million) | Three months ended June 30, 2024 | Three months ended June 30, 2023 |
+| --- | --- | --- |
+| Net sales | 3,673 | 3,909 |
+| Cost of sales | (2,951) | (3,115) |
+| Trade receivables, net of allowances | 1,875 | 1,935 |
+| Trade payables | 2,690 | 3,073 |
+| Purchases of property, plant and equipment | (526) | (527) |
+
+| ($ million) | Twelve months ended June 30, 2024 | Twelve months ended June 30, 2023 |
+| --- | --- | --- |
+| Net sales | 14,694 | 14,544 |
+| Cost of sales | (11,969) | (11,724) |
+| Gross margin | 18.5 | 19.4 |"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "lack"),
+    [
+        ("Net sales were $14.7 billion in the twelve months ended June 30, 2024 [1].", None),
+        ("Capital expenditure was $0.526 billion in 2024 [1].", None),
+        ("Net sales rose from $14,544 million in 2023 to $14,694 million in 2024 [1].", None),
+        ("Net sales for 2024 and 2023 were 14,694 and 14,544, respectively [1].", None),
+        ("Net sales were 14,694 in 2024, and 14,544 a year earlier [1].", None),
+        ("In fiscal 2023 net sales were 14,694 [1].", None),  # the year may end in 2024
+        ("Gross margin fell to 18.5% in 2024 [1].", None),
+        ("Net sales were $14.2 billion in 2024 [1].", UnsupportedReason.FIGURE),
+        ("Net sales rose from $14,694 million in 2023 to $14,544 million in 2024 [1].", UnsupportedReason.LABEL),
+        ("Cost of sales was $14,694 million in 2024 [1].", UnsupportedReason.LABEL),
+        ("Trade payables were 1,875 in 2024 [1].", UnsupportedReason.LABEL),
+        ("Net sales were 3,673 in the twelve months ended June 30, 2024 [1].", UnsupportedReason.LABEL),
+        ("Net sales were $14.5 billion in 2024 [1].", UnsupportedReason.LABEL),
+        ("Trade payables were 1,875 and trade receivables 2,690 in 2024 [1].", UnsupportedReason.LABEL),
+    ],
+)
+async def test_figures_of_tables_stay_with_row_column_and_scale(answer, lack):
+    """A rounded figure in a larger unit is the one of the table; one of another row, year or period is flagged."""
+    assert ([lack] if lack else []) == [each for each in await reasons(answer, {1: HALVES}) if each != "not_in_source"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -170,6 +209,8 @@ def test_markers_of_other_styles_are_understood(written, plain):
         "Call `items[9]` here.",
         "```\nx = [9]\n```",
         "See [9](https://a.b).",
+        "The values lie in [0, 1].",
+        "It matches [0-9]+ only.",
     ],
 )
 def test_brackets_that_cite_nothing_are_left_alone(text):

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contexture.retrieval._time_ranges import TimeRange, find_time_range
+from contexture.retrieval._time_ranges import DateRange, find_time_range
 from contexture.retrieval.encoders import Similarity
 from contexture.retrieval.ranking import RankedQuestion, load_ranking_model, rank_hits
-from contexture.text.terms import question_terms
+from contexture.text.terms import find_lemmas, question_terms
 from contexture.types import PUBLIC, Hit, Passage, Record
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)
@@ -42,9 +42,9 @@ def similar(cosine: float) -> Similarity:
     return Similarity(cosine, cosine, cosine)
 
 
-def span(first: tuple[int, int, int], last: tuple[int, int, int]) -> TimeRange:
+def span(first: tuple[int, int, int], last: tuple[int, int, int]) -> DateRange:
     """The days from one to before the other."""
-    return TimeRange(datetime(*first, tzinfo=UTC), datetime(*last, tzinfo=UTC))
+    return DateRange(datetime(*first, tzinfo=UTC), datetime(*last, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def span(first: tuple[int, int, int], last: tuple[int, int, int]) -> TimeRange:
         ("", None),
     ],
 )
-def test_times_in_questions(question: str, expected: TimeRange | None) -> None:
+def test_times_in_questions(question: str, expected: DateRange | None) -> None:
     """Days, months, years and relative times are found in English and Russian; other words are none."""
     assert expected == find_time_range(question, NOW)
 
@@ -141,6 +141,18 @@ def test_the_speaker_asked_about_is_preferred() -> None:
 
     assert anna.score > bob.score
     assert both[0].score == both[1].score
+
+
+def test_a_russian_title_is_analysed_only_for_questions_with_russian_words() -> None:
+    """Lemmas take longer than all the rest of a ranking, and no English word equals a Russian one."""
+    hits = [make_hit("a", "The ship left.", title="Хрюндель зюкнул", lang="ru")]
+    before = find_lemmas.cache_info().misses
+    english = rank_hits(hits, [similar(0.5)], ask("Where is the ship?"), MODEL)
+    analysed = find_lemmas.cache_info().misses
+    russian = rank_hits(hits, [similar(0.5)], ask("Где Хрюндель?"), MODEL)
+
+    assert before == analysed
+    assert 0.0 == english[0].signals["title"] < russian[0].signals["title"]
 
 
 def test_a_record_with_several_messages_is_a_dialogue() -> None:

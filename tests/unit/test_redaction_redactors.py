@@ -9,14 +9,14 @@ from re import _constants, _parser
 import pytest
 
 from contexture.adapters.redaction._credentials import ASSIGNMENT_RULES, CREDENTIAL_RULES, OWN_RULES
+from contexture.adapters.redaction._documents import DOCUMENT_RULES
 from contexture.adapters.redaction._personal_data import COMMON_RULES, EMAIL, PHONE_RULES, RUSSIAN_RULES, URL
 from contexture.adapters.redaction._rules import Rule, RuleRedactor, merge_overlapping_spans
 from contexture.adapters.redaction.default import DEFAULT_ENTITIES, CompositeRedactor, NoopRedactor, default_redactor
-from contexture.adapters.redaction.presidio import PresidioEntity, PresidioRedactor
 from contexture.errors import InvalidRequest
 from contexture.types import Span
 
-WRITTEN = (*COMMON_RULES, URL, *PHONE_RULES, *RUSSIAN_RULES, *OWN_RULES, *ASSIGNMENT_RULES)
+WRITTEN = (*COMMON_RULES, URL, *PHONE_RULES, *RUSSIAN_RULES, *DOCUMENT_RULES, *OWN_RULES, *ASSIGNMENT_RULES)
 HOSTILE = (
     "a@",
     "1-",
@@ -140,14 +140,3 @@ def test_an_entity_that_cannot_be_found_is_refused(entities: tuple[str, ...], sa
 def test_names_and_addresses_of_pages_are_off_by_default() -> None:
     """What needs a model, or is not personal, is switched on by choice."""
     assert {"PERSON", "LOCATION", "ADDRESS", "URL"}.isdisjoint(DEFAULT_ENTITIES)
-
-
-def test_documents_of_one_label_are_all_looked_for():
-    """Each by the words that announce it."""
-    documents = [
-        PresidioEntity(label="US_PASSPORT", recognizer="UsPassportRecognizer", near=(word,), floor=0.01)
-        for word in ("passport", "reisepass")
-    ]
-    text = f"passport 912803456 {'x ' * 80} reisepass 912803457"
-
-    assert 2 == len(PresidioRedactor(documents).scan(text, "en"))

@@ -82,8 +82,8 @@ async def test_a_record_written_meanwhile_stays_as_written(
         await bench.add(LOCAL, [make_record("a", "The pump leaks."), make_record("b", "The boat sails.")])
         reindexer, prepare = Reindexer(bench.index, bench.preparer), bench.preparer.prepare
 
-        async def overtake(records, contexts=None):
-            ready = await prepare(records, contexts)
+        async def overtake(records, contexts=None, *, cut=None, embedded=False):
+            ready = await prepare(records, contexts, cut=cut, embedded=embedded)
             await bench.index.upsert(LOCAL, NAME, await prepare([make_record("a", "The pump is repaired.")]))
             return ready
 

@@ -96,7 +96,7 @@ def test_another_builder_that_composes_something_else_is_a_mismatch():
 
 def test_a_kind_that_nobody_knows_is_refused():
     """The error lists the kinds that are known."""
-    with pytest.raises(InvalidRequest, match=r"kind 'poem': .* are command, query, research, turn, workspace"):
+    with pytest.raises(InvalidRequest, match=r"kind 'poem': .* are ask, command, query, research, turn, workspace"):
         capsule_replayer().replay(TWO_VERSES)
 
 

@@ -13,6 +13,7 @@ from contexture.adapters.llm.extractive import NO_MATCH_ANSWERS, ExtractiveModel
 from contexture.adapters.policy.open import OpenPolicy
 from contexture.adapters.token_counters import counter_for
 from contexture.answer._image_tokens import DEFAULT_PAGE_SIZE, AreaCost, TileCost, find_image_cost, read_jpeg_size
+from contexture.answer.cited import AnswerRecipe
 from contexture.answer.grounding import (
     UnsupportedReason,
     find_cited_numbers,
@@ -22,7 +23,7 @@ from contexture.answer.grounding import (
     strip_markers,
     word_overlap,
 )
-from contexture.answer.research import AskRecipe, AskResearch, ResearchQuestion, parse_research_question
+from contexture.answer.research import AskResearch, ResearchQuestion, parse_research_question
 from contexture.answer.route import ModelRoute
 from contexture.conversation import Decision
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
@@ -51,7 +52,7 @@ class Known:
 
     values: dict[str, str]
 
-    def known(self):
+    def known_values(self):
         """Their values."""
         return self.values
 
@@ -226,6 +227,14 @@ async def test_an_answer_is_checked_against_its_sources():
     assert not found.extractive
 
 
+async def test_an_index_in_an_answer_cites_nothing():
+    """A number in brackets directly behind a word, which is no source, is neither removed nor cited."""
+    found = await answered("The list[9] is short, and solar power lowers bills by 30 percent [1].")
+
+    assert "list[9]" in found.answer
+    assert ((1,), [(1,)], 1) == (found.cited, [each.numbers for each in found.markers], len(found.citations))
+
+
 async def test_the_answer_has_the_documented_shape():
     """`answer`, `sources` with thumbnails, `truncated` and `total_tokens`, and what was found out besides."""
     told = json.loads(json.dumps((await answered("Solar power lowers bills by 30 percent [1].")).to_dict()))
@@ -276,7 +285,7 @@ async def test_without_sources_no_model_is_asked():
 )
 async def test_where_no_sentence_matches_that_is_said(question, said):
     """In the language of the question, and nothing of it is flagged."""
-    ask = replace(asker(), recipe=AskRecipe(silence=frozenset(NO_MATCH_ANSWERS.values())))
+    ask = replace(asker(), recipe=AnswerRecipe(silence=frozenset(NO_MATCH_ANSWERS.values())))
     found = await ask.run(ResearchQuestion(query=question), scope=SCOPE)
 
     assert (said, (), ()) == (found.answer, found.unsupported, found.cited)

@@ -237,7 +237,7 @@ async def test_a_page_that_cannot_be_redacted_is_left_out():
 class Known:
     """One known secret."""
 
-    def known(self):
+    def known_values(self):
         """Its value."""
         return {"DB": "hunter2hunter2"}
 

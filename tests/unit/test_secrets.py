@@ -21,7 +21,7 @@ def secrets(folder, text, mode=0o600):
     path = folder / "secrets.env"
     path.write_bytes(text.encode())
     path.chmod(mode)
-    return FileSecrets(path).known()
+    return FileSecrets(path).known_values()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_variables_with_the_prefix_are_secrets():
     """The key is the name without the prefix; empty ones and the bare prefix are none."""
     environment = {"SECRET_DB": "hunter2", "SECRET_": "x", "SECRET_NONE": "", "OTHER": "y"}
 
-    assert {"DB": "hunter2"} == EnvironmentSecrets(environment, prefix="SECRET_").known()
-    assert {} == EnvironmentSecrets(environment, prefix="").known()
+    assert {"DB": "hunter2"} == EnvironmentSecrets(environment, prefix="SECRET_").known_values()
+    assert {} == EnvironmentSecrets(environment, prefix="").known_values()
 
 
 @given(sources=st.lists(st.dictionaries(st.sampled_from("AB"), st.sampled_from(["one", "two", "three"])), max_size=4))
@@ -111,15 +111,15 @@ def test_every_value_of_every_source_is_masked(sources):
     merged = {key: value for each in sources for key, value in each.items()}
     values = {value for each in sources for value in each.values()}
 
-    assert merged == {key: combined.known()[key] for key in merged}
-    assert values == set(combined.known().values())
+    assert merged == {key: combined.known_values()[key] for key in merged}
+    assert values == set(combined.known_values().values())
 
 
 def test_settings_name_the_sources(tmp_path, monkeypatch):
     """Variables with the prefix and the file are both known, and masked."""
     (tmp_path / "secrets").write_text("API=swordfish\n")
     monkeypatch.setenv("VAULT_DB", "hunter2")
-    known = wiring.secrets(Settings(secrets_prefix="VAULT_", secrets_file=tmp_path / "secrets")).known()
+    known = wiring.secrets(Settings(secrets_prefix="VAULT_", secrets_file=tmp_path / "secrets")).known_values()
 
     assert "§§secret(DB) §§secret(API)" == mask_secrets("hunter2 swordfish", known)
-    assert {} == wiring.secrets(Settings()).known()
+    assert {} == wiring.secrets(Settings()).known_values()

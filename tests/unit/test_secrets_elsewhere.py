@@ -44,7 +44,7 @@ def test_an_encrypted_file_gives_its_secrets(tmp_path, identity):
     path = encrypted(tmp_path, identity[0], "DB=hunter2\nexport API='a b'\n")
     settings = Settings(secrets_age_file=path, secrets_age_identity=identity[1])
 
-    assert {"DB": "hunter2", "API": "a b"} == wiring.secrets(settings).known()
+    assert {"DB": "hunter2", "API": "a b"} == wiring.secrets(settings).known_values()
     assert not any(b"hunter2" in each.read_bytes() for each in tmp_path.iterdir())
 
 
@@ -108,7 +108,7 @@ def test_the_missing_extra_says_what_to_type():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert 'files encrypted with age need pyrage: pip install "contexture[age]"\n' == found.stdout
+    assert 'files encrypted with age need pyrage: pip install "contexture-ai[age]"\n' == found.stdout
 
 
 class Vault(BaseHTTPRequestHandler):
@@ -151,7 +151,7 @@ def test_vault_gives_its_texts(vault):
     """Numbers and empty values cannot be masked, so they are left out."""
     settings = Settings(secrets_vault_url=f"{vault}secret/data/contexture", secrets_vault_token="hvs.1")  # noqa: S106 - of a test
 
-    assert {"DB": "hunter2"} == wiring.secrets(settings).known()
+    assert {"DB": "hunter2"} == wiring.secrets(settings).known_values()
 
 
 @pytest.mark.parametrize(

@@ -13,25 +13,36 @@ from typer.testing import CliRunner
 
 from contexture import Settings
 from contexture.adapters.keys import ApiKeys
+from contexture.adapters.private_files import create_private_database
 from contexture.adapters.sqlite import SqliteTables
 from contexture.adapters.store_backup import back_up
-from contexture.adapters.store_damage import check_at_open, find_damage, find_wal_damage
+from contexture.adapters.store_damage import check_at_open, find_damage, find_lost_writes
 from contexture.cli.main import app
 from contexture.conversation import Memory
 from contexture.errors import StoreDamaged
 from contexture.types import PUBLIC, Record, Scope
 from contexture.wiring import delete_derived_files, salvage_store
 from contexture.workspace import Block, BlockType
-from support.damage import FRAME, PAGE, cut_in_half, overwrite_bytes, overwrite_leaf_page, zero_first_page, zero_header
+from support.damage import (
+    FRAME,
+    PAGE,
+    cut_in_half,
+    overwrite_bytes,
+    overwrite_leaf_page,
+    remove_every_byte,
+    zero_first_page,
+    zero_header,
+)
 from support.service import small_engine
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
-RECORDS = 120
+RECORDS = 240
 DAMAGES = {
     "page": overwrite_leaf_page,
     "cut": cut_in_half,
     "header": zero_header,
     "first page": zero_first_page,
+    "every byte": remove_every_byte,
 }
 WAYS_BACK = r"contexture restore FILE --force.*contexture salvage FOLDER"
 
@@ -80,6 +91,23 @@ def test_damage_of_any_kind_is_found(home, name, damage):
     with pytest.raises(StoreDamaged, match=rf"{name}' is damaged .*{WAYS_BACK}"):
         back_up(home, home.parent / "new.tar", now=NOW)
     assert ["home"] == [each.name for each in home.parent.iterdir()]
+
+
+def test_an_emptied_database_is_not_taken_for_a_new_one(home):
+    """SQLite would: the keys would be gone, and a service without keys admits every local caller."""
+    (home / "keys.sqlite").write_bytes(b"")
+
+    with pytest.raises(StoreDamaged, match=rf"keys\.sqlite' is damaged \(it is empty.*{WAYS_BACK}"):
+        ApiKeys(home / "keys.sqlite")
+    assert 0 == (home / "keys.sqlite").stat().st_size
+
+
+def test_a_new_database_appears_with_its_header(tmp_path):
+    """So that a crash right after leaves no empty file, and nothing else."""
+    create_private_database(tmp_path / "new.sqlite")
+
+    assert ["new.sqlite"] == [each.name for each in tmp_path.iterdir()]
+    assert find_damage(tmp_path / "new.sqlite") == ""
 
 
 def test_a_changed_text_is_found_where_sqlite_sees_nothing(home):
@@ -153,10 +181,10 @@ def test_a_damaged_log_is_found_before_sqlite_drops_what_follows(log, place, wit
     """Opening would lose committed writes without a word."""
     if not with_index:
         log.with_name("dead.db-shm").unlink()
-    assert find_wal_damage(log) == ""
+    assert find_lost_writes(log) == ""
     overwrite_bytes(wal_of(log), place, b"\xa5\xa5")
 
-    assert "of committed writes in its write-ahead log cannot be read" in find_wal_damage(log)
+    assert "of committed writes in its write-ahead log cannot be read" in find_lost_writes(log)
     with pytest.raises(StoreDamaged, match=WAYS_BACK):
         SqliteTables(log, ()).create()
     assert wal_of(log).exists()
@@ -167,7 +195,7 @@ def test_the_last_write_is_missed_when_the_index_of_the_log_counts_it(log):
     size = wal_of(log).stat().st_size
     overwrite_bytes(wal_of(log), size - 100, b"\xa5")
 
-    assert find_wal_damage(log).startswith("1 frames of committed writes")
+    assert find_lost_writes(log).startswith("1 frames of committed writes")
 
 
 @pytest.mark.parametrize("left", ["half a frame", "a frame without checksum", "nothing"])
@@ -195,12 +223,12 @@ def test_frames_of_an_earlier_use_of_the_log_are_no_damage(tmp_path):
         db.execute("INSERT INTO t VALUES (99, '')")
 
         assert wal_of(path).stat().st_size > 32 + 5 * FRAME
-        assert find_wal_damage(path) == ""
+        assert find_lost_writes(path) == ""
         check_at_open(path)
 
 
 # --- the ways back ---
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "every byte"])
 async def test_what_can_be_read_is_in_the_salvaged_store(home, damage, tmp_path):
     """Records keep their readers, are found again, and nothing in the damaged store changes."""
     DAMAGES[damage](home / "truth.sqlite")
@@ -222,6 +250,15 @@ async def test_what_can_be_read_is_in_the_salvaged_store(home, damage, tmp_path)
     assert (damage in ("page", "cut")) == any(name.startswith("truth.sqlite") for name in report.incomplete)
     assert find_damage(tmp_path / "new" / "truth.sqlite") == ""
     assert (tmp_path / "new" / "builds").is_dir()
+
+
+def test_salvage_says_that_an_emptied_database_gave_nothing(home, tmp_path):
+    """The other databases are in the new store."""
+    remove_every_byte(home / "truth.sqlite")
+    report = salvage_store(Settings(home=home), tmp_path / "new")
+
+    assert any(name.startswith("truth.sqlite") for name in report.incomplete)
+    assert find_damage(tmp_path / "new" / "blocks.db") == ""
 
 
 def test_deleted_records_do_not_come_back(home, tmp_path):

@@ -51,6 +51,16 @@ def test_calls_that_answer_take_what_the_engines_objects_take(name: str) -> None
 
 
 @pytest.mark.integration
+def test_messages_without_a_session_are_one_conversation(new_folder: Callable[[], Path]) -> None:
+    """The second text of `chat` continues the session of the first; a named session is another one."""
+    with contexture.open_sync(new_folder()) as ctx:
+        first, second = (list(ctx.chat(text))[-1] for text in ("The quay is in the north.", "Where is the quay?"))
+        other = list(ctx.chat(contexture.ChatRequest(message="Hello", session_id="other")))[-1]
+
+    assert first.session_id == second.session_id != other.session_id
+
+
+@pytest.mark.integration
 def test_a_capsule_a_model_and_a_check_work_without_an_event_loop(new_folder: Callable[[], Path]) -> None:
     """What only the asynchronous engine once offered: `model=`, `capsule` and `verify`."""
     with contexture.open_sync(new_folder()) as ctx:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from contexture.adapters.metrics.prometheus import TurnMetrics
 from contexture.conversation import HealthState
 from contexture.errors import SourceUnavailable
-from contexture.service._middleware import MetricsMiddleware
+from contexture.service.app import MetricsMiddleware
 from contexture.testing.doubles import ScriptedMemory
 from support.turns import TurnBench, chat, memories
 

@@ -41,7 +41,7 @@ async def test_a_store_made_before_matrices_still_opens(tmp_path: Path):
         db.executescript(
             "CREATE TABLE collections (name TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID;"
             "INSERT INTO collections SELECT name, fields FROM declared;"
-            "DROP TABLE declared; DROP TABLE matrices; PRAGMA user_version = 1;"
+            "DROP TABLE declared; DROP TABLE matrices; DROP TABLE unembedded; PRAGMA user_version = 1;"
         )
     db.close()
     index = await EmbeddedIndex.open(tmp_path, options)

@@ -105,7 +105,7 @@ async def test_the_language_of_a_page_decides_who_sees_it():
 
     assert set(english.rows) == {"hash-en", "hash-any@en"} == set(english.whole)
     assert set(russian.rows) == {"hash-any@other"}
-    assert set(await ENCODER.question("закрыт ли причал?")) >= {"hash-any@en", "hash-any@other"}
+    assert set(await ENCODER.question("закрыт ли причал?")) == {"hash-any@en", "hash-any@other"}
     assert np.linalg.norm(russian.whole["hash-any@other"]) == pytest.approx(1, abs=1e-5)
 
 

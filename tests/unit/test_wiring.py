@@ -23,11 +23,20 @@ def test_an_unknown_name_is_refused():
         _ = wiring.nothing
 
 
+COUNTING = [f"contexture.adapters.{name}" for name in ("byte_pairs", "model_files", "token_counters")]
+
+
 @pytest.mark.parametrize(
     ("statement", "loaded"),
     [
         ("import contexture.engine", ["contexture.adapters"]),
-        ("from contexture.wiring import counter_for", ["contexture.adapters", "contexture.adapters.token_counters"]),
+        (
+            "from contexture.wiring import counter_for",
+            [
+                "contexture.adapters",
+                *(f"contexture.adapters.{name}" for name in ("byte_pairs", "model_files", "token_counters")),
+            ],
+        ),
     ],
 )
 def test_one_name_loads_no_other_adapter(statement, loaded):

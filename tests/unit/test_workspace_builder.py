@@ -217,6 +217,15 @@ async def test_a_focused_database_brings_its_columns_and_best_rows(bench: Worksp
     assert "**Umbrella**\nCity: Rome" == item(found, "umbrella").content
 
 
+@pytest.mark.parametrize("name", ["clients", "acme", "plan", "pumps"])
+async def test_one_block_may_be_focused_in_every_role(bench: WorkspaceBench, name: str) -> None:
+    """As block, page and database at once it is shown once, and so is everything around it."""
+    found = await ask(bench, focus={"blockId": name, "pageId": name, "databaseId": name})
+    both = await ask(bench, focus={"blockId": name, "databaseId": name})
+
+    assert 1 == ids(found, "focus").count(name) == ids(both, "focus").count(name)
+
+
 async def test_related_rows_show_their_titles(bench: WorkspaceBench) -> None:
     """A relation is shown by the title of what it leads to, and followed at .75."""
     found = await ask(bench, focus={"blockId": "acme"})

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from contexture.adapters.index.disk_space import check_free_space
-from contexture.adapters.private_files import create_private_file
+from contexture.adapters.private_files import create_private_database
 from contexture.adapters.store_damage import check_at_open, sqlite_errors
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 from contexture.types import DEFAULT_RIGHTS, ApiKey, Right, Scope
@@ -26,6 +26,7 @@ _TOKEN = re.compile(r"ctx_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _SCHEMA = """create table if not exists keys (
   id text primary key, name text not null, hash blob not null, tenant text not null, user text not null,
   groups text not null, created real not null, expires real, revoked real, rights text)"""
+_RIGHTS = {right.value: right for right in Right}
 _COLUMNS = "id, name, tenant, user, groups, created, expires, revoked, rights"
 
 
@@ -38,12 +39,12 @@ class ApiKeys:
         self._guard = threading.Lock()
         self._path = path
         check_at_open(path)
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            create_private_file(path)
-        except OSError as failure:
-            raise StoreUnwritable(f"cannot store keys in {str(path)!r}: {failure.strerror}") from failure
         with ExitStack() as undo, sqlite_errors(path):
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                create_private_database(path)
+            except OSError as failure:
+                raise StoreUnwritable(f"cannot store keys in {str(path)!r}: {failure.strerror}") from failure
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             undo.callback(self._db.close)
             self._db.execute("pragma journal_mode=wal")
@@ -181,9 +182,9 @@ def _encode_rights(rights: Iterable[Right]) -> str:
     return ",".join(sorted(rights))
 
 
-def _decode_rights(told: str) -> frozenset[Right]:
+def _decode_rights(text: str) -> frozenset[Right]:
     """Rights from their stored names; names that this version does not know are ignored."""
-    return frozenset(Right(name) for name in told.split(",") if name in set(Right))
+    return frozenset(_RIGHTS[name] for name in text.split(",") if name in _RIGHTS)
 
 
 def _from_timestamp(seconds: float) -> datetime:

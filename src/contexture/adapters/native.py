@@ -27,7 +27,7 @@ def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
         return import_module(module)
     except (ImportError, OSError) as failure:  # a package that loads its library with ctypes raises OSError
         if isinstance(failure, ModuleNotFoundError) and failure.name == module:
-            raise ImportError(f'{feature} needs {module}: pip install "contexture[{extra}]"') from failure
+            raise ImportError(f'{feature} needs {module}: pip install "contexture-ai[{extra}]"') from failure
         found = _MISSING_LIBRARY.search(str(failure))
         if found is None:
             raise MissingLibrary(f"{feature} needs {module}, which cannot be loaded: {failure}") from failure

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 
@@ -15,6 +16,24 @@ def create_private_file(path: Path) -> None:
             os.fchmod(file, 0o600)
     finally:
         os.close(file)
+
+
+def create_private_database(path: Path) -> None:
+    """Create a SQLite file of mode 0600 without tables, or give an existing one that mode.
+
+    It appears together with its header, so a file without a byte is never a new database, but one that was lost.
+    """
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+        create_private_file(draft)
+        try:
+            with closing(sqlite3.connect(draft)) as db:
+                db.execute("PRAGMA journal_mode = WAL")  # writes the header
+            with suppress(OSError):  # created by another process meanwhile, or on a file system without links
+                path.hardlink_to(draft)
+        finally:
+            draft.unlink(missing_ok=True)
+    create_private_file(path)
 
 
 def create_private_folder(path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from contexture.adapters.index.disk_space import check_free_space
-from contexture.adapters.private_files import create_private_file
+from contexture.adapters.private_files import create_private_database
 from contexture.adapters.store_damage import check_at_open, sqlite_errors
 from contexture.errors import InvalidRequest, SourceUnavailable, StoreUnwritable
 
@@ -126,7 +126,7 @@ class SqliteTables:
             raise SourceUnavailable(f"{str(self._path)!r} is closed")
         if self._connection is None:
             check_at_open(self._path)
-            _create_private_file(self._path)
+            _create_database(self._path)
             connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=30)
             with ExitStack() as undo:
                 undo.callback(connection.close)
@@ -162,10 +162,10 @@ def check_storable(what: str, text: str) -> str:
     return text
 
 
-def _create_private_file(path: Path) -> None:
+def _create_database(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        create_private_file(path)
+        create_private_database(path)
     except OSError as failure:
         raise StoreUnwritable(f"cannot write {str(path)!r}: {failure.strerror}") from failure
 

@@ -46,7 +46,7 @@ def audit_folder(home: Path, text: str) -> list[FoundTrace]:
             rest = " (free space)" if _is_sqlite(path) else ""
             found.append(FoundTrace(place=f"{place}{rest}", count=count))
         elif not tables and not _is_sqlite(path) and not place.endswith(_LOG_SUFFIXES) and path.suffix == ".json":
-            count = len(_bounded(forms).findall(path.read_bytes()))
+            count = len(_compile_bounded(forms).findall(path.read_bytes()))
             found += [FoundTrace(place=place, count=count)] if count else []
     return found
 
@@ -87,7 +87,7 @@ def _encode_forms(text: str) -> list[bytes]:
     return list(dict.fromkeys((plain, json.dumps(text)[1:-1].encode())))
 
 
-def _bounded(forms: list[bytes]) -> re.Pattern[bytes]:
+def _compile_bounded(forms: list[bytes]) -> re.Pattern[bytes]:
     inside = b"|".join(map(re.escape, forms))
     return re.compile(rb"(?<![0-9A-Za-z_-])(?:" + inside + rb")(?![0-9A-Za-z_-])")
 
@@ -99,7 +99,7 @@ def _is_sqlite(path: Path) -> bool:
 
 def _audit_sqlite(path: Path, place: str, forms: list[bytes]) -> Iterator[FoundTrace]:
     """Tables of a SQLite file with rows that hold the text; a damaged file has none, and is searched as bytes."""
-    pattern, loose = _bounded(forms), len(forms[0]) >= MIN_RAW_LENGTH
+    pattern, loose = _compile_bounded(forms), len(forms[0]) >= MIN_RAW_LENGTH
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
             columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]

@@ -20,16 +20,8 @@ from typing import IO
 
 import msgspec
 
+from contexture.adapters import store_damage
 from contexture.adapters.index.lock import StoreLock
-from contexture.adapters.store_damage import (
-    RECORDS_DATABASE,
-    damaged_database_error,
-    find_connection_damage,
-    find_damage,
-    find_wal_damage,
-    list_databases,
-    sqlite_errors,
-)
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
 
 FILE_FOLDERS = ("pages", "builds")
@@ -48,7 +40,7 @@ def back_up(home: Path, target: Path, *, now: datetime, progress: BackupProgress
     `InvalidRequest` if `target` exists, `StoreDamaged` if a database is damaged, and `StoreUnwritable` if writing
     fails.
     """
-    if not (home / RECORDS_DATABASE).is_file():
+    if not (home / store_damage.RECORDS_DATABASE).is_file():
         raise NotFound(f"there is no store in {str(home)!r}")
     if target.exists():
         raise InvalidRequest(f"{str(target)!r} exists already; choose another name")
@@ -65,21 +57,21 @@ def back_up(home: Path, target: Path, *, now: datetime, progress: BackupProgress
 
 
 def _write_archive(home: Path, draft: Path, now: datetime, progress: BackupProgress) -> None:
-    databases = list_databases(home)
+    databases = store_damage.list_databases(home)
     for path in databases:
-        if why := find_wal_damage(path):
-            raise damaged_database_error(path, why)
+        if why := store_damage.find_lost_writes(path):
+            raise store_damage.damaged_database_error(path, why)
     files: dict[str, ArchivedFile] = {}
     with tarfile.open(draft, "w") as archive:
         with open_snapshots(databases) as connections:
             for path, connection in connections.items():
                 copy = draft.with_name(f"{draft.name}.{path.name}")
-                with _private_file(copy), sqlite_errors(path):
+                with _private_file(copy), store_damage.sqlite_errors(path):
                     rows = copy_database(
                         connection, copy, lambda done, whole, name=path.name: progress(name, done, whole)
                     )
-                    if why := find_damage(copy):
-                        raise damaged_database_error(path, why)
+                    if why := store_damage.find_damage(copy):
+                        raise store_damage.damaged_database_error(path, why)
                     files[path.name] = _add_file(archive, copy, path.name, rows=rows)
         loose = list_loose_files(home)
         for at, path in enumerate(loose, start=1):
@@ -88,7 +80,7 @@ def _write_archive(home: Path, draft: Path, now: datetime, progress: BackupProgr
                 files[name] = filed
             progress("files", at, len(loose))
         add_manifest(
-            archive, BackupManifest(format=BACKUP_FORMAT, version=version("contexture"), created=now, files=files)
+            archive, BackupManifest(format=BACKUP_FORMAT, version=version("contexture-ai"), created=now, files=files)
         )
     with draft.open("rb") as written:
         os.fsync(written.fileno())
@@ -209,7 +201,7 @@ def _check_unpacked(source: Path, path: Path, filed: ArchivedFile) -> None:
 def _count_checked_rows(source: Path, path: Path, name: str) -> Mapping[str, int]:
     try:
         with closing(sqlite3.connect(path)) as file:
-            if why := find_connection_damage(file, quick=True):
+            if why := store_damage.find_connection_damage(file, quick=True):
                 raise damaged_archive_error(source, f"the database {name!r} is damaged: {why}")
             return count_rows(file)
     except sqlite3.Error as failure:
@@ -222,9 +214,9 @@ def _replace_contents(home: Path, fresh: Path) -> None:
     The records database is removed first and added last, so that an incomplete store is never taken for a store.
     The folder itself stays, because it may be a mount point.
     """
-    for path in sorted(_list_contents(home), key=lambda found: found.name != RECORDS_DATABASE):
+    for path in sorted(_list_contents(home), key=lambda found: found.name != store_damage.RECORDS_DATABASE):
         _remove(path)
-    for path in sorted(fresh.iterdir(), key=lambda found: found.name == RECORDS_DATABASE):
+    for path in sorted(fresh.iterdir(), key=lambda found: found.name == store_damage.RECORDS_DATABASE):
         path.rename(home / path.name)
 
 
@@ -364,10 +356,10 @@ def open_snapshots(paths: Sequence[Path]) -> Generator[Mapping[Path, sqlite3.Con
         readers = {path: opened.enter_context(closing(_connect(path))) for path in paths}
         with ExitStack() as held:
             for path in paths:
-                with sqlite_errors(path):
+                with store_damage.sqlite_errors(path):
                     held.enter_context(_hold_write_lock(path))
             for path, reader in readers.items():
-                with sqlite_errors(path):
+                with store_damage.sqlite_errors(path):
                     reader.execute("BEGIN")
                     reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
         yield readers

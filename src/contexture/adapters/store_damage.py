@@ -118,7 +118,7 @@ def find_damage(path: Path, *, quick: bool = False, stop: StopCheck | None = Non
     Reads the whole file: its structure, and unless `quick` its indexes and the content hash of every record too. The
     database may be in use. Raises `SourceUnavailable` if it stays locked.
     """
-    if why := find_wal_damage(path):
+    if why := find_lost_writes(path):
         return why
     try:
         with closing(_open_for_check(path, stop)) as db:
@@ -153,7 +153,7 @@ def check_at_open(path: Path) -> None:
 
 def _find_damage_quickly(path: Path) -> str:
     is_small = path.stat().st_size <= _MAX_BYTES_AT_OPEN
-    return find_damage(path, quick=True) if is_small else find_wal_damage(path)
+    return find_damage(path, quick=True) if is_small else find_lost_writes(path)
 
 
 def _open_for_check(path: Path, stop: StopCheck | None) -> sqlite3.Connection:
@@ -194,8 +194,8 @@ _SHM_VERSION = 3_007_000
 _CHECKSUM_MASK = 0xFFFFFFFF
 
 
-def find_wal_damage(path: Path) -> str:
-    """Whether committed writes in the write-ahead log of a database cannot be read; empty if all can.
+def find_lost_writes(path: Path) -> str:
+    """Why committed writes in a database or its write-ahead log are lost; empty if none are.
 
     SQLite ends its recovery at the first frame with a wrong checksum, and so drops every later write without an error.
     A frame that a crash left half written is no damage: it belongs to a write that was never acknowledged. The log of
@@ -203,6 +203,8 @@ def find_wal_damage(path: Path) -> str:
     """
     if path.name in CACHE_DATABASES:
         return ""
+    if path.is_file() and not path.stat().st_size:  # SQLite would take it for a new database
+        return "it is empty, and even a new database is not"
     wal, shm = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
     try:
         committed = _committed_frames(shm.read_bytes()) if shm.is_file() else None  # read first: it never runs ahead

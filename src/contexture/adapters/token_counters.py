@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from unicodedata import is_normalized, normalize
 
+from contexture.adapters.byte_pairs import load_openai_encoding
 from contexture.errors import InvalidRequest
 from contexture.ports import TokenCounter
 from contexture.types import Message
@@ -94,8 +94,8 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 class BytePairCounter:
     """Exact token counter for a byte-pair encoding; text that spells a special token counts as ordinary text.
 
-    Lone surrogates count as the replacement character that a request would contain. The ranks ship inside the
-    `rs_bpe` wheel and are loaded on first use.
+    Lone surrogates count as the replacement character that a request would contain. The ranks ship inside a wheel and
+    are loaded on first use.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -126,7 +126,7 @@ class BytePairCounter:
         )
 
     def _count(self, text: str) -> int:
-        bpe = _load_ranks(self._encoding)
+        bpe = load_openai_encoding(self._encoding)
         try:
             return bpe.count(text)
         except UnicodeEncodeError:
@@ -151,7 +151,7 @@ class BytePairCounter:
         return self._cut(text[:size], limit)
 
     def _fits(self, text: str, limit: int) -> bool:
-        bpe = _load_ranks(self._encoding)
+        bpe = load_openai_encoding(self._encoding)
         try:
             return bpe.count_till_limit(text, limit) is not None
         except UnicodeEncodeError:
@@ -167,7 +167,7 @@ class BytePairCounter:
         return window[:end]
 
     def _boundary(self, window: str, limit: int) -> int:
-        bpe = _load_ranks(self._encoding)
+        bpe = load_openai_encoding(self._encoding)
         tokens = bpe.encode(LONE_SURROGATE.sub("\ufffd", window))
         for kept in range(limit, 0, -1):
             text = bpe.decode(tokens[:kept])
@@ -188,19 +188,6 @@ def split_paragraphs(text: str) -> Iterator[str]:
             start = at + 2
         at = text.find("\n\n", at + 1)
     yield text[start:]
-
-
-class _Ranks(Protocol):
-    def count(self, text: str) -> int: ...
-    def count_till_limit(self, text: str, limit: int) -> int | None: ...
-    def encode(self, text: str) -> list[int]: ...
-    def decode(self, tokens: list[int]) -> str | None: ...
-
-
-@cache
-def _load_ranks(encoding: str) -> _Ranks:
-    library: Any = import_module("rs_bpe.bpe").openai
-    return cast("_Ranks", getattr(library, encoding)())
 
 
 def _replace_surrogates(text: str) -> str:

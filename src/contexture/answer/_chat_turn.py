@@ -15,8 +15,8 @@ from contexture.builders.turn.request import MESSAGE_FIELDS
 from contexture.conversation import RECALLED_KEY, Memory, MemoryKind, SessionEvent
 from contexture.errors import ContextError
 from contexture.ledger import Degradation
-from contexture.memory.statements import MessageIntent, detect_intent, select_statements
 from contexture.text.language import UNKNOWN_LANGUAGE, detect_language
+from contexture.text.statements import MessageIntent, detect_intent, select_statements
 from contexture.text.terms import split_words, term_id
 from contexture.types import Message, Scope, content_hash
 

@@ -13,26 +13,8 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
+from contexture.answer import _chat_turn as chat_turn
 from contexture.answer import route
-from contexture.answer._chat_turn import (
-    LANGUAGE_KEY,
-    FinishedTurn,
-    OpenTurn,
-    PartialReply,
-    TurnOutcome,
-    analyse_message,
-    build_memories,
-    build_memory_citations,
-    build_reply_event,
-    build_system_prompt,
-    build_user_event,
-    derive_turn_id,
-    history_read_limit,
-    injected_memory_ids,
-    resolve_session_language,
-    select_history,
-    to_messages,
-)
 from contexture.answer.chat_types import ChatRequest, ChatResult, ChatStatus, ChatStep, Delta, Started
 from contexture.answer.permissions import REMEMBER, describe_memories, require_permission
 from contexture.builders.turn.build import TurnContext
@@ -42,6 +24,7 @@ from contexture.conversation import SessionEvent
 from contexture.errors import ContextError, SourceError
 from contexture.ledger import Degradation, Trace
 from contexture.pipeline.masking import SecretMask, StreamingSecretMask
+from contexture.pipeline.redaction import StreamingRestore
 from contexture.ports import ChatModel, Clock, Policy, Secrets, SessionStore, TokenCounter
 from contexture.text.unicode import repair_text
 from contexture.types import Json, Scope
@@ -98,6 +81,7 @@ class ChatRecipe:
     """Default settings for answering messages; a request can override them.
 
     `quoting` names the extractive model. Its answers only repeat stored text, so they are not stored as memories again.
+    With `show_own_data` the placeholders of personal data in an answer are replaced by their values.
     """
 
     system: str = "You are a helpful assistant."
@@ -106,6 +90,7 @@ class ChatRecipe:
     namespace: str = "wm"
     universe: str = ""
     quoting: str = "extractive"
+    show_own_data: bool = False
 
 
 async def _settle_nothing() -> None:
@@ -146,11 +131,12 @@ class ProcessMessage:
         """Return the whole answer; if a model fails at any point, the next one is asked."""
         models = self.route.order_models(request.model)
         async with self._open_turn(request, scope, now) as turn:
-            trace, reply = Trace(), PartialReply()
+            trace, reply = Trace(), chat_turn.PartialReply()
             async with self._record_failure(turn, reply, trace):
                 piece = await route.complete(models, turn.context.messages, self._max_answer_tokens(request), trace)
                 reply.model = piece.model
-                reply.pieces.append(SecretMask(self.secrets.known()).mask(piece.text))
+                masked = SecretMask(self.secrets.known_values()).mask(piece.text)
+                reply.pieces.append(self.restorer(turn.context)(masked))
             return await _finish_uncancelled(self._finish_turn(turn, reply, trace))
 
     async def stream(
@@ -162,7 +148,7 @@ class ProcessMessage:
         """
         models = self.route.order_models(request.model)
         async with self._open_turn(request, scope, now) as turn:
-            trace, reply = Trace(), PartialReply()
+            trace, reply = Trace(), chat_turn.PartialReply()
             async with self._record_failure(turn, reply, trace):
                 context = turn.context
                 yield Started(
@@ -176,13 +162,15 @@ class ProcessMessage:
     # --- before the model is asked ---
 
     @asynccontextmanager
-    async def _open_turn(self, request: ChatRequest, scope: Scope, now: datetime | None) -> AsyncGenerator[OpenTurn]:
+    async def _open_turn(
+        self, request: ChatRequest, scope: Scope, now: datetime | None
+    ) -> AsyncGenerator[chat_turn.OpenTurn]:
         """Build the context and append the user's event; the session stays locked until the block is left."""
         session_id = request.session_id or uuid4().hex
         await self.check_permitted(request, scope, session_id)
         async with self.session_locks.hold((scope.tenant, scope.user, session_id)):
             turn = await self._build_turn(request, scope, session_id, now or self.clock.now())
-            position = await _finish_uncancelled(self._append_event(turn, build_user_event(turn)))
+            position = await _finish_uncancelled(self._append_event(turn, chat_turn.build_user_event(turn)))
             yield replace(turn, position=position)
 
     async def check_permitted(self, request: ChatRequest, scope: Scope, session_id: str) -> None:
@@ -198,22 +186,24 @@ class ProcessMessage:
 
     def mask_message(self, message: str) -> str:
         """Return the message as it is stored and shown to a model: text repaired, known secrets masked."""
-        return SecretMask(self.secrets.known()).mask(repair_text(message))
+        return SecretMask(self.secrets.known_values()).mask(repair_text(message))
 
-    async def _build_turn(self, request: ChatRequest, scope: Scope, session_id: str, now: datetime) -> OpenTurn:
+    async def _build_turn(
+        self, request: ChatRequest, scope: Scope, session_id: str, now: datetime
+    ) -> chat_turn.OpenTurn:
         text = self.mask_message(request.message)
-        analysis = analyse_message(text)
-        turn_name = derive_turn_id(scope, session_id, request.message_id)
+        analysis = chat_turn.analyse_message(text)
+        turn_name = chat_turn.derive_turn_id(scope, session_id, request.message_id)
         most = self.recipe.history_events
-        recent = await self.sessions.list_events(scope, session_id, limit=max(1, history_read_limit(most)))
+        recent = await self.sessions.list_events(scope, session_id, limit=max(1, chat_turn.history_read_limit(most)))
         # Events of an earlier attempt at the same message are not part of its history.
-        events = [event for event in select_history(recent, most) if not event.id.startswith(turn_name)]
-        lang = resolve_session_language(_last_session_language(events), analysis)
+        events = [event for event in chat_turn.select_history(recent, most) if not event.id.startswith(turn_name)]
+        lang = chat_turn.resolve_session_language(_last_session_language(events), analysis)
         base = self.recipe.system if request.system_prompt is None else request.system_prompt
         turn = Turn(
             user_message=text,
-            system_prompt=build_system_prompt(base, lang),
-            history=tuple(to_messages(events)),
+            system_prompt=chat_turn.build_system_prompt(base, lang),
+            history=tuple(chat_turn.to_messages(events)),
             session_id=session_id,
             persona_id=request.persona_id,
         )
@@ -225,7 +215,7 @@ class ProcessMessage:
         losses += [] if remembers else [_MEMORY_DENIED]
         for lost in losses:
             built = replace(built, ledger=built.ledger.with_degradation(lost))
-        return OpenTurn(
+        return chat_turn.OpenTurn(
             id=turn_name,
             scope=scope,
             request=request,
@@ -241,19 +231,24 @@ class ProcessMessage:
     # --- the answer ---
 
     async def _stream_masked(
-        self, models: Sequence[ChatModel], turn: OpenTurn, reply: PartialReply, trace: Trace
+        self, models: Sequence[ChatModel], turn: chat_turn.OpenTurn, reply: chat_turn.PartialReply, trace: Trace
     ) -> AsyncGenerator[str]:
-        mask = StreamingSecretMask(self.secrets.known())
+        mask = StreamingSecretMask(self.secrets.known_values())
+        restore = StreamingRestore(self.restorer(turn.context))
         answer = route.stream(models, turn.context.messages, self._max_answer_tokens(turn.request), trace)
         async with aclosing(answer) as pieces:
             async for piece in pieces:
                 reply.model = piece.model
-                if shown := mask.feed(piece.text):
+                if shown := restore.feed(mask.feed(piece.text)):
                     reply.pieces.append(shown)
                     yield shown
-        if rest := mask.flush():
+        if rest := restore.feed(mask.flush()) + restore.flush():
             reply.pieces.append(rest)
             yield rest
+
+    def restorer(self, context: TurnContext) -> Callable[[str], str]:
+        """What puts the caller's own personal data into an answer, where the operator allows it."""
+        return context.restore if self.recipe.show_own_data else str
 
     def _max_answer_tokens(self, request: ChatRequest) -> int:
         return request.max_tokens or self.recipe.max_tokens
@@ -261,7 +256,9 @@ class ProcessMessage:
     # --- after the model has answered ---
 
     @asynccontextmanager
-    async def _record_failure(self, turn: OpenTurn, reply: PartialReply, trace: Trace) -> AsyncGenerator[None]:
+    async def _record_failure(
+        self, turn: chat_turn.OpenTurn, reply: chat_turn.PartialReply, trace: Trace
+    ) -> AsyncGenerator[None]:
         """Append a failed or aborted event with the text shown so far, if the block raises or is cancelled."""
         try:
             yield
@@ -274,18 +271,18 @@ class ProcessMessage:
             )
             raise
 
-    async def _finish_turn(self, turn: OpenTurn, reply: PartialReply, trace: Trace) -> ChatResult:
+    async def _finish_turn(self, turn: chat_turn.OpenTurn, reply: chat_turn.PartialReply, trace: Trace) -> ChatResult:
         """Append the answer, pass the memories to the sink, and return the result."""
         told = self._reply_event(turn, reply, trace, ChatStatus.COMPLETE)
         position = await self._append_event(turn, told)
-        said = FinishedTurn(
+        said = chat_turn.FinishedTurn(
             turn=turn.id,
             session_id=turn.session_id,
             persona_id=turn.request.persona_id,
             time=turn.now,
             asked=turn.text,
             told=reply.text,
-            injected=injected_memory_ids(turn.context),
+            injected=chat_turn.injected_memory_ids(turn.context),
         )
         try:
             if turn.remembers:
@@ -298,34 +295,42 @@ class ProcessMessage:
             reply=reply.text,
             model=reply.model,
             build_id=turn.context.build_id,
-            citations=build_memory_citations(turn.context, reply.text),
+            citations=chat_turn.build_memory_citations(turn.context, reply.text),
             degradations=self._collect_degradations(turn, trace),
-            events=(replace(build_user_event(turn), position=turn.position), replace(told, position=position)),
+            events=(
+                replace(chat_turn.build_user_event(turn), position=turn.position),
+                replace(told, position=position),
+            ),
             usage=told.metadata["usage"],
         )
 
-    async def remember(self, scope: Scope, said: FinishedTurn, model: str) -> None:
+    async def remember(self, scope: Scope, said: chat_turn.FinishedTurn, model: str) -> None:
         """Pass the memories of a turn to the memory sink; idempotent."""
         # An extractive answer only quotes stored text, so only the message is new.
         new = replace(said, told="") if model == self.recipe.quoting else said
-        if memories := build_memories(new, self.recipe.namespace, self.recipe.universe):
+        if memories := chat_turn.build_memories(new, self.recipe.namespace, self.recipe.universe):
             await self.memories.put(scope, *memories)
 
-    async def _append_event(self, turn: OpenTurn, event: SessionEvent) -> int:
+    async def _append_event(self, turn: chat_turn.OpenTurn, event: SessionEvent) -> int:
         """Append the event to its session and return its position."""
         return await self.sessions.append(turn.scope, turn.session_id, [event])
 
     def _reply_event(
-        self, turn: OpenTurn, reply: PartialReply, trace: Trace, status: ChatStatus, failure: ContextError | None = None
+        self,
+        turn: chat_turn.OpenTurn,
+        reply: chat_turn.PartialReply,
+        trace: Trace,
+        status: ChatStatus,
+        failure: ContextError | None = None,
     ) -> SessionEvent:
         spent = {"prompt_tokens": turn.context.tokens, "completion_tokens": self.counter.count(reply.text)}
         usage = {**spent, "total_tokens": sum(spent.values())}
-        outcome = TurnOutcome(
+        outcome = chat_turn.TurnOutcome(
             status=status, usage=usage, degradations=self._collect_degradations(turn, trace), failure=failure
         )
-        return build_reply_event(turn, reply, outcome)
+        return chat_turn.build_reply_event(turn, reply, outcome)
 
-    def _collect_degradations(self, turn: OpenTurn, trace: Trace) -> tuple[Degradation, ...]:
+    def _collect_degradations(self, turn: chat_turn.OpenTurn, trace: Trace) -> tuple[Degradation, ...]:
         return (*turn.context.ledger.degradations, *trace.finish(()).degradations)
 
 
@@ -336,7 +341,7 @@ def describe_message(message: str, *, session_id: str, persona_id: str, model: s
 
 def _last_session_language(events: Sequence[SessionEvent]) -> str:
     """Return the language stored with the latest event that has one, or an empty string."""
-    said = (event.metadata.get(LANGUAGE_KEY) for event in reversed(events))
+    said = (event.metadata.get(chat_turn.LANGUAGE_KEY) for event in reversed(events))
     return next((lang for lang in said if isinstance(lang, str)), "")
 
 

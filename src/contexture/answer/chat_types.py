@@ -10,8 +10,10 @@ from typing import Annotated, TypeAlias, cast
 from msgspec import Meta
 from typing_extensions import TypedDict
 
+from contexture.builders.turn.request import MAX_PROMPT_TOKENS
 from contexture.conversation import SessionEvent
 from contexture.errors import InvalidRequest
+from contexture.json_objects import NOT_BLANK
 from contexture.ledger import Degradation
 from contexture.results import FreeJson, JsonResult, Timestamp
 from contexture.text.unicode import is_valid_unicode
@@ -19,6 +21,7 @@ from contexture.types import ChatMessage
 
 MAX_ID_LENGTH = 256
 MAX_ANSWER_TOKENS = 1_000_000
+_ID_LENGTH = {"maxLength": MAX_ID_LENGTH}
 
 
 class ChatStatus(StrEnum):
@@ -38,16 +41,30 @@ class ChatRequest:
     ChatRequest(message="And back?", session_id="s-1", message_id="m-7")       # sent twice, it is one turn
     """
 
-    message: Annotated[str, Meta(description="What the user says; not blank.", examples=["When does the ferry leave?"])]
-    session_id: Annotated[str, Meta(description="The session; a new one if left out.", examples=["s-1"])] = ""
-    message_id: Annotated[str, Meta(description="Identifies this message: sent twice, it is answered once.")] = ""
-    persona_id: Annotated[str, Meta(description="The persona that the assistant plays.")] = ""
+    message: Annotated[
+        str,
+        Meta(
+            description="What the user says; not blank.",
+            examples=["When does the ferry leave?"],
+            extra_json_schema=NOT_BLANK,
+        ),
+    ]
+    session_id: Annotated[
+        str, Meta(description="The session; a new one if left out.", examples=["s-1"], extra_json_schema=_ID_LENGTH)
+    ] = ""
+    message_id: Annotated[
+        str,
+        Meta(description="Identifies this message: sent twice, it is answered once.", extra_json_schema=_ID_LENGTH),
+    ] = ""
+    persona_id: Annotated[
+        str, Meta(description="The persona that the assistant plays.", extra_json_schema=_ID_LENGTH)
+    ] = ""
     model: Annotated[str | None, Meta(description="One of the configured models; the default model if left out.")] = (
         None
     )
     system_prompt: Annotated[str | None, Meta(description="Instructions instead of the configured ones.")] = None
     max_prompt_tokens: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
+        Annotated[int, Meta(ge=1, le=MAX_PROMPT_TOKENS)] | None,
         Meta(description="Token limit of the prompt; the configured one if left out."),
     ] = None
     max_tokens: Annotated[

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from contexture.answer._figure_labels import find_misplaced_figures
+from contexture.answer._figure_labels import find_misplaced_figures, find_scaled_figures, is_rounded_from
 from contexture.answer._quotations import find_quotations, is_quoted_from
 from contexture.text.language import STOPWORDS
 from contexture.text.segmentation import split_passages, split_sentences
@@ -20,8 +20,9 @@ MIN_WORD_SHARE = 0.5
 MIN_SIMILARITY = 0.6
 """Calibrated similarity at which a source supports a sentence in other words or in another language."""
 
-_CAPITALISED_NAME = re.compile(r"(?<![.!?…:\n«\"'“(]\s)(?<=\s)[A-ZА-ЯЁ][\w’'-]+")
+_CAPITALISED_NAME = re.compile(r"(?<![.!?…:\n«\"'“(]\s)(?<=\s)[A-ZА-ЯЁ][\w’'-]++(?!&)")
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]*_\d+>")
+_MIN_NAME_PART = 4  # letters of a name that is looked for inside words
 _MAX_COMPARED_PASSAGES = 16  # passages of the sources that are compared by embedding
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 
@@ -147,13 +148,17 @@ async def _find_reason(
 
 def _missing_figures(said: str, texts: Sequence[str]) -> tuple[str, ...]:
     held = frozenset[str]().union(*map(extract_digits, texts))
-    return tuple(sorted(extract_digits(said) - held))
+    missing = extract_digits(said) - held
+    rounded = {each for each in missing & find_scaled_figures(said) if any(is_rounded_from(each, n) for n in held)}
+    return tuple(sorted(missing - rounded))
 
 
 def _missing_names(said: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the names that no text contains; names in a script that the texts do not use are not checked."""
     named = [
-        name for name in _CAPITALISED_NAME.findall(_PLACEHOLDER.sub(" ", said)) if term_id(name.lower()) is not None
+        name
+        for name in _CAPITALISED_NAME.findall(_PLACEHOLDER.sub(" ", said))
+        if term_id(name.lower()) is not None and not _MONTHS.match(name)
     ]
     if not named:
         return ()
@@ -168,7 +173,9 @@ def _missing_names(said: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _contains_name(name: str, held: set[int], joined: str) -> bool:
-    return name in joined or all(found is None or found in held for found in map(term_id, split_words(name)))
+    if name in joined or (len(name) >= _MIN_NAME_PART and name.casefold() in joined.casefold()):
+        return True  # part of a file's name or of a compound, too
+    return all(found is None or found in held for found in map(term_id, split_words(name)))
 
 
 async def _is_similar(said: str, texts: Sequence[str], alike: SimilarityFunction | None) -> bool:
@@ -183,9 +190,9 @@ _GAP = r"\s{0,3}"
 _SOURCE_WORD = rf"(?:(?:documents?|docs?\.?|sources?|документы?|источники?){_GAP})?[#№]?{_GAP}"
 _SINGLE_REFERENCE = rf"{_SOURCE_WORD}\d{{1,3}}(?:{_GAP}[-–]{_GAP}\d{{1,3}})?"
 _PAGE_TAIL = rf"(?::[^\[\]\n]{{0,300}}|,?{_GAP}(?:pages?|pp?\.|стр\.?|страницы?){_GAP}[\d\s,–-]{{1,40}})?"
-# A bracket before a parenthesis is a Markdown link.
+# A bracket before a parenthesis is a Markdown link, and a list or range from 0 is mathematics.
 _MARKER = re.compile(
-    rf"(?<!\s)\s*+\[{_GAP}(?P<names>{_SINGLE_REFERENCE}(?:{_GAP}(?:[,;&]|and|и){_GAP}{_SINGLE_REFERENCE}){{0,50}}){_GAP}{_PAGE_TAIL}{_GAP}\](?!\()",
+    rf"(?<!\s)\s*+\[{_GAP}(?!0{_GAP}[,–-])(?P<names>{_SINGLE_REFERENCE}(?:{_GAP}(?:[,;&]|and|и){_GAP}{_SINGLE_REFERENCE}){{0,50}}){_GAP}{_PAGE_TAIL}{_GAP}\](?!\()",
     re.IGNORECASE,
 )
 _NUMBER_RANGE = re.compile(r"(\d{1,4})(?:\s*[-–]\s*(\d{1,4}))?")
@@ -237,7 +244,7 @@ def find_markers(answer: str) -> tuple[CitationMarker, ...]:
 
 _OTHER_MARKERS = re.compile(
     r"\[\[(?P<linked>\d{1,3})\]\]\([^()\s]{0,2000}\)|【(?P<lens>\d{1,3})(?::\d{1,4})?†[^【】\n]{0,300}】"
-    r"|(?<!^)\[\^(?P<note>\d{1,3})\](?!:)"
+    r"|(?<!^)\[\^(?P<note>[1-9]\d{0,2})\](?!:)"
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
 

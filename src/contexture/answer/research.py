@@ -16,31 +16,19 @@ from typing import Annotated, Any, Protocol
 from msgspec import Meta
 from typing_extensions import TypedDict
 
-from contexture.answer import route
+from contexture.answer import grounding, route
 from contexture.answer._image_tokens import DEFAULT_PAGE_SIZE, ImageCost, PromptImage, attach_images, find_image_cost
-from contexture.answer.grounding import (
-    CitationMarker,
-    RemovedMarker,
-    SimilarityFunction,
-    UnsupportedSentence,
-    find_cited_numbers,
-    find_markers,
-    find_unsupported_sentences,
-    normalize_markers,
-    remove_unknown_markers,
-)
+from contexture.answer.cited import AnswerRecipe, CheckedText, CitedAnswering, CitedPrompt
 from contexture.answer.permissions import require_permission
 from contexture.builders.research.render import render_header
 from contexture.builders.research.request import RESULTS_LIMIT, TOKENS_LIMIT, SearchMode, parse_search_mode
 from contexture.builders.research.result import ResearchContext, SourceJson, sources_to_json
-from contexture.errors import InvalidRequest, SourceError, SourceUnavailable
+from contexture.errors import InvalidRequest
 from contexture.filters import FilterField
-from contexture.json_objects import parse_object
+from contexture.json_objects import NOT_BLANK, parse_object
 from contexture.ledger import Degradation, Trace
-from contexture.pipeline.masking import SecretMask, StreamingSecretMask
 from contexture.ports import ChatModel, Policy, Secrets, TokenCounter
 from contexture.results import JsonResult
-from contexture.text.language import detect_language
 from contexture.types import Citation, Filter, Scope
 
 ANSWER_FIELDS = ("attach_images", "model", "stream")
@@ -58,7 +46,14 @@ class ResearchQuestion:
     sets `include_text` and `include_visual`.
     """
 
-    query: Annotated[str, Meta(description="The question; not blank.", examples=["What did the pilot plant cost?"])]
+    query: Annotated[
+        str,
+        Meta(
+            description="The question; not blank.",
+            examples=["What did the pilot plant cost?"],
+            extra_json_schema=NOT_BLANK,
+        ),
+    ]
     num_results: Annotated[
         int, Meta(ge=1, le=RESULTS_LIMIT, description="Pages to look for, 10 if left out.", examples=[5])
     ] = 10
@@ -116,9 +111,9 @@ class ResearchAnswerJson(TypedDict):
     total_tokens: int
     cited: tuple[int, ...]
     citations: tuple[Citation, ...]
-    markers: tuple[CitationMarker, ...]
-    removed_markers: tuple[RemovedMarker, ...]
-    unsupported: tuple[UnsupportedSentence, ...]
+    markers: tuple[grounding.CitationMarker, ...]
+    removed_markers: tuple[grounding.RemovedMarker, ...]
+    unsupported: tuple[grounding.UnsupportedSentence, ...]
     model: str
     extractive: bool
     images: tuple[int, ...]
@@ -139,8 +134,8 @@ class ResearchAnswer(JsonResult):
     model: str
     extractive: bool
     cited: tuple[int, ...]
-    removed_markers: tuple[RemovedMarker, ...]
-    unsupported: tuple[UnsupportedSentence, ...]
+    removed_markers: tuple[grounding.RemovedMarker, ...]
+    unsupported: tuple[grounding.UnsupportedSentence, ...]
     images: tuple[int, ...]
     total_tokens: int
     degradations: tuple[Degradation, ...]
@@ -151,9 +146,10 @@ class ResearchAnswer(JsonResult):
         return self.context.build_id
 
     @property
-    def markers(self) -> tuple[CitationMarker, ...]:
+    def markers(self) -> tuple[grounding.CitationMarker, ...]:
         """The markers of the answer, with their offsets and the sentences that they support."""
-        return find_markers(self.answer)
+        known = self.context.get_citation_map().keys()
+        return tuple(each for each in grounding.find_markers(self.answer) if known >= set(each.numbers))
 
     @property
     def citations(self) -> tuple[Citation, ...]:
@@ -225,20 +221,6 @@ class PageImageLoader(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskRecipe:
-    """Settings for answering questions; `quoting` names the extractive model, which quotes the sources.
-
-    Its text for no match (`silence`) is replaced by `NO_ANSWER_TEXTS`, which is also the answer if no source was found;
-    then no model is asked. If a search failed and found nothing, the answer is `SEARCH_FAILED_TEXTS`.
-    """
-
-    context_tokens: int = 10_000
-    answer_tokens: int = 512
-    quoting: str = "extractive"
-    silence: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _AttachedImages:
     """The images shown to a model, the numbers of their sources, and their tokens."""
 
@@ -261,8 +243,8 @@ class AskResearch:
     secrets: Secrets
     counter: TokenCounter
     pictures: PageImageLoader
-    alike: SimilarityFunction | None = None
-    recipe: AskRecipe = field(default_factory=AskRecipe)
+    alike: grounding.SimilarityFunction | None = None
+    recipe: AnswerRecipe = field(default_factory=AnswerRecipe)
 
     async def run(self, asked: ResearchQuestion, *, scope: Scope, now: datetime | None = None) -> ResearchAnswer:
         """Return the answer to a question, from the sources visible to `scope`."""
@@ -270,8 +252,8 @@ class AskResearch:
         await self._check_permitted(asked, scope)
         trace = Trace()
         context, seen = await self._build_context(asked, models, scope, now, trace)
-        said = await self._ask_models(models, context, seen, trace) if context.sources else route.ModelOutput("", "")
-        return await self._check_answer(asked, context, self._replace_silence(asked, context, said), seen, trace)
+        said = await self._answering.answer(self._make_prompt(asked, context, seen), models, trace)
+        return self._make_answer(context, said, seen, trace)
 
     async def stream(
         self, asked: ResearchQuestion, *, scope: Scope, now: datetime | None = None
@@ -285,51 +267,28 @@ class AskResearch:
         trace = Trace()
         context, seen = await self._build_context(asked, models, scope, now, trace)
         yield context
-        pieces: list[str] = []
-        model = ""
-        if context.sources:
-            mask = StreamingSecretMask(self.secrets.known())
-            async with aclosing(self._stream_models(models, context, seen, trace)) as outputs:
-                async for output in outputs:
-                    model = output.model
-                    if shown := mask.feed(output.text):
-                        pieces.append(shown)
-                        yield shown
-            if rest := mask.flush():
-                pieces.append(rest)
-                yield rest
-        said = self._replace_silence(asked, context, route.ModelOutput("".join(pieces), model))
-        yield await self._check_answer(asked, context, said, seen, trace)
+        async with aclosing(self._answering.stream(self._make_prompt(asked, context, seen), models, trace)) as steps:
+            async for step in steps:
+                yield step if isinstance(step, str) else self._make_answer(context, step, seen, trace)
 
-    def _replace_silence(
-        self, asked: ResearchQuestion, context: ResearchContext, said: route.ModelOutput
-    ) -> route.ModelOutput:
-        """The answer, or a sentence in the question's language if there are no sources or they have no answer."""
-        if context.sources and said.text.strip() not in self.recipe.silence:
-            return said
+    @property
+    def _answering(self) -> CitedAnswering:
+        return CitedAnswering(secrets=self.secrets, alike=self.alike, recipe=self.recipe)
+
+    def _make_prompt(self, asked: ResearchQuestion, context: ResearchContext, seen: _AttachedImages) -> CitedPrompt:
+        """What the models are asked; images are sent only to models that accept them."""
         failed = any(each.source in _SEARCH_SOURCES for each in context.degradations)
-        words = SEARCH_FAILED_TEXTS if failed and not context.sources else NO_ANSWER_TEXTS
-        return route.ModelOutput(words.get(detect_language(asked.query), words["en"]), said.model)
-
-    async def _stream_models(
-        self, models: Sequence[ChatModel], context: ResearchContext, seen: _AttachedImages, trace: Trace
-    ) -> AsyncGenerator[route.ModelOutput]:
-        """Yield the answer of the first model that begins one."""
-        begun = False
-        for model in models:
-            sees = find_image_cost(model.name) is not None
-            messages = attach_images(context.messages, seen.pictures if sees else ())
-            try:
-                async with aclosing(route.stream([model], messages, self.recipe.answer_tokens, trace)) as outputs:
-                    async for output in outputs:
-                        begun = True
-                        yield output
-            except SourceUnavailable:
-                if begun:
-                    raise
-                continue  # `route` has recorded the reason
-            return
-        raise SourceUnavailable(f"no model answered: {', '.join(model.name for model in models)} all failed")
+        return CitedPrompt(
+            question=asked.query,
+            sources={
+                number: "\n".join(filter(None, (source.filename, source.section_path, source.markdown_content)))
+                for number, source in context.get_citation_map().items()
+            },
+            messages=lambda model: attach_images(
+                context.messages, seen.pictures if find_image_cost(model.name) else ()
+            ),
+            no_answer=SEARCH_FAILED_TEXTS if failed and not context.sources else NO_ANSWER_TEXTS,
+        )
 
     async def _check_permitted(self, asked: ResearchQuestion, scope: Scope) -> None:
         if not 0 <= asked.attach_images <= RESULTS_LIMIT:
@@ -390,63 +349,22 @@ class AskResearch:
             spent += tokens
         return _AttachedImages(pictures=tuple(shown.values()), numbers=tuple(shown), tokens=spent)
 
-    async def _ask_models(
-        self, models: Sequence[ChatModel], context: ResearchContext, seen: _AttachedImages, trace: Trace
-    ) -> route.ModelOutput:
-        """Return the answer of the first model that gives one; images are sent only to models that accept them."""
-        for model in models:
-            sees = find_image_cost(model.name) is not None
-            messages = attach_images(context.messages, seen.pictures if sees else ())
-            try:
-                return await route.complete([model], messages, self.recipe.answer_tokens, trace)
-            except SourceUnavailable:
-                continue  # `route` has recorded the reason
-        raise SourceUnavailable(f"no model answered: {', '.join(model.name for model in models)} all failed")
-
-    async def _check_answer(
-        self,
-        asked: ResearchQuestion,
-        context: ResearchContext,
-        said: route.ModelOutput,
-        seen: _AttachedImages,
-        trace: Trace,
+    def _make_answer(
+        self, context: ResearchContext, said: CheckedText, seen: _AttachedImages, trace: Trace
     ) -> ResearchAnswer:
-        sources = {
-            number: "\n".join(filter(None, (source.filename, source.section_path, source.markdown_content)))
-            for number, source in context.get_citation_map().items()
-        }
-        written = normalize_markers(SecretMask(self.secrets.known()).mask(said.text))
-        marked = remove_unknown_markers(written, sources)
-        silent = not sources or marked.text in NO_ANSWER_TEXTS.values()
-        lacking = () if silent else await self._find_unsupported(marked.text, sources, asked.query, trace)
         used = seen if find_image_cost(said.model) is not None else _AttachedImages()
         return ResearchAnswer(
-            answer=marked.text,
+            answer=said.text,
             context=context,
             model=said.model,
-            extractive=said.model in ("", self.recipe.quoting),
-            cited=tuple(sorted(find_cited_numbers(marked.text))),
-            removed_markers=marked.removed,
-            unsupported=lacking,
+            extractive=said.extractive,
+            cited=said.cited,
+            removed_markers=said.removed,
+            unsupported=said.unsupported,
             images=used.numbers,
             total_tokens=context.total_tokens + used.tokens,
             degradations=self._collect_degradations(context, trace),
         )
-
-    async def _find_unsupported(
-        self, text: str, sources: Mapping[int, str], question: str, trace: Trace
-    ) -> tuple[UnsupportedSentence, ...]:
-        """Return unsupported sentences; if embeddings fail, only words are compared, and a degradation is recorded."""
-        known = self.alike
-
-        async def alike(sentence: str, texts: Sequence[str]) -> float:
-            try:
-                return 0.0 if known is None else await known(sentence, texts)
-            except SourceError as failure:
-                trace.add_degradation("support", failure)
-                return 0.0
-
-        return await find_unsupported_sentences(text, sources, question=question, alike=alike)
 
     def _collect_degradations(self, context: ResearchContext, trace: Trace) -> tuple[Degradation, ...]:
         return (*context.degradations, *trace.finish(()).degradations)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contexture import workspace
 from contexture.blocks.links import database_schema
 from contexture.blocks.render import SUMMARY_TOKENS, render_for_reader, render_plain_text, summarize_page
 from contexture.errors import RedactionFailed
@@ -15,16 +16,6 @@ from contexture.pipeline.redaction import scan_text
 from contexture.ports import Redactor, TokenCounter
 from contexture.text.simhash import simhash
 from contexture.types import PUBLIC, Collection, FieldType, Record, content_hash
-from contexture.workspace import (
-    SUMMARY_BLOCKS,
-    Block,
-    BlockFacts,
-    BlockType,
-    PageSummary,
-    StaleBlock,
-    is_done,
-    task_due,
-)
 
 BLOCKS = Collection(
     name="blocks",
@@ -40,12 +31,12 @@ BLOCKS = Collection(
 )
 """The collection of blocks; filters may also use `time`, when a block was last modified, `kind` and `lang`."""
 
-_UNSEARCHED_TYPES = (BlockType.DIVIDER,)
-_PAGE_TYPES = (BlockType.PAGE, BlockType.DB)
-_TASK_TYPES = (BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW)
+_UNSEARCHED_TYPES = (workspace.BlockType.DIVIDER,)
+_PAGE_TYPES = (workspace.BlockType.PAGE, workspace.BlockType.DB)
+_TASK_TYPES = (workspace.BlockType.TODO, workspace.BlockType.KANBAN_CARD, workspace.BlockType.DB_ROW)
 
 
-def block_to_record(stale: StaleBlock) -> Record | None:
+def block_to_record(stale: workspace.StaleBlock) -> Record | None:
     """The search record of a block, or None when it is deleted or has no searchable text."""
     block = stale.block
     text = search_text(block, stale.ancestors) if block is not None else ""
@@ -64,7 +55,7 @@ def block_to_record(stale: StaleBlock) -> Record | None:
     )
 
 
-def search_text(block: Block, ancestors: Sequence[Block]) -> str:
+def search_text(block: workspace.Block, ancestors: Sequence[workspace.Block]) -> str:
     """The text of a block's search record; "" when it has none. `ancestors` may be limited to what a reader sees.
 
     Only the database's schema tells which cells of a row are relations, so the cells of a row are included only when
@@ -73,13 +64,13 @@ def search_text(block: Block, ancestors: Sequence[Block]) -> str:
     if block.type in _UNSEARCHED_TYPES:
         return ""
     above = shared_ancestors(block, ancestors)
-    if block.type is BlockType.DB_ROW and not (above and above[0].type is BlockType.DB):
+    if block.type is workspace.BlockType.DB_ROW and not (above and above[0].type is workspace.BlockType.DB):
         return block.text.strip()
     said = render_plain_text(block, database_schema(above[0] if above else None))
     return said if said.strip() else ""
 
 
-def shared_ancestors(block: Block, ancestors: Sequence[Block]) -> Sequence[Block]:
+def shared_ancestors(block: workspace.Block, ancestors: Sequence[workspace.Block]) -> Sequence[workspace.Block]:
     """The nearest ancestors that every reader of the block may read; its record may contain no others."""
     wide = 0
     for each in ancestors:
@@ -89,26 +80,28 @@ def shared_ancestors(block: Block, ancestors: Sequence[Block]) -> Sequence[Block
     return ancestors[:wide]
 
 
-def find_home_page(block: Block, above: Sequence[Block]) -> Block | None:
+def find_home_page(block: workspace.Block, above: Sequence[workspace.Block]) -> workspace.Block | None:
     """The page or database a block belongs to: itself, or the nearest ancestor, which may also be a row."""
     if block.type in _PAGE_TYPES:
         return block
-    return next((each for each in above if each.type in _PAGE_TYPES or each.type is BlockType.DB_ROW), None)
+    return next((each for each in above if each.type in _PAGE_TYPES or each.type is workspace.BlockType.DB_ROW), None)
 
 
-def _build_payload(block: Block, above: Sequence[Block], home: Block | None) -> dict[str, object]:
-    due = task_due(block)
+def _build_payload(
+    block: workspace.Block, above: Sequence[workspace.Block], home: workspace.Block | None
+) -> dict[str, object]:
+    due = workspace.task_due(block)
     told: dict[str, object] = {"type": str(block.type), "author": block.author}
     if home is not None:
         told["page"] = home.id
     if above:
         told["parent"] = above[0].id
-    if block.type is BlockType.DB_ROW and above and above[0].type is BlockType.DB:
+    if block.type is workspace.BlockType.DB_ROW and above and above[0].type is workspace.BlockType.DB:
         told["db"] = above[0].id
     if due is not None:
         told["due"] = due.isoformat()
     if block.type in _TASK_TYPES:
-        told["done"] = is_done(block)
+        told["done"] = workspace.is_done(block)
     return told
 
 
@@ -119,7 +112,7 @@ class FactsComputer:
         self._redactor = redactor
         self._counters = tuple(counters)
 
-    def compute(self, stale: StaleBlock) -> BlockFacts | None:
+    def compute(self, stale: workspace.StaleBlock) -> workspace.BlockFacts | None:
         """The facts about a block; None when it is deleted or redaction fails.
 
         Relations are left out, because what they show depends on the reader: builds compute rows that have relations.
@@ -136,7 +129,7 @@ class FactsComputer:
         except RedactionFailed:
             return None
         fenced = fence(text, PromptFormat.WORKSPACE)
-        return BlockFacts(
+        return workspace.BlockFacts(
             hash=content_hash(text),
             rules=self._redactor.rules,
             redactions=found,
@@ -145,18 +138,20 @@ class FactsComputer:
             summary=told,
         )
 
-    def _summarize(self, page: Block, below: Sequence[Block] | None) -> PageSummary | None:
+    def _summarize(
+        self, page: workspace.Block, below: Sequence[workspace.Block] | None
+    ) -> workspace.PageSummary | None:
         if below is None or not self._counters:
             return None
         counter = self._counters[0]
-        return PageSummary(
-            text=summarize_page(page, below[:SUMMARY_BLOCKS], counter, SUMMARY_TOKENS),
+        return workspace.PageSummary(
+            text=summarize_page(page, below[: workspace.SUMMARY_BLOCKS], counter, SUMMARY_TOKENS),
             further=summarize_page(page, below, counter, SUMMARY_TOKENS),
             encoding=counter.encoding,
             limit=SUMMARY_TOKENS,
         )
 
 
-def current_facts(facts: BlockFacts | None, text: str, rules: str) -> BlockFacts | None:
+def current_facts(facts: workspace.BlockFacts | None, text: str, rules: str) -> workspace.BlockFacts | None:
     """The facts if they were computed from this text and these redaction rules, else None."""
     return facts if facts is not None and facts.rules == rules and facts.hash == content_hash(text) else None

@@ -10,22 +10,32 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import TypeAlias
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from contexture.blocks.records import BLOCKS, FactsComputer, block_to_record
-from contexture.errors import InvalidRequest, RequestError
+from contexture.errors import Conflict, InvalidRequest, NotFound, RequestError
 from contexture.ports import Index
 from contexture.retrieval.prepare import EnsuredCollection, Preparer
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import Json, Record, Scope
-from contexture.workspace import Activity, Block, ImportAccess, PutResult, StaleBlock, WritableBlocks
+from contexture.types import Json, ReadersScope, Record, Scope
+from contexture.workspace import (
+    Activity,
+    Block,
+    BlockRight,
+    BlockType,
+    ImportAccess,
+    PutResult,
+    StaleBlock,
+    WritableBlocks,
+    parse_moment,
+)
 
 __all__ = [
     "BATCH_SIZE",
@@ -76,28 +86,106 @@ class Workspace:
         `modified` alone is not a change. Putting a deleted block restores it without the blocks below it. An import
         never widens access; see `ImportAccess`. Raises `InvalidRequest` for a block that cannot be stored.
         """
-        checked = await self._preparer.thread.run(lambda: check_blocks(blocks), blocks, lambda block: len(block.text))
+        checked = await self._preparer.thread.run(
+            lambda: check_blocks(blocks, imported=importing is not None), blocks, lambda block: len(block.text)
+        )
         for block in checked:
             self._preparer.check_readers(f"block {block.id!r}", block.readers or ())
         done = await self._store.put(scope, checked, now=now, importing=importing)
         await self._index_sync.catch_up(scope.tenant)
         return done
 
-    async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float = 0.0) -> None:
-        """Move a block with its subtree under another parent, or make it a root; inherited readers are updated."""
+    async def update(
+        self, scope: Scope, block_id: str, change: Callable[[Block], Block], *, now: datetime, version: int = 0
+    ) -> Block:
+        """Read a block, change it and write it back; returns what is stored then.
+
+        Raises `Conflict` if `version` is given and is not the stored one. Without a version, a block that is written
+        in between is read and changed again, so that no write is lost.
+        """
+        for attempt in range(_MAX_ATTEMPTS):
+            before = await self._get(scope, block_id)
+            expected = version or before.version
+            after = replace(change(before), version=expected, modified=None)
+            try:
+                await self.put(scope, [after], now=now)
+                break
+            except Conflict:
+                if version or attempt == _MAX_ATTEMPTS - 1:
+                    raise
+        return await self._get(scope, block_id)
+
+    async def restore_version(
+        self, scope: Scope, block_id: str, version: int, *, now: datetime, expected: int = 0
+    ) -> Block:
+        """Write the type, text and properties of an earlier version as a new one; returns the block."""
+        kept = await self._store.history(scope, block_id, limit=_ALL_VERSIONS)
+        found = next((each for each in kept if each.version == version), None)
+        if found is None:
+            raise NotFound(f"block {block_id!r} has no version {version}")
+        said = {"type": found.type, "text": found.text, "properties": found.properties}
+        return await self.update(scope, block_id, lambda block: replace(block, **said), now=now, version=expected)
+
+    async def copy(
+        self,
+        scope: Scope,
+        block_id: str,
+        *,
+        parent: str | None,
+        order: float,
+        now: datetime,
+        values: Mapping[str, str] | None = None,
+    ) -> Block:
+        """Copy a block with all below it that the scope may read, under new ids; returns the copy.
+
+        `{{name}}` in texts is replaced by a value. The copy is the caller's and has the readers of its new place.
+        """
+        root = await self._get(scope, block_id)
+        below = await self._store.subtree(scope, block_id, depth=_MAX_DEPTH, limit=MAX_COPIED_BLOCKS + 1)
+        if len(below) > MAX_COPIED_BLOCKS:
+            raise InvalidRequest(f"block {block_id!r} has more than {MAX_COPIED_BLOCKS} blocks below it")
+        names = {block.id: uuid4().hex for block in (root, *below)}
+        filled = [_copy_block(block, names, values or {}) for block in (root, *below)]
+        top = replace(filled[0], parent=parent, order=order)
+        await self.put(scope, [top, *filled[1:]], now=now)
+        return await self._get(scope, top.id)
+
+    async def _get(self, scope: Scope, block_id: str) -> Block:
+        found = await self._store.get(scope, [block_id])
+        if not found:
+            raise NotFound(f"there is no block {block_id!r}")
+        return found[0]
+
+    async def move(
+        self,
+        scope: Scope,
+        block_id: str,
+        *,
+        parent: str | None,
+        order: float = 0.0,
+        now: datetime,
+        version: int = 0,
+    ) -> None:
+        """Move a block with its subtree under another parent, or make it a root; inherited readers are updated.
+
+        Raises `Conflict` if `version` is given and is not the stored one.
+        """
         check_order(order)
         check_targets([block_id, *([parent] if parent is not None else [])])
-        await self._store.move(scope, block_id, parent=parent, order=order)
+        await self._store.move(scope, block_id, parent=parent, order=order, now=now, version=version)
         await self._index_sync.catch_up(scope.tenant)
 
-    async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Soft-delete these blocks with their subtrees; returns how many of them the scope could read.
+    async def delete(
+        self, scope: Scope, ids: Sequence[str], *, now: datetime, versions: Mapping[str, int] | None = None
+    ) -> int:
+        """Soft-delete these blocks with all below them that the scope may edit; returns how many were deleted.
 
-        Their texts stay in the trash until `purge`, and are in no kept build from now on.
+        Their texts stay in the trash until `purge`, and are in no kept build from now on. Raises `Conflict` for a block
+        whose version is not that of `versions`.
         """
         names = _unique_ids(ids)
         near = await self._store.relatives(scope, names)
-        gone = await self._store.delete(scope, names, now=now)
+        gone = await self._store.delete(scope, names, now=now, versions=versions)
         await self._index_sync.catch_up(scope.tenant)
         await self._report_removed(scope, near, erased=())
         return gone
@@ -109,6 +197,7 @@ class Workspace:
         """
         gone = await self._store.erase(scope, _unique_ids(ids))
         await self._index_sync.catch_up(scope.tenant)
+        await self._store.scrub()  # the queue of index writes held the ids until now
         return gone
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
@@ -131,7 +220,7 @@ class Workspace:
         await self._store.note(scope, deeds)
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Delete permanently what was soft-deleted before `before`; returns how many blocks the scope could read."""
+        """Delete permanently what was soft-deleted before `before` and the scope manages; returns how many blocks."""
         erased = await self._store.trash(scope, before=before)
         gone = await self._store.purge(scope, before=before)
         await self._report_removed(scope, erased, erased=erased)
@@ -140,6 +229,19 @@ class Workspace:
     async def list_trash(self, scope: Scope, *, before: datetime) -> Sequence[str]:
         """The ids of all blocks that `purge` would delete permanently."""
         return await self._store.trash(scope, before=before)
+
+    async def list_unmanaged(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
+        """Those of these blocks that the scope may read but does not manage."""
+        rights = await self.get_rights(scope, ids)
+        return [name for name, right in rights.items() if right is not BlockRight.MANAGE]
+
+    async def get_rights(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockRight]:
+        """By id, the highest right of the scope to those of these blocks that it may read."""
+        return await self._store.rights(scope, _unique_ids(ids))
+
+    async def list_private(self, scope: Scope) -> Sequence[str]:
+        """The ids of all blocks, in the trash or not, that only the scope's user may read."""
+        return await self._store.private(scope)
 
     async def list_relatives(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
         """Ids of these blocks, of all above and below them, and of those that link to them."""
@@ -162,6 +264,34 @@ class Workspace:
             await self._on_removed(scope, near, erased)
 
 
+_MAX_ATTEMPTS = 5
+_ALL_VERSIONS = 1 << 20
+_MAX_DEPTH = 1_000
+MAX_COPIED_BLOCKS = 2_000
+"""Blocks that are copied with one block."""
+
+_REFERENCED_ID = re.compile(r"(\(\(|\]\(block:)([^()\s]+)(\)\)|\))")
+_PLACEHOLDER = re.compile(r"\{\{\s*([\w -]+?)\s*\}\}")
+
+
+def _copy_block(block: Block, names: Mapping[str, str], values: Mapping[str, str]) -> Block:
+    """The block under its new id; references inside the copy lead to the copies."""
+    linked = _REFERENCED_ID.sub(lambda found: f"{found[1]}{names.get(found[2], found[2])}{found[3]}", block.text)
+    return Block(
+        id=names[block.id],
+        type=block.type,
+        text=_PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), linked),
+        parent=names.get(block.parent or ""),
+        order=block.order,
+        properties={
+            name: _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), value)
+            if isinstance(value, str)
+            else value
+            for name, value in block.properties.items()
+        },
+    )
+
+
 def _unique_ids(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
@@ -171,18 +301,6 @@ BATCH_SIZE = 512
 
 _Refusals: TypeAlias = dict[tuple[str, str], RequestError]
 """Errors of blocks that the index refuses, by tenant and id."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _BatchScope(Scope):
-    """A scope with the readers of a whole batch: search records are written for all readers, not for the caller."""
-
-    readers: tuple[str, ...]
-
-    @property
-    def principals(self) -> tuple[str, ...]:
-        """All principals that may read, or could read before, one of the blocks."""
-        return self.readers
 
 
 class IndexSync:
@@ -262,7 +380,7 @@ class IndexSync:
 
     async def _write(self, tenant: str, stale: Sequence[StaleBlock]) -> None:
         readers = tuple(sorted({name for each in stale for name in each.readers}))
-        keeper = _BatchScope(tenant=tenant, user="keeper", readers=readers)
+        keeper = ReadersScope(tenant=tenant, user="keeper", readers=readers)
         await self._made.ensure(keeper)
         made = await self._preparer.thread.map(block_to_record, stale, _text_length)
         records = {each.id: record for each, record in zip(stale, made, strict=True)}
@@ -272,6 +390,7 @@ class IndexSync:
         fresh = [record for record in kept if not _is_indexed(known.get(record.id), record)]
         if gone:
             await self._index.delete(keeper, BLOCKS.name, gone)
+            await self._preparer.forget([known[name] for name in gone])  # the last time that their texts are known
         if fresh:
             await self._index.upsert(keeper, BLOCKS.name, await self._preparer.prepare(fresh))
 
@@ -305,18 +424,20 @@ def _is_indexed(known: Record | None, record: Record) -> bool:
 
 
 _PRINCIPAL = re.compile(r"public|(user|group):.+", re.DOTALL)
+_DUE_TYPES = (BlockType.TODO, BlockType.KANBAN_CARD)
 MAX_ID_LENGTH = 512
 """Maximum length of a block id, in characters."""
 
 
-def check_blocks(blocks: Sequence[Block]) -> list[Block]:
+def check_blocks(blocks: Sequence[Block], *, imported: bool = False) -> list[Block]:
     """The blocks with invalid Unicode repaired.
 
-    Raises `InvalidRequest` for a block that cannot be stored, naming its position and field.
+    Raises `InvalidRequest` for a block that cannot be stored, naming its position and field. An import keeps a `due`
+    that is not a date, as its source has it.
     """
     seen: dict[str, int] = {}
     for at, block in enumerate(blocks):
-        problem = _find_problem(block)
+        problem = _find_problem(block) or ("" if imported else _find_due_problem(block))
         if problem:
             raise InvalidRequest(f"blocks[{at}]: {problem}")
         if block.id in seen:
@@ -348,6 +469,15 @@ def _find_problem(block: Block) -> str:
     if not math.isfinite(block.order):
         return f"`order` of block {block.id!r} must be a finite number, not {block.order!r}"
     return _find_readers_problem(block)
+
+
+def _find_due_problem(block: Block) -> str:
+    due = block.properties.get("due")
+    if due is None or due == "" or block.type not in _DUE_TYPES:
+        return ""
+    if isinstance(due, str) and all(parse_moment(end) is not None for end in due.split("/")):
+        return ""
+    return f"`due` of block {block.id!r} must be an ISO date or time such as 2026-06-01, not {due!r}"
 
 
 def _find_readers_problem(block: Block) -> str:

@@ -118,8 +118,8 @@ def parse_error(body: bytes) -> ContextError:
     """Return the exception for an error response; `SourceUnavailable` if the body is not in our error format."""
     try:
         whole = msgspec.json.decode(body)
-        told = whole["error"]
-        code, message, tech = str(told["code"]), str(told["user_message"]), str(told["tech_message"])
+        error = whole["error"]
+        code, message, tech = str(error["code"]), str(error["user_message"]), str(error["tech_message"])
         meta: dict[str, str] = {name: str(said) for name, said in whole.get("meta", {}).items()}
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return SourceUnavailable("the answer is not from a Contexture service; check CONTEXTURE_URL")

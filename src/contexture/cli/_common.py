@@ -126,7 +126,7 @@ def run_with_engine(
     log_to_stderr()
 
     async def run() -> T:
-        async with open_store(settings) as engine:
+        async with open_store(settings, embed_later=False) as engine:
             if action:
                 await require_permission(engine.policy, engine.scope, action, resource or {})
             return await work(engine)

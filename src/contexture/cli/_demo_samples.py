@@ -362,7 +362,7 @@ def print_research(out: Console, shown: Sequence[ResearchSceneResult], *, first:
 
     from contexture.cli._tables import panel
 
-    for number, each in enumerate(shown, start=first):
+    for number, each in enumerate((each for each in shown if each.built.sources), start=first):
         out.print()
         out.print(Text(f"{number}. {each.scene.heading}", style="bold"))
         out.print(Text(f"   {each.scene.query}", style="italic"))

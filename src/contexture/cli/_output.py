@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from contexture.errors import ContextError, RequestError, SourceError
+from contexture.errors import ContextError, RequestError, SourceError, explain_missing_module
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +66,6 @@ def report_errors(*, as_json: bool) -> Generator[None]:
     try:
         yield
     except (ContextError, ImportError) as failure:
-        # An ImportError comes from an optional extra and says what to install.
         print_error(failure, as_json=as_json)
         raise typer.Exit(exit_code(failure)) from None
     except BrokenPipeError:
@@ -86,7 +85,8 @@ def print_error(error: Exception, *, as_json: bool) -> None:
 
         print_json(error_object(error, f"ctx-error-{secrets.token_hex(4)}"))
     else:
-        print_note(f"error: {' '.join(str(error).split())}")
+        message = explain_missing_module(error) if isinstance(error, ImportError) else str(error)
+        print_note(f"error: {' '.join(message.split())}")
 
 
 @contextmanager
@@ -96,15 +96,24 @@ def show_progress(*, as_json: bool) -> Generator[Callable[[str, int, int], None]
     if as_json or not out.is_terminal:
         yield None
         return
-    from rich.progress import Progress, TaskID
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    with Progress(console=out, transient=True) as bars:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=out, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(task: str, done: int, total: int) -> None:
             if task not in tasks:
-                tasks[task] = bars.add_task(task, total=total or None)
+                tasks[task] = bars.add_task(task, total=total or None, rate="")
             bars.update(tasks[task], completed=done, total=total or None)
+            speed = bars.tasks[bars.task_ids.index(tasks[task])].speed
+            bars.update(tasks[task], rate=f"{speed:,.0f}/s" if speed else "")
 
         yield show
 

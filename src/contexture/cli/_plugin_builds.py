@@ -9,17 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from contexture.cli import _common as cli
 from contexture.cli._client import find_service, to_wire_json
-from contexture.cli._common import (
-    Common,
-    parse_json,
-    parse_now,
-    read_json_object,
-    register_command,
-    require_store,
-    run_with_engine,
-    write_bytes,
-)
 from contexture.errors import InvalidRequest, UnknownAdapter
 
 
@@ -48,7 +39,7 @@ def _other_kinds() -> list[str]:
 
 def _make_command(kind: str) -> Any:
     def build(
-        common: Common,
+        common: cli.Common,
         request: Annotated[
             str | None, typer.Argument(metavar="JSON", help="The request; read from standard input if omitted.")
         ] = None,
@@ -63,35 +54,35 @@ def _make_command(kind: str) -> Any:
 
     build.__doc__ = f"Build a context of kind {kind}, with the builder of another package."
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    register_command(alone, kind, with_identity=True)(build)
+    cli.register_command(alone, kind, with_identity=True)(build)
     return get_command(alone)
 
 
-def _build(common: Common, kind: str, request: str | None, now: str | None, capsule: Path | None) -> None:
+def _build(common: cli.Common, kind: str, request: str | None, now: str | None, capsule: Path | None) -> None:
     from contexture.capsule import pack_capsule
     from contexture.cli.build import fetch_capsule, show_query
 
-    clock, settings = parse_now(now), common.settings()
-    asked = read_json_object() if request is None else _parse_object(request)
+    clock, settings = cli.parse_now(now), common.settings()
+    body = cli.read_json_object() if request is None else _parse_object(request)
     service = find_service(settings)
     if service is not None:
-        built = service.request("POST", f"/v1/context/{kind}", asked, now=clock)
+        built = service.request("POST", f"/v1/context/{kind}", body, now=clock)
         packed = fetch_capsule(service, built["build_id"]) if capsule else b""
     else:
-        made = run_with_engine(
-            require_store(settings),
-            lambda engine: engine.build_kind(kind, asked, now=clock),
+        made = cli.run_with_engine(
+            cli.require_store(settings),
+            lambda engine: engine.build_kind(kind, body, now=clock),
             action="context.build",
             resource={"kind": kind},
         )
         built, packed = to_wire_json(made.to_dict()), pack_capsule(made.capsule)
     if capsule is not None:
-        write_bytes(capsule, packed)
+        cli.write_bytes(capsule, packed)
     show_query(common, built)
 
 
 def _parse_object(text: str) -> dict[str, Any]:
-    found = parse_json(text, "the request")
+    found = cli.parse_json(text, "the request")
     if not isinstance(found, dict):
         raise InvalidRequest("the request must be a JSON object")
     return cast("dict[str, Any]", found)

@@ -111,7 +111,7 @@ class BlockSender:
         """Remove blocks and their descendants."""
         return int(self._service.request("DELETE", "/v1/ingest/blocks", {"ids": list(ids)})["deleted"])
 
-    async def known(self, names: Sequence[str]) -> set[str]:
+    async def find_existing(self, names: Sequence[str]) -> set[str]:
         """Return the ids that the service has a block for; it cannot look up pages by name."""
         return {name for name in names if self._has_block(name)}
 

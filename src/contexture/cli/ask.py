@@ -1,4 +1,4 @@
-"""`contexture ask`: executes a slash command over the news, or with `--research` answers a question from documents."""
+"""`contexture ask`: answers a question from everything the user may read, or executes a slash command over the news."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_degradations
-from contexture.cli._common import (
-    SOURCES_LANG_HELP,
-    AnswerLangOption,
-    Common,
-    parse_now,
-    read_json_object,
-    register_command,
-    require_store,
-    run_with_engine,
-)
 from contexture.cli._output import console, print_json, replace_control_chars
+from contexture.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from contexture.answer.ask import AskAnswer
     from contexture.config import Settings
+    from contexture.engine import Contexture
 
 
 _MARK_TEXTS = {"figures_not_in_evidence": "contains a figure that is not in its evidence"}
@@ -32,41 +26,62 @@ _MARK_TEXTS = {"figures_not_in_evidence": "contains a figure that is not in its 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
-    register_command(app, "ask", with_identity=True)(ask)
+    cli.register_command(app, "ask", with_identity=True)(ask)
 
 
-def ask(
-    common: Common,
+def ask(  # noqa: PLR0913, PLR0917 - one parameter an option
+    common: cli.Common,
     line: Annotated[
         str | None,
         typer.Argument(
-            metavar="COMMAND",
-            help="Command with its arguments; without it, a JSON request is read from standard input.",
+            metavar="QUESTION",
+            help="Question or slash command; without it, a JSON request is read from standard input.",
         ),
     ] = None,
-    lang: Annotated[str | None, typer.Option("--lang", metavar="LANG", help=SOURCES_LANG_HELP)] = None,
-    answer_lang: AnswerLangOption = None,
-    research: Annotated[
-        bool, typer.Option("--research", help="Answer a question from the pages of documents.")
-    ] = False,
+    lang: Annotated[str | None, typer.Option("--lang", metavar="LANG", help=cli.SOURCES_LANG_HELP)] = None,
+    answer_lang: cli.AnswerLangOption = None,
+    research: Annotated[bool, typer.Option("--research", help="Answer from the pages of documents only.")] = False,
+    news: Annotated[bool, typer.Option("--news", help="Search news articles.")] = False,
+    workspace: Annotated[bool, typer.Option("--workspace", help="Search blocks of the workspace.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Search memories.")] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", help="Token budget of the prompt.")
+    ] = None,
     now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
 ) -> None:
-    """Execute a slash COMMAND over the news, such as "/ask window=24h topic=AI".
+    """Answer a QUESTION from everything you may read, or execute a slash command over the news.
 
-    The commands are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall. Text without a slash
-    is a question for /ask. Every statement names its evidence. With --research, a question is answered from the pages
-    of documents, and every sentence ends with the number of its source.
+    A question is answered from memories, records, pages of documents, news and the workspace; --news, --workspace and
+    --memory search only what they name. Every sentence ends with the number of its source. With --research, only pages
+    of documents are searched, also by their pictures. A question on standard input is an object with `query`.
+
+    The slash commands are /ask, /events, /graph, /synthesize and /memory with suggest, store or recall, such as "/ask
+    window=24h topic=AI". Every statement names its evidence. A command on standard input is an object with
+    `raw_command`, or with `command` and `args`.
     """
-    clock = parse_now(now)
+    clock = cli.parse_now(now)
+    given = cli.read_json_object() if line is None else _read_line(line)
+    kinds = [name for name, on in (("news", news), ("workspace", workspace), ("memories", memory)) if on]
+    if research and kinds:
+        raise InvalidRequest("--research searches pages only; leave it out to search several kinds")
+    if "query" in given and (lang or answer_lang):
+        raise InvalidRequest("--lang and --answer-lang are for slash commands; a question is answered as it is asked")
     if research:
-        question = read_json_object() if line is None else {"query": line}
+        question = {"query": line} if line is not None else given
         _print_answer(
             common,
             answer_research(common.settings(), question, clock),
             render_research_answer,
         )
         return
-    asked = read_json_object() if line is None else {"raw_command": _with_default_command(line)}
+    if "query" in given:
+        narrow = {"kinds": kinds or None, "max_tokens": max_tokens}
+        asked = {**given, **{name: value for name, value in narrow.items() if value is not None}}
+        _print_answer(common, answer_question(common.settings(), asked, clock), render_answer)
+        return
+    if kinds or max_tokens is not None:
+        raise InvalidRequest("--news, --workspace, --memory and --max-tokens are for questions, not for slash commands")
+    asked = given
     if lang is not None:
         asked = {**asked, "user_lang": lang}
     if answer_lang is not None:
@@ -75,7 +90,7 @@ def ask(
 
 
 def _print_answer(
-    common: Common, found: dict[str, Any], told: Callable[[dict[str, Any]], Iterator[RenderableType]]
+    common: cli.Common, found: dict[str, Any], told: Callable[[dict[str, Any]], Iterator[RenderableType]]
 ) -> None:
     if common.as_json:
         print_json(found)
@@ -105,15 +120,15 @@ def render_command_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield from degradation_lines(parse_degradations(dict(found)))
 
 
-def _with_default_command(line: str) -> str:
-    return line if line.lstrip().startswith("/") else f"/ask {line}"
+def _read_line(line: str) -> dict[str, Any]:
+    return {"raw_command": line} if line.lstrip().startswith("/") else {"query": line}
 
 
 def _execute(settings: Settings, asked: dict[str, Any], clock: datetime | None) -> dict[str, Any]:
     service = find_service(settings)
     if service is not None:
         return service.request("POST", "/v1/commands", asked, now=clock)
-    answer = run_with_engine(settings, lambda engine: engine.execute.run(asked, scope=engine.scope, now=clock))
+    answer = cli.run_with_engine(settings, lambda engine: engine.execute.run(asked, scope=engine.scope, now=clock))
     return answer.to_dict()
 
 
@@ -159,6 +174,55 @@ def _describe_command_writer(found: Mapping[str, Any]) -> str:
     return f"written by {found['model']} for {usage['cents']:.4f} of {usage['budget_cents']:g} cents"
 
 
+def answer_question(settings: Settings, asked: Mapping[str, Any], clock: datetime | None) -> dict[str, Any]:
+    """Answer a question over everything, through the service that holds the store or in this process."""
+    from contexture.builders.ask.request import parse_ask
+
+    told = parse_ask(asked, answering=True)
+    service = find_service(settings)
+    if service is not None:
+        return service.request("POST", "/v1/ask", asked, now=clock)
+
+    async def ask_engine(engine: Contexture) -> AskAnswer:
+        await engine.warm_embedders()  # loading them takes longer than a search may on a busy machine
+        return await engine.ask(told, now=clock)
+
+    return cli.run_with_engine(cli.require_store(settings), ask_engine).to_dict()
+
+
+def render_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Render an answer over everything: its text, the sources it cites, the kinds that hold nothing, and warnings."""
+    from rich.text import Text
+
+    from contexture.cli._tables import degradation_lines, table
+
+    yield Text(replace_control_chars(found["answer"]))
+    if found["sources"]:
+        rows = table("source", "kind", "where", "score", right=("source", "score"))
+        for source in found["sources"]:
+            if source["number"] in found["cited"] or not found["cited"]:
+                rows.add_row(
+                    Text(f"[{source['number']}]", style="green"),
+                    source["kind"],
+                    Text(replace_control_chars(f"{source['label']}\n{source['collection']}/{source['id']}")),
+                    f"{source['score']:.3f}",
+                )
+        yield Text("")
+        yield rows
+    yield from _render_doubts(found)
+    for each in found["missing"]:
+        if each["reason"] == "empty":
+            yield Text(f"{each['kind']}: nothing stored; fill it with: {each['command']}", style="cyan")
+    silent = ", ".join(each["kind"] for each in found["missing"] if each["reason"] == "no_match")
+    if silent:
+        yield Text(f"nothing about this in: {silent}", style="dim")
+    writer = "extractive: no model was used" if found["extractive"] else f"written by {found['model']}"
+    yield Text(
+        f"\n{found['build_id']}: {len(found['sources'])} sources in {found['tokens']} tokens; {writer}", style="dim"
+    )
+    yield from degradation_lines(parse_degradations(dict(found)))
+
+
 _LACK_TEXTS = {
     "no_marker": "cites no source",
     "not_in_source": "is not in the cited source",
@@ -176,8 +240,8 @@ def answer_research(settings: Settings, asked: Mapping[str, Any], clock: datetim
     if service is not None:
         return service.request("POST", "/api/research/ask", asked, now=clock)
 
-    answer = run_with_engine(
-        require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)
+    answer = cli.run_with_engine(
+        cli.require_store(settings), lambda engine: engine.ask_research.run(told, scope=engine.scope, now=clock)
     )
     return answer.to_dict()
 
@@ -192,6 +256,15 @@ def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]
     if found["sources"]:
         yield Text("")
         yield _sources_table(found)
+    yield from _render_doubts(found)
+    yield Text(f"\n{_describe_research_writer(found)}", style="dim")
+    yield from degradation_lines(parse_degradations(dict(found)))
+
+
+def _render_doubts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Render the markers that were removed from an answer, and its sentences without support."""
+    from rich.text import Text
+
     for removed in found["removed_markers"]:
         yield Text(
             replace_control_chars(f"removed: there is no source {removed['marker']}"),
@@ -203,8 +276,6 @@ def render_research_answer(found: Mapping[str, Any]) -> Iterator[RenderableType]
             replace_control_chars(f'unsupported: "{each["sentence"]}" {_LACK_TEXTS[each["lack"]]}{missing}'),
             style="yellow",
         )
-    yield Text(f"\n{_describe_research_writer(found)}", style="dim")
-    yield from degradation_lines(parse_degradations(dict(found)))
 
 
 def _sources_table(found: Mapping[str, Any]) -> RenderableType:

@@ -92,8 +92,8 @@ def _import_paths(
 
     service = find_service(settings)
     if service is None:
-        asked = {"collection": "blocks", "records": len(paths)}
-        return run_with_engine(settings, inside, action="ingest", resource=asked)
+        resource = {"collection": "blocks", "records": len(paths)}
+        return run_with_engine(settings, inside, action="ingest", resource=resource)
     from contexture.cli._remote_writers import BlockSender
 
     return asyncio.run(run(BlockSender(service)))

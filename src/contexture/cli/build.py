@@ -1,4 +1,4 @@
-"""`contexture build`: contexts of queries, chat turns, slash commands, research questions and workspace requests.
+"""`contexture build`: contexts of each kind of request.
 
 They are built in this process or by the service that holds the store.
 """
@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_degradations
-from contexture.cli._common import (
-    SOURCES_LANG_HELP,
-    AnswerLangOption,
-    CollectionOption,
-    Common,
-    WhereOption,
-    parse_json,
-    parse_now,
-    read_json_object,
-    register_command,
-    require_store,
-    run_with_engine,
-    write_bytes,
-)
 from contexture.cli._output import console, print_json, print_note
 from contexture.cli._plugin_builds import BuilderGroup
 
@@ -39,22 +26,23 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the group and its kinds of build to the app."""
     kinds = typer.Typer(cls=BuilderGroup, help="Build a context.", no_args_is_help=True, rich_markup_mode=None)
-    register_command(kinds, "query", with_identity=True)(build_query)
-    register_command(kinds, "turn", with_identity=True)(build_turn)
-    register_command(kinds, "command", with_identity=True)(build_command)
-    register_command(kinds, "research", with_identity=True)(build_research)
-    register_command(kinds, "workspace", with_identity=True)(build_workspace)
+    cli.register_command(kinds, "ask", with_identity=True)(build_ask)
+    cli.register_command(kinds, "query", with_identity=True)(build_query)
+    cli.register_command(kinds, "turn", with_identity=True)(build_turn)
+    cli.register_command(kinds, "command", with_identity=True)(build_command)
+    cli.register_command(kinds, "research", with_identity=True)(build_research)
+    cli.register_command(kinds, "workspace", with_identity=True)(build_workspace)
     app.add_typer(kinds, name="build")
 
 
 def build_query(
-    common: Common,
+    common: cli.Common,
     question: Annotated[
         str | None,
         typer.Argument(metavar="QUERY", help="The question; without it, a JSON request is read from standard input."),
     ] = None,
-    collection: CollectionOption = None,
-    where: WhereOption = None,
+    collection: cli.CollectionOption = None,
+    where: cli.WhereOption = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="Token budget.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Model or encoding whose tokens are counted.")
@@ -68,20 +56,20 @@ def build_query(
 
     A request is an object with `query`, and may have `collection`, `max_tokens`, `system`, `where` and `model`.
     """
-    clock = parse_now(now)
+    clock = cli.parse_now(now)
     settings = common.settings(collection=collection, model=model, max_tokens=max_tokens)
-    asked: dict[str, Any] = read_json_object() if question is None else {"query": question}
+    asked: dict[str, Any] = cli.read_json_object() if question is None else {"query": question}
     chosen = {
         "collection": collection,
         "max_tokens": max_tokens,
-        "where": None if where is None else parse_json(where, "--where"),
+        "where": None if where is None else cli.parse_json(where, "--where"),
     }
     defaults = {"collection": settings.collection, "max_tokens": settings.max_tokens}
     given = {name: value for name, value in chosen.items() if value is not None}
     request = {**defaults, **asked, **given, **({} if model is None else {"model": model})}
     built, packed = _run_query(settings, request, clock, capsule=capsule is not None)
     if capsule is not None:
-        write_bytes(capsule, packed)
+        cli.write_bytes(capsule, packed)
     show_query(common, built)
 
 
@@ -97,8 +85,8 @@ def _run_query(
         return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(
-        require_store(settings),
+    built = cli.run_with_engine(
+        cli.require_store(settings),
         lambda engine: engine.build(asked, now=clock),
         action="context.build",
         resource={"kind": "query", "collection": asked.collection},
@@ -106,7 +94,7 @@ def _run_query(
     return built.to_dict(), pack_capsule(built.capsule)
 
 
-def show_query(common: Common, built: dict[str, Any]) -> None:
+def show_query(common: cli.Common, built: dict[str, Any]) -> None:
     """Print a built context with its counts, or as JSON."""
     if common.as_json:
         print_json(built)
@@ -130,7 +118,7 @@ def _print_query(built: dict[str, Any]) -> None:
 
 
 def build_turn(
-    common: Common,
+    common: cli.Common,
     max_prompt_tokens: Annotated[
         int | None, typer.Option("--max-prompt-tokens", metavar="N", help="Token limit; overrides the turn's.")
     ] = None,
@@ -144,15 +132,15 @@ def build_turn(
     A turn is an object with `user_message`, and may have `system_prompt`, `history`, `session_id`, `persona_id`,
     `tenant_id`, `user_id` and `max_prompt_tokens`.
     """
-    clock = parse_now(now)
-    asked = read_json_object()
+    clock = cli.parse_now(now)
+    asked = cli.read_json_object()
     if max_prompt_tokens is not None:
         asked = {**asked, "max_prompt_tokens": max_prompt_tokens}
     named = _identity_of_turn(common.settings(), asked)
     settings = common.settings().model_copy(update=named)
     built, packed = _run_turn(settings, asked, clock, capsule=capsule is not None)
     if capsule is not None:
-        write_bytes(capsule, packed)
+        cli.write_bytes(capsule, packed)
     if common.as_json:
         print_json(built)
     else:
@@ -184,7 +172,7 @@ def _run_turn(
         return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(
+    built = cli.run_with_engine(
         settings,
         lambda engine: engine.build_turn(turn, scope=engine.scope, now=clock),
         action="context.build",
@@ -222,7 +210,7 @@ def _message_text(message: dict[str, Any]) -> str:
 
 
 def build_command(
-    common: Common,
+    common: cli.Common,
     line: Annotated[
         str | None,
         typer.Argument(
@@ -230,8 +218,8 @@ def build_command(
             help="The command with its arguments; without it, a JSON request is read from standard input.",
         ),
     ] = None,
-    lang: Annotated[str | None, typer.Option("--lang", metavar="LANG", help=SOURCES_LANG_HELP)] = None,
-    answer_lang: AnswerLangOption = None,
+    lang: Annotated[str | None, typer.Option("--lang", metavar="LANG", help=cli.SOURCES_LANG_HELP)] = None,
+    answer_lang: cli.AnswerLangOption = None,
     now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
         Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
@@ -241,15 +229,15 @@ def build_command(
 
     A request on standard input is an object with `raw_command`, and may have `args`, `user_lang`, `env` and `ab_test`.
     """
-    clock = parse_now(now)
-    asked = read_json_object() if line is None else {"raw_command": line}
+    clock = cli.parse_now(now)
+    asked = cli.read_json_object() if line is None else {"raw_command": line}
     if lang is not None:
         asked = {**asked, "user_lang": lang}
     if answer_lang is not None:
         asked = {**asked, "answer_lang": answer_lang}
     built, packed = _run_command(common.settings(), asked, clock, capsule=capsule is not None)
     if capsule is not None:
-        write_bytes(capsule, packed)
+        cli.write_bytes(capsule, packed)
     if common.as_json:
         print_json(built)
     else:
@@ -267,7 +255,7 @@ def _run_command(
         return found, fetch_capsule(service, found["telemetry"]["correlation_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(
+    built = cli.run_with_engine(
         settings,
         lambda engine: engine.build_command(asked, scope=engine.scope, now=clock),
         action="context.build",
@@ -297,16 +285,24 @@ ModeOption = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="
 MaxTokensOption = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="Token budget of the sources.")]
 
 
-def build_research(
-    common: Common,
+def build_research(  # noqa: PLR0913, PLR0917 - one parameter an option
+    common: cli.Common,
     question: Annotated[
         str | None,
         typer.Argument(metavar="QUERY", help="The question; without it, a JSON request is read from standard input."),
     ] = None,
+    documents: Annotated[
+        list[str] | None,
+        typer.Option("--document", metavar="NAME", help="Search this document only: its file name or id; repeatable."),
+    ] = None,
+    pages: Annotated[
+        list[int] | None,
+        typer.Option("--page", metavar="N", help="Search pages with this number only; repeatable."),
+    ] = None,
     results: ResultsOption = None,
     mode: ModeOption = None,
     max_tokens: MaxTokensOption = None,
-    where: WhereOption = None,
+    where: cli.WhereOption = None,
     now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
     capsule: Annotated[
         Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
@@ -317,11 +313,17 @@ def build_research(
     A request on standard input is an object with `query`, and may have `num_results`, `include_text`,
     `include_visual`, `search_mode`, `max_tokens` and `where`.
     """
-    clock = parse_now(now)
-    asked = research_request(question, results=results, mode=mode, max_tokens=max_tokens, where=where)
+    clock = cli.parse_now(now)
+    asked = _research_request(question, results=results, mode=mode, max_tokens=max_tokens, where=where)
+    restricted = [
+        *([{"or": [{"any": [name, documents]} for name in ("filename", "doc_id")]}] if documents else ()),
+        *([{"any": ["page", pages]}] if pages else ()),
+    ]
+    if restricted:
+        asked["where"] = {"and": [*restricted, *([asked["where"]] if asked.get("where") is not None else ())]}
     built, packed = _run_research(common.settings(), asked, clock, capsule=capsule is not None)
     if capsule is not None:
-        write_bytes(capsule, packed)
+        cli.write_bytes(capsule, packed)
     if common.as_json:
         print_json(built)
     else:
@@ -329,16 +331,16 @@ def build_research(
         print_note(f"explain it: contexture explain {built['build_id']} {common.as_options()}".rstrip())
 
 
-def research_request(
+def _research_request(
     question: str | None, *, results: int | None, mode: str | None, max_tokens: int | None, where: str | None
 ) -> dict[str, Any]:
     """Return the request of the command line, or the one on standard input overridden by the command line."""
-    asked: dict[str, Any] = read_json_object() if question is None else {"query": question}
+    asked: dict[str, Any] = cli.read_json_object() if question is None else {"query": question}
     chosen = {
         "num_results": results,
         "search_mode": mode,
         "max_tokens": max_tokens,
-        "where": None if where is None else parse_json(where, "--where"),
+        "where": None if where is None else cli.parse_json(where, "--where"),
     }
     return {**asked, **{name: value for name, value in chosen.items() if value is not None}}
 
@@ -355,8 +357,8 @@ def _run_research(
         return found, fetch_capsule(service, found["build_id"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(
-        require_store(settings),
+    built = cli.run_with_engine(
+        cli.require_store(settings),
         lambda engine: engine.build_research(
             told.query,
             told.num_results,
@@ -387,14 +389,67 @@ def _print_research(built: dict[str, Any]) -> None:
         out.print(line)
 
 
+def build_ask(
+    common: cli.Common,
+    question: Annotated[
+        str | None,
+        typer.Argument(metavar="QUERY", help="The question; without it, a JSON request is read from standard input."),
+    ] = None,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="memories, records, pages, news or workspace; repeatable. All if left out."
+        ),
+    ] = None,
+    max_tokens: MaxTokensOption = None,
+    now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
+    capsule: Annotated[
+        Path | None, typer.Option("--capsule", metavar="FILE", help="Write the capsule to this file.")
+    ] = None,
+) -> None:
+    """Build the context of a QUERY over everything you may read.
+
+    A request on standard input is an object with `query`, and may have `kinds`, `max_tokens`, `history` and `system`.
+    """
+    clock = cli.parse_now(now)
+    asked: dict[str, Any] = cli.read_json_object() if question is None else {"query": question}
+    chosen = {"kinds": kinds or None, "max_tokens": max_tokens}
+    asked = {**asked, **{name: value for name, value in chosen.items() if value is not None}}
+    built, packed = _run_ask(common.settings(), asked, clock, capsule=capsule is not None)
+    if capsule is not None:
+        cli.write_bytes(capsule, packed)
+    show_query(common, built)
+
+
+def _run_ask(
+    settings: Settings, asked: Mapping[str, Any], clock: datetime | None, *, capsule: bool
+) -> tuple[dict[str, Any], bytes]:
+    from contexture.builders.ask.request import parse_ask
+
+    told = parse_ask(asked, answering=False)
+    service = find_service(settings)
+    if service is not None:
+        found = service.request("POST", "/v1/context/ask", asked, now=clock)
+        return found, fetch_capsule(service, found["build_id"]) if capsule else b""
+    from contexture.capsule import pack_capsule
+
+    built = cli.run_with_engine(
+        cli.require_store(settings),
+        lambda engine: engine.build_ask(told, now=clock),
+        action="context.build",
+        resource={"kind": "ask"},
+    )
+    return built.to_dict(), pack_capsule(built.capsule)
+
+
 def build_workspace(
-    common: Common,
+    common: cli.Common,
     query: Annotated[
         str | None,
         typer.Argument(metavar="QUERY", help="The query; without it, a JSON request is read from standard input."),
     ] = None,
     block: Annotated[str | None, typer.Option("--block", metavar="ID", help="The block in focus.")] = None,
-    page: Annotated[str | None, typer.Option("--page", metavar="ID", help="The page in focus.")] = None,
+    page: Annotated[str | None, typer.Option("--page", metavar="ID", help="The page in focus, by id or title.")] = None,
     database: Annotated[str | None, typer.Option("--database", metavar="ID", help="The database in focus.")] = None,
     total: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Token budget.")] = None,
     now: Annotated[str | None, typer.Option("--now", metavar="ISO-TIME", help="Use this as the current time.")] = None,
@@ -407,8 +462,8 @@ def build_workspace(
     A request is an object with `query`, and may have `focus`, `type`, `user`, `conversationHistory`, `tokenBudget` and
     `hints`.
     """
-    clock = parse_now(now)
-    asked: dict[str, Any] = read_json_object() if query is None else {"query": query}
+    clock = cli.parse_now(now)
+    asked: dict[str, Any] = cli.read_json_object() if query is None else {"query": query}
     focus = {"blockId": block, "pageId": page, "databaseId": database}
     if any(focus.values()):
         asked = {**asked, "focus": {name: value for name, value in focus.items() if value}}
@@ -416,7 +471,7 @@ def build_workspace(
         asked = {**asked, "tokenBudget": {**(asked.get("tokenBudget") or {}), "total": total}}
     built, packed = _run_workspace(common.settings(), asked, clock, capsule=capsule is not None)
     if capsule is not None:
-        write_bytes(capsule, packed)
+        cli.write_bytes(capsule, packed)
     if common.as_json:
         print_json(built)
     else:
@@ -436,7 +491,7 @@ def _run_workspace(
         return found, fetch_capsule(service, found["buildId"]) if capsule else b""
     from contexture.capsule import pack_capsule
 
-    built = run_with_engine(
+    built = cli.run_with_engine(
         settings,
         lambda engine: engine.build_workspace(request, scope=engine.scope, now=clock),
         action="context.build",

@@ -2,22 +2,126 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO, cast
+from urllib.parse import quote
 from uuid import uuid4
 
 import typer
 
-from contexture.cli._chat_client import ChatClient, open_chat_client
-from contexture.cli._client import parse_degradations, parse_ledger
+from contexture.cli._client import RemoteService, find_service, parse_degradations, parse_ledger, to_wire_json
 from contexture.cli._common import STDIN, Common, decode_text, read_bytes, register_command
 from contexture.cli._output import console, print_error, print_json, print_line, print_note, replace_control_chars
 from contexture.errors import ContextError, InvalidRequest
 
+if TYPE_CHECKING:
+    from contexture.config import Settings
+    from contexture.sync import SyncContexture
+
+
+ChatEvents = Generator[tuple[str, dict[str, Any]]]
+
+
+class ChatClient(Protocol):
+    """Sends messages to a session and explains builds."""
+
+    def send(self, message: str, session: str) -> ChatEvents:
+        """Yield the named events of an answer; close it to stop the answer."""
+        ...
+
+    def explain(self, build_id: str) -> dict[str, Any]:
+        """Return the question of a build, and the outcome of every candidate."""
+        ...
+
+    def forget(self, subject: str, *, preview: bool) -> dict[str, Any]:
+        """Forget what the user said about a subject, or only say what that would be; returns the receipt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChat:
+    """Chat over the engine in this process."""
+
+    engine: SyncContexture
+
+    def send(self, message: str, session: str) -> ChatEvents:
+        """Yield the named events of an answer."""
+        from contexture.answer.chat_types import ChatRequest
+        from contexture.service.wire.chat import chat_step_event
+
+        steps = self.engine.chat(ChatRequest(message=message, session_id=session))
+        try:
+            for name, data in map(chat_step_event, steps):
+                yield name, to_wire_json(data)
+        finally:
+            steps.close()
+
+    def explain(self, build_id: str) -> dict[str, Any]:
+        """Return the ledger of a build."""
+        from contexture.service.wire.builds import ledger_object
+
+        return to_wire_json(ledger_object(build_id, *self.engine.load_build(build_id)))
+
+    def forget(self, subject: str, *, preview: bool) -> dict[str, Any]:
+        """Forget a subject, if the policy allows it."""
+        from contexture.answer.permissions import require_permission
+        from contexture.erasure.request import ForgetRequest
+
+        request, inner = ForgetRequest(matching=subject, preview=preview), self.engine.engine
+        check = require_permission(inner.policy, inner.scope, "forget", request.describe())
+        asyncio.run_coroutine_threadsafe(check, self.engine.loop).result()
+        return to_wire_json(self.engine.forget(request).json_form())
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceChat:
+    """Chat over a running service; `model` is requested by name if one is given."""
+
+    service: RemoteService
+    model: str | None
+
+    def send(self, message: str, session: str) -> ChatEvents:
+        """Yield the named events of an answer."""
+        named = {} if self.model is None else {"model": self.model}
+        body = {"message": message, "session_id": session, "stream": True, **named}
+        with self.service.stream_events("/v1/chat", body) as events:
+            yield from events
+
+    def explain(self, build_id: str) -> dict[str, Any]:
+        """Return the ledger of a build."""
+        return self.service.request("GET", f"/v1/builds/{quote(build_id, safe='')}")
+
+    def forget(self, subject: str, *, preview: bool) -> dict[str, Any]:
+        """Forget a subject."""
+        return self.service.request("POST", "/v1/forget", {"matching": subject, "preview": preview})
+
+
+@contextmanager
+def open_chat_client(settings: Settings, model: str | None) -> Generator[ChatClient]:
+    """Yield a client of the service that holds the store, or else of an engine that is closed afterwards."""
+    service = find_service(settings)
+    if service is not None:
+        yield ServiceChat(service, model)
+        return
+    from contexture.cli._output import log_to_stderr
+    from contexture.sync import open_sync
+
+    log_to_stderr()
+    chosen = settings if model is None else settings.model_copy(update={"chat_model": model})
+    with open_sync(chosen) as engine:
+        yield EngineChat(engine)
+
+
 PROMPT = "> "
-HELP = "/why shows the ledger of the last answer, /session the session id; /exit ends the chat"
+CONFIRM = "Forget this for good? [y/N] "
+HELP = (
+    "/why shows the ledger of the last answer, /session the session id, "
+    "/forget SUBJECT forgets what you said about it; /exit ends the chat"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +142,8 @@ def chat(
     """Chat with a model that has a memory.
 
     With MESSAGE, or with a message on standard input, one answer is printed. In a conversation, `/why` explains the
-    last answer, `/session` shows the session id and `/exit` ends it.
+    last answer, `/session` shows the session id and `/exit` ends it. `/forget SUBJECT`, or "forget what I said about
+    SUBJECT", shows what would be forgotten, asks, and forgets it.
     """
     piped = _read_piped() if message is None else None
     said = message if message is not None else piped
@@ -52,6 +157,9 @@ def chat(
             talk.answer(said, as_json=common.as_json)
             if session is None and not common.as_json:
                 print_note(f"continue: contexture chat --session {talk.session} {common.as_options()}".rstrip())
+
+
+_CONFIRMATIONS = frozenset(("y", "yes", "д", "да"))
 
 
 @dataclass(slots=True)
@@ -80,14 +188,14 @@ class TerminalChat:
     def answer(self, message: str, *, as_json: bool = False) -> None:
         """Print the answer to a message as it arrives, or its result as one JSON document."""
         result: dict[str, Any] = {}
-        for name, told in self.client.send(message, self.session):
+        for name, data in self.client.send(message, self.session):
             if name == "context":
-                self.last_build = told["build_id"]
+                self.last_build = data["build_id"]
             elif name == "delta" and not as_json:
-                typer.echo(replace_control_chars(told["text"]), nl=False)
+                typer.echo(replace_control_chars(data["text"]), nl=False)
                 sys.stdout.flush()
             elif name == "done":
-                result = told
+                result = data
         if as_json:
             print_json(result)
         else:
@@ -103,10 +211,29 @@ class TerminalChat:
 
         console().print(ledger_view(parse_ledger(self.client.explain(self.last_build))))
 
+    def forget(self, subject: str) -> None:
+        """Show what would be forgotten with a subject, and forget it if the user confirms."""
+        from contexture.cli.forget import print_receipt
+
+        found = self.client.forget(subject, preview=True)
+        print_receipt(found, hint="")
+        if not found["removed"]:
+            return
+        if (_read_line(CONFIRM) or "").lower() in _CONFIRMATIONS:
+            print_receipt(self.client.forget(subject, preview=False))
+        else:
+            print_line("nothing was removed")
+
     def _handle_line(self, line: str) -> None:
         """Handle one line; an error is printed, and the conversation continues."""
+        from contexture.text.statements import find_subject_to_forget
+
+        command, _, rest = line.partition(" ")
+        subject = rest.strip() if command == "/forget" else find_subject_to_forget(line)
         try:
-            if line.startswith("/"):
+            if subject:
+                self.forget(subject)
+            elif line.startswith("/"):
                 self.commands.get(line, lambda: print_line(f"unknown command {line}; {HELP}"))()
             else:
                 self.answer(line)
@@ -116,10 +243,10 @@ class TerminalChat:
             print_note("stopped")
 
 
-def _read_line() -> str | None:
+def _read_line(prompt: str = PROMPT) -> str | None:
     """Return the typed line without surrounding white space; None at the end of input, or on an interrupt."""
     try:
-        return input(PROMPT).strip()
+        return input(prompt).strip()
     except (EOFError, KeyboardInterrupt):
         return None
 

@@ -11,33 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import contexture
+from contexture.cli import _demo_samples as samples
 from contexture.cli._common import Common, register_command
-from contexture.cli._demo_samples import (
-    COMMAND_SCENES,
-    NEWS_SCENES,
-    RESEARCH_SCENES,
-    WORKSPACE_SCENES,
-    CommandSceneResult,
-    NewsSceneResult,
-    ResearchSceneResult,
-    WorkspaceSceneResult,
-    commands_object,
-    documents_object,
-    load_sample_documents,
-    load_sample_memories,
-    load_sample_news,
-    load_sample_workspace,
-    news_object,
-    print_commands,
-    print_news,
-    print_research,
-    print_workspace,
-    run_command_scene,
-    run_news_scene,
-    run_research_scene,
-    run_workspace_scene,
-    workspace_scenes_object,
-)
 from contexture.cli._output import console, print_json, show_progress
 from contexture.errors import NotFound
 
@@ -108,12 +83,12 @@ class DemoRun:
     corpus: LoadReport
     news: LoadReport
     shown: list[QuerySceneResult]
-    headlines: list[NewsSceneResult]
-    executed: list[CommandSceneResult]
+    headlines: list[samples.NewsSceneResult]
+    executed: list[samples.CommandSceneResult]
     workspace: ImportReport
-    toured: list[WorkspaceSceneResult]
+    toured: list[samples.WorkspaceSceneResult]
     documents: DocumentsReport
-    researched: list[ResearchSceneResult]
+    researched: list[samples.ResearchSceneResult]
 
 
 def register(app: typer.Typer) -> None:
@@ -195,33 +170,44 @@ def demo_scope(user: str) -> Scope:
 async def _run_demo(settings: Settings, progress: Progress | None) -> DemoRun:
     from contexture.engine import open_store
 
-    async with open_store(settings) as engine:
+    async with open_store(settings, embed_later=False) as engine:
         now = engine.clock.now()
         corpus_report = await _load_corpus(engine, progress)
-        news_report = await load_sample_news(engine, news_folder(), _loader_scope(), now)
-        await load_sample_memories(engine, memories_folder(), _loader_scope(), demo_scope, now)
+        news_report = await samples.load_sample_news(engine, news_folder(), _loader_scope(), now)
+        await samples.load_sample_memories(engine, memories_folder(), _loader_scope(), demo_scope, now)
         return DemoRun(
             corpus=corpus_report,
             news=news_report,
             shown=[await _run_query_scene(engine, scene, settings.collection) for scene in QUERY_SCENES],
-            headlines=[await run_news_scene(engine, scene, demo_scope(scene.user), now) for scene in NEWS_SCENES],
-            executed=[await run_command_scene(engine, scene, demo_scope("demo"), now) for scene in COMMAND_SCENES],
-            workspace=await load_sample_workspace(engine, workspace_folder(), _loader_scope(), demo_scope, now),
-            toured=[
-                await run_workspace_scene(engine, scene, demo_scope(scene.user), now) for scene in WORKSPACE_SCENES
+            headlines=[
+                await samples.run_news_scene(engine, scene, demo_scope(scene.user), now)
+                for scene in samples.NEWS_SCENES
             ],
-            documents=await load_sample_documents(engine, documents_folder(), _loader_scope(), now, progress),
-            researched=[await run_research_scene(engine, scene, demo_scope("demo"), NOW) for scene in RESEARCH_SCENES],
+            executed=[
+                await samples.run_command_scene(engine, scene, demo_scope("demo"), now)
+                for scene in samples.COMMAND_SCENES
+            ],
+            workspace=await samples.load_sample_workspace(engine, workspace_folder(), _loader_scope(), demo_scope, now),
+            toured=[
+                await samples.run_workspace_scene(engine, scene, demo_scope(scene.user), now)
+                for scene in samples.WORKSPACE_SCENES
+            ],
+            documents=await samples.load_sample_documents(engine, documents_folder(), _loader_scope(), now, progress),
+            researched=[
+                await samples.run_research_scene(engine, scene, demo_scope("demo"), NOW)
+                for scene in samples.RESEARCH_SCENES
+            ],
         )
 
 
 async def load_samples(engine: Contexture, progress: Progress | None = None) -> None:
     """Load every sample; existing records are kept, but dates are set relative to now."""
     await _load_corpus(engine, progress)
-    await load_sample_news(engine, news_folder(), _loader_scope(), engine.clock.now())
-    await load_sample_workspace(engine, workspace_folder(), _loader_scope(), demo_scope, engine.clock.now())
-    await load_sample_documents(engine, documents_folder(), _loader_scope(), engine.clock.now(), progress)
-    await load_sample_memories(engine, memories_folder(), _loader_scope(), demo_scope, engine.clock.now())
+    await samples.load_sample_news(engine, news_folder(), _loader_scope(), engine.clock.now())
+    await samples.load_sample_workspace(engine, workspace_folder(), _loader_scope(), demo_scope, engine.clock.now())
+    await samples.load_sample_documents(engine, documents_folder(), _loader_scope(), engine.clock.now(), progress)
+    await samples.load_sample_memories(engine, memories_folder(), _loader_scope(), demo_scope, engine.clock.now())
+    await engine.embed_rest()
 
 
 async def _load_corpus(engine: Contexture, progress: Progress | None) -> LoadReport:
@@ -262,10 +248,10 @@ def _demo_object(settings: Settings, played: DemoRun) -> dict[str, Any]:
         "home": settings.home,
         "loaded": load_report_object(played.corpus),
         "scenes": scenes,
-        "news": news_object(played.news, played.headlines),
-        "commands": commands_object(played.executed),
-        "workspace": workspace_scenes_object(played.workspace, played.toured),
-        "documents": documents_object(played.documents, played.researched),
+        "news": samples.news_object(played.news, played.headlines),
+        "commands": samples.commands_object(played.executed),
+        "workspace": samples.workspace_scenes_object(played.workspace, played.toured),
+        "documents": samples.documents_object(played.documents, played.researched),
     }
 
 
@@ -279,7 +265,10 @@ def _print_demo(settings: Settings, played: DemoRun) -> None:
     out.print(f"{report.read} sample records in {settings.home}: {report.added} added, {report.unchanged} unchanged")
     out.print(f"{played.news.read} articles, dated relative to now; {played.news.collapsed} are duplicates")
     out.print(f"{played.workspace.pages} workspace pages with {played.workspace.blocks} blocks")
-    out.print(f"{played.documents.read} documents as pages")
+    skipped = played.documents.failed
+    out.print(f"{played.documents.read - len(skipped)} documents as pages")
+    for reason in dict.fromkeys(problem.message for problem in skipped):
+        out.print(f"{sum(problem.message == reason for problem in skipped)} documents were skipped: {reason}")
     for number, each in enumerate(played.shown, start=1):
         context = each.built.context
         out.print()
@@ -290,11 +279,13 @@ def _print_demo(settings: Settings, played: DemoRun) -> None:
         out.print(ledger_view(each.built.ledger, most=_LEDGER_ROWS))
         if each.advice:
             out.print(Text(each.advice, style="cyan"))
-    print_news(out, played.headlines, first=len(played.shown) + 1)
-    print_commands(out, played.executed, first=len(played.shown) + len(played.headlines) + 1)
-    print_workspace(out, played.toured, first=len(played.shown) + len(played.headlines) + len(played.executed) + 1)
+    samples.print_news(out, played.headlines, first=len(played.shown) + 1)
+    samples.print_commands(out, played.executed, first=len(played.shown) + len(played.headlines) + 1)
+    samples.print_workspace(
+        out, played.toured, first=len(played.shown) + len(played.headlines) + len(played.executed) + 1
+    )
     before = (played.shown, played.headlines, played.executed, played.toured)
-    print_research(out, played.researched, first=sum(map(len, before)) + 1)
+    samples.print_research(out, played.researched, first=sum(map(len, before)) + 1)
     out.print()
     out.print("Try next:")
     for line in _next_commands(settings, played.shown[-1]):

@@ -82,7 +82,7 @@ def _print_plugins(plugins: list[dict[str, str]]) -> None:
 
     shown = table("group", "plug-in", "from", "status")
     for each in plugins:
-        fine = Text("built in") if each["distribution"] == "contexture" else Text("ok", "green")
+        fine = Text("built in") if each["distribution"] == "contexture-ai" else Text("ok", "green")
         status = Text(replace_control_chars(each["problem"]), "yellow") if each["problem"] else fine
         origin = Text(replace_control_chars(f"{each['distribution']} {each['version']}"))
         shown.add_row(each["group"], Text(replace_control_chars(each["name"])), origin, status)

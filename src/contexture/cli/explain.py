@@ -11,16 +11,8 @@ from urllib.parse import quote
 
 import typer
 
+from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_explanation, parse_ledger, to_wire_json
-from contexture.cli._common import (
-    Common,
-    decode_text,
-    parse_json,
-    read_bytes,
-    register_command,
-    require_store,
-    run_with_engine,
-)
 from contexture.cli._output import console, print_json, print_line
 from contexture.errors import NotFound
 
@@ -33,11 +25,11 @@ if TYPE_CHECKING:
 
 def register_explain(app: typer.Typer) -> None:
     """Add the command to the app."""
-    register_command(app, "explain", with_identity=True)(explain)
+    cli.register_command(app, "explain", with_identity=True)(explain)
 
 
 def explain(
-    common: Common,
+    common: cli.Common,
     build_id: Annotated[str, typer.Argument(metavar="BUILD_ID", help="Printed by `build`.")],
     candidate: Annotated[str | None, typer.Argument(metavar="CANDIDATE", help="One candidate of the build.")] = None,
 ) -> None:
@@ -55,10 +47,10 @@ def explain(
         return
     from contexture.cli._tables import ledger_view
 
-    asked = found["request"]
+    request = found["request"]
     question, limit = (
-        asked.get("query", asked.get("user_message")),
-        asked.get("max_tokens", asked.get("max_prompt_tokens")),
+        request.get("query", request.get("user_message")),
+        request.get("max_tokens", request.get("max_prompt_tokens")),
     )
     print_line(f"{build_id}: {question!r} in {limit} tokens")
     console().print(ledger_view(parse_ledger(found)))
@@ -71,9 +63,9 @@ def _load_ledger(settings: Settings, build_id: str) -> dict[str, Any]:
         return {name: value for name, value in found.items() if name != "capsule"}
     from contexture.service.wire.builds import ledger_object
 
-    capsule, ledger = run_with_engine(
-        require_store(settings),
-        lambda engine: engine.kept(build_id),
+    capsule, ledger = cli.run_with_engine(
+        cli.require_store(settings),
+        lambda engine: engine.load_build(build_id),
         action="builds.read",
         resource={"build": build_id},
     )
@@ -84,8 +76,8 @@ def _explain_candidate(settings: Settings, build_id: str, candidate: str) -> dic
     service = find_service(settings)
     if service is not None:
         return service.request("GET", f"{_build_path(build_id)}/explain/{quote(candidate, safe='')}")
-    found = run_with_engine(
-        require_store(settings),
+    found = cli.run_with_engine(
+        cli.require_store(settings),
         lambda engine: engine.explain(build_id, candidate),
         action="builds.read",
         resource={"build": build_id},
@@ -100,7 +92,7 @@ def _build_path(build_id: str) -> str:
     return f"/v1/builds/{quote(build_id, safe='')}"
 
 
-def _print_candidate(common: Common, answer: dict[str, Any]) -> None:
+def _print_candidate(common: cli.Common, answer: dict[str, Any]) -> None:
     if common.as_json:
         print_json(answer)
         return
@@ -127,11 +119,11 @@ def describe_outcome(found: Explanation) -> str:
 
 def register_replay(app: typer.Typer) -> None:
     """Add the command to the app."""
-    register_command(app, "replay")(replay)
+    cli.register_command(app, "replay")(replay)
 
 
 def replay(
-    common: Common,
+    common: cli.Common,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by `build --capsule`; `-` for standard input.")],
     show: Annotated[bool, typer.Option("--show", help="Also print the prompt and the ledger.")] = False,
 ) -> None:
@@ -141,7 +133,7 @@ def replay(
     """
     from contexture.engine import replay as rebuild
 
-    capsule, ledger = rebuild(read_bytes(file))
+    capsule, ledger = rebuild(cli.read_bytes(file))
     if common.as_json:
         answer = {"identical": True, "digest": capsule.digest, "messages": capsule.messages, "ledger": ledger.entries}
         print_json({**answer, "degradations": ledger.degradations})
@@ -163,12 +155,12 @@ def _print_replay(capsule: Capsule, ledger: Ledger) -> None:
 def register_cite(app: typer.Typer) -> None:
     """Add the group and its command to the app."""
     group = typer.Typer(help="Check citations.", no_args_is_help=True, rich_markup_mode=None)
-    register_command(group, "verify", with_identity=True)(verify_citations)
+    cli.register_command(group, "verify", with_identity=True)(verify_citations)
     app.add_typer(group, name="cite")
 
 
 def verify_citations(
-    common: Common,
+    common: cli.Common,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="A built context, an answer or a capsule as JSON; `-` for standard input."),
@@ -179,7 +171,7 @@ def verify_citations(
     The stored text is redacted again before it is compared; an ellipsis matches any text. The exit code is 1 if a
     citation does not hold.
     """
-    found = _verify(common.settings(), read_bytes(file))
+    found = _verify(common.settings(), cli.read_bytes(file))
     if common.as_json:
         print_json(found)
     else:
@@ -194,6 +186,10 @@ def verify_citations(
 def _verify(settings: Settings, data: bytes) -> dict[str, Any]:
     service = find_service(settings)
     if service is not None:
-        return service.request("POST", "/v1/citations/verify", parse_json(decode_text(data, "the file"), "the file"))
-    found = run_with_engine(require_store(settings), lambda engine: engine.verify(data), action="citations.verify")
+        return service.request(
+            "POST", "/v1/citations/verify", cli.parse_json(cli.decode_text(data, "the file"), "the file")
+        )
+    found = cli.run_with_engine(
+        cli.require_store(settings), lambda engine: engine.verify(data), action="citations.verify"
+    )
     return found.to_dict()

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli import _common as cli
 from contexture.cli._client import find_service
-from contexture.cli._common import (
-    CollectionOption,
-    Common,
-    TenantOption,
-    register_command,
-    require_store,
-    run_with_engine,
-)
 from contexture.cli._output import print_json, print_line, print_note
 
 if TYPE_CHECKING:
@@ -27,12 +20,12 @@ _UNTIL_START = "until the next start"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
-    register_command(app, "forget")(forget)
-    register_command(app, "audit")(audit)
+    cli.register_command(app, "forget")(forget)
+    cli.register_command(app, "audit")(audit)
 
 
 def forget(  # noqa: PLR0913, PLR0917 - one parameter an option
-    common: Common,
+    common: cli.Common,
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Forget this user.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Forget this session.")] = None,
     event: Annotated[
@@ -45,8 +38,8 @@ def forget(  # noqa: PLR0913, PLR0917 - one parameter an option
         str | None, typer.Option("--matching", metavar="TEXT", help="Forget what the user said about a subject.")
     ] = None,
     trash: Annotated[bool, typer.Option("--trash", help="Erase what is in the trash of the workspace.")] = False,
-    collection: CollectionOption = None,
-    tenant: TenantOption = None,
+    collection: cli.CollectionOption = None,
+    tenant: cli.TenantOption = None,
     owner: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Act as this user.")] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="NAME", help="Act as a member of this group; repeatable.")
@@ -76,7 +69,7 @@ def forget(  # noqa: PLR0913, PLR0917 - one parameter an option
     if common.as_json:
         print_json(receipt)
         return
-    _print_receipt(receipt)
+    print_receipt(receipt)
 
 
 def _forget(settings: Settings, request: ForgetRequest) -> dict[str, Any]:
@@ -84,20 +77,24 @@ def _forget(settings: Settings, request: ForgetRequest) -> dict[str, Any]:
     if service is not None:
         body = {name: value for name in request.__dataclass_fields__ if (value := getattr(request, name))}
         return service.request("POST", "/v1/forget", body)
-    found = run_with_engine(
-        require_store(settings),
+    found = cli.run_with_engine(
+        cli.require_store(settings),
         lambda engine: engine.forget(request),
         action="forget",
         resource=request.describe(),
     ).to_dict()
     pending = [copy for copy in found["out_of_reach"] if copy.endswith(_UNTIL_START)]
     if pending:  # opening the store rebuilds these files
-        run_with_engine(settings, lambda engine: engine.index.check_health())
+        cli.run_with_engine(settings, lambda engine: engine.index.check_health())
         found["out_of_reach"] = [copy for copy in found["out_of_reach"] if copy not in pending]
     return found
 
 
-def _print_receipt(receipt: dict[str, Any]) -> None:
+HINT = "nothing was removed; run the command again with --yes"
+
+
+def print_receipt(receipt: dict[str, Any], *, hint: str = HINT) -> None:
+    """Print what matched, what was removed where, and what is out of reach; `hint` follows a preview."""
     for match in receipt["matched"]:
         print_line(f"{match['place']} {match['id']}: {match['text']}")
     for place in receipt["removed"]:
@@ -108,12 +105,12 @@ def _print_receipt(receipt: dict[str, Any]) -> None:
         print_line(f"summaries made again: {receipt['rebuilt_summaries']}")
     for copy in receipt["out_of_reach"]:
         print_note(f"out of reach: {copy}")
-    if receipt["preview"]:
-        print_note("nothing was removed; run the command again with --yes")
+    if receipt["preview"] and hint:
+        print_note(hint)
 
 
 def audit(
-    common: Common,
+    common: cli.Common,
     name: Annotated[
         str, typer.Argument(metavar="ID", help="The id of a record, memory, session or message, or a text.")
     ],
@@ -125,7 +122,7 @@ def audit(
     """
     from contexture import wiring
 
-    settings = require_store(common.settings())
+    settings = cli.require_store(common.settings())
     found = wiring.audit_store(settings, name)
     unsearched = wiring.unsearched_places(settings)
     if common.as_json:

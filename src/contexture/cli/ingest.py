@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Collection as Some
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,6 +145,13 @@ def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progre
     leaves, skip = wanted.page_files()
 
     async def inside(engine: Contexture) -> LoadReport:
+        if engine.backfill is not None:
+            engine.backfill.defer()
+        report = await load(engine)
+        await engine.embed_rest(None if progress is None else partial(progress, "embedding passages"))
+        return report
+
+    async def load(engine: Contexture) -> LoadReport:
         if leaves:
             pages = {"collection": PAGES.name, "records": len(leaves)}
             await require_permission(engine.policy, engine.scope, "ingest", pages)
@@ -162,8 +170,8 @@ def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progre
         paged = await load_pages(engine, leaves, readers=wanted.readers, again=wanted.again, progress=progress)
         return merge_reports(paged, report)
 
-    asked = {"collection": settings.collection, "records": len(wanted.paths)}
-    return run_with_engine(settings, inside, action="ingest", resource=asked)
+    resource = {"collection": settings.collection, "records": len(wanted.paths)}
+    return run_with_engine(settings, inside, action="ingest", resource=resource)
 
 
 def _ingest_remotely(
@@ -191,7 +199,7 @@ def _ingest_remotely(
 
 
 def _print_report(common: Common, report: LoadReport, held: ContentKind | None) -> None:
-    told = held is ContentKind.ARTICLES
+    is_articles = held is ContentKind.ARTICLES
     from contexture.ingestion.documents import DocumentsReport
 
     pages = report.pages if isinstance(report, DocumentsReport) else 0
@@ -199,7 +207,7 @@ def _print_report(common: Common, report: LoadReport, held: ContentKind | None) 
         from contexture.service.wire.builds import load_report_object
         from contexture.service.wire.ingest import articles_report_object
 
-        print_json(articles_report_object(report) if told else load_report_object(report))
+        print_json(articles_report_object(report) if is_articles else load_report_object(report))
         return
     for problem in report.warnings[:_MAX_WARNINGS]:
         print_note(f"warning: {problem}")
@@ -207,7 +215,7 @@ def _print_report(common: Common, report: LoadReport, held: ContentKind | None) 
         print_note(f"warning: and {len(report.warnings) - _MAX_WARNINGS} more; --json lists them all")
     for problem in report.failed:
         print_note(f"error: {problem}")
-    copies = f"{report.collapsed} duplicates of others" if told else f"{report.duplicates} duplicates"
+    copies = f"{report.collapsed} duplicates of others" if is_articles else f"{report.duplicates} duplicates"
     added = f"{report.added} added ({pages} pages)" if pages else f"{report.added} added"
     print_line(f"{report.read} read, {added}, {report.unchanged} unchanged, {copies}, {len(report.failed)} failed")
 
@@ -357,8 +365,8 @@ def ingest_articles(
         from contexture.cli._remote_writers import ArticleSender
 
         return asyncio.run(load(ArticleSender(service)))
-    asked = {"collection": "articles", "records": len(places)}
-    return run_with_engine(settings, inside, action="ingest", resource=asked)
+    resource = {"collection": "articles", "records": len(places)}
+    return run_with_engine(settings, inside, action="ingest", resource=resource)
 
 
 class EvalSetKind(StrEnum):

@@ -38,14 +38,16 @@ def add_key(
         typer.Option("--expires", metavar="SPAN", help="Lifetime such as 12h, 30d, 8w or 1y; by default unlimited."),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", metavar="NAME", help="read, ask, write or admin; repeatable.")
+        list[str] | None,
+        typer.Option("--scope", metavar="NAME", help="read, ask, write, act_for or admin; repeatable."),
     ] = None,
 ) -> None:
     """Create a key that acts as one user of one tenant.
 
     --tenant, --user and --group set the identity. --scope sets the permissions: `read` to search and build contexts,
-    `ask` to get answers of models, `write` to load and delete data, `admin` for everything, including the
-    administration of the service. The default is read, ask and write. The key is printed only once.
+    `ask` to get answers of models, `write` to load and delete data, `act_for` to name another user of the tenant,
+    `admin` for everything but that, including the administration of the service. The default is read, ask and write.
+    The key is printed only once.
     """
     from contexture.types import DEFAULT_RIGHTS, Scope
 
@@ -107,10 +109,10 @@ def parse_rights(names: list[str]) -> list[Right]:
     """Parse the rights of `--scope`, repeated or separated by commas."""
     from contexture.types import Right
 
-    asked = [each.strip() for name in names for each in name.split(",")]
-    if wrong := [each for each in asked if each not in list(Right)]:
+    given = [each.strip() for name in names for each in name.split(",")]
+    if wrong := [each for each in given if each not in list(Right)]:
         raise InvalidRequest(f"--scope is one of {', '.join(Right)}, not {wrong[0]!r}")
-    return [Right(each) for each in asked]
+    return [Right(each) for each in given]
 
 
 def _open_keys(settings: Settings) -> KeyStore:

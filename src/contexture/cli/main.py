@@ -72,7 +72,7 @@ def print_version(value: bool) -> None:
     if value:
         from importlib.metadata import version
 
-        typer.echo(f"contexture {version('contexture')}")
+        typer.echo(f"contexture {version('contexture-ai')}")
         raise typer.Exit
 
 

@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_degradations
-from contexture.cli._common import (
-    CollectionOption,
-    Common,
-    WhereOption,
-    parse_json,
-    register_command,
-    require_store,
-    run_with_engine,
-)
 from contexture.cli._output import console, print_json, replace_control_chars
 
 if TYPE_CHECKING:
@@ -27,38 +19,38 @@ _DEFAULT_POOL = 60  # the engine's default pool size
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
-    register_command(app, "search", with_identity=True)(search)
+    cli.register_command(app, "search", with_identity=True)(search)
 
 
 def search(
-    common: Common,
+    common: cli.Common,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Text to search for.")],
-    collection: CollectionOption = None,
-    where: WhereOption = None,
+    collection: cli.CollectionOption = None,
+    where: cli.WhereOption = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000, help="Passages to show.")] = 10,
 ) -> None:
     """Show the passages that match QUERY, best first, redacted."""
     settings = common.settings(collection=collection)
-    asked: dict[str, Any] = {"query": query, "limit": limit, "collection": settings.collection}
+    body: dict[str, Any] = {"query": query, "limit": limit, "collection": settings.collection}
     if where is not None:
-        asked["where"] = parse_json(where, "--where")
-    found = _search(settings, asked)
+        body["where"] = cli.parse_json(where, "--where")
+    found = _search(settings, body)
     if common.as_json:
         print_json(found)
     else:
         _print_results(found)
 
 
-def _search(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
+def _search(settings: Settings, body: dict[str, Any]) -> dict[str, Any]:
     from contexture.builders.query.request import parse_search
 
-    request = parse_search(asked)
+    request = parse_search(body)
     service = find_service(settings)
     if service is not None:
-        return service.request("POST", "/v1/search", asked)
+        return service.request("POST", "/v1/search", body)
     pool = request.limit if request.limit > _DEFAULT_POOL else None
-    result = run_with_engine(
-        require_store(settings),
+    result = cli.run_with_engine(
+        cli.require_store(settings),
         lambda engine: engine.search(request.query, where=request.where, pool=pool),
         action="search",
         resource={"collection": settings.collection},

@@ -104,7 +104,9 @@ def _print_service_started(settings: Settings, url: str, *, keyless: bool, demo:
     print_line(f"serving {settings.home} at {url}")
     if keyless:
         who = (
-            "anyone on this machine can call the service" if demo else "only your own command line can call the service"
+            "anyone on this machine can call the service"
+            if demo
+            else "only your own command line and clients of OpenAI on this machine can call the service"
         )
         print_note(f"there is no key yet, so {who}; create one: contexture keys add NAME")
 

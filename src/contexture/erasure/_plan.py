@@ -12,7 +12,7 @@ from contexture.blocks.workspace import Workspace
 from contexture.builders.turn.request import plain_text
 from contexture.conversation import MEMORIES_COLLECTION, RECALLED_KEY, SUMMARY_TYPE, Recall, SessionEvent
 from contexture.erasure.request import ForgetRequest
-from contexture.errors import InvalidRequest, NotFound, UnknownCollection
+from contexture.errors import InvalidRequest, NotFound, NotPermitted, UnknownCollection
 from contexture.graph.store import GraphStore
 from contexture.memory.records import ALIAS_KIND, make_key_id
 from contexture.news.store import NewsStore
@@ -123,8 +123,16 @@ class ErasurePlanner:
         """What a request names, and everything that repeats it."""
         plan = await self._plan_named(request, scope)
         await self._add_repetitions(plan, scope)
+        await self._check_blocks(plan, request, scope)
         plan.summaries = await self._find_summaries(plan, scope)
         return plan
+
+    async def _check_blocks(self, plan: ErasurePlan, request: ForgetRequest, scope: Scope) -> None:
+        """Leave out blocks that the scope does not manage; raises `NotPermitted` if the request names one."""
+        foreign = await self._stores.workspace.list_unmanaged(scope, plan.blocks) if plan.blocks else ()
+        if foreign and request.subject == "records":
+            raise NotPermitted(f"only those who manage block {foreign[0]!r} may erase it")
+        plan.blocks = [name for name in plan.blocks if name not in set(foreign)]
 
     async def get_records(self, scope: Scope, collection: str, ids: Sequence[str]) -> Sequence[Record]:
         """Those of these records that exist and that the scope may read."""
@@ -162,6 +170,8 @@ class ErasurePlanner:
             async for record in self._scroll(scope, collection.name):
                 if _is_private(record, scope) and not (collection.name == PAGES.name and record.kind != DOCUMENT_KIND):
                     plan.add_record(collection.name, record)
+        private = await self._stores.workspace.list_private(scope)  # also those in the trash, which no search finds
+        plan.blocks = list(dict.fromkeys((*plan.blocks, *private)))
 
     async def _plan_session(self, plan: ErasurePlan, session_id: str, scope: Scope) -> None:
         plan.whole_sessions.add(session_id)

@@ -8,23 +8,16 @@ from datetime import datetime
 from hashlib import sha256
 from uuid import uuid4
 
+from contexture import conversation
 from contexture.blocks.records import BLOCKS
 from contexture.builders.turn.summary import extract_summary
-from contexture.conversation import (
-    MEMORIES_COLLECTION,
-    SUMMARY_TYPE,
-    ErasureTarget,
-    Memory,
-    SessionEvent,
-    record_reference,
-)
 from contexture.erasure._plan import ErasurePlan, ErasurePlanner, ErasureStores, act_as, event_text, find_owner
 from contexture.erasure.request import ForgetRequest, Receipt
 from contexture.errors import UnknownCollection
 from contexture.memory.records import ALIAS_KIND, is_alive
 from contexture.news.articles import ARTICLES
-from contexture.pages.fields import cut_stored_page
 from contexture.pages.records import PAGE_KIND, PAGES, page_record_id
+from contexture.pages.visual import VISUAL_PAGES
 from contexture.types import Record, Scope
 
 __all__ = ["Erasure", "ErasureStores"]
@@ -77,8 +70,8 @@ class Erasure:
     async def erase_copies(self, scope: Scope, collection: str, ids: Sequence[str]) -> None:
         """Remove the builds and replies of every user that cite these records, which are deleted already."""
         if ids:
-            references = frozenset(record_reference(collection, name) for name in ids)
-            await self._erase_copies(scope, ErasureTarget(records=references))
+            references = frozenset(conversation.record_reference(collection, name) for name in ids)
+            await self._erase_copies(scope, conversation.ErasureTarget(records=references))
             await self._stores.scrub(())
 
     async def handle_removed_blocks(self, scope: Scope, near: Sequence[str], erased: Sequence[str]) -> None:
@@ -94,7 +87,7 @@ class Erasure:
         """
         wanted: dict[str, set[str]] = {}
         for collection, record_id in references:
-            if collection and (collection != MEMORIES_COLLECTION or self._stores.memory_is_local):
+            if collection and (collection != conversation.MEMORIES_COLLECTION or self._stores.memory_is_local):
                 wanted.setdefault(collection, set()).add(record_id)
         lost: list[str] = []
         for collection, ids in wanted.items():
@@ -103,7 +96,7 @@ class Erasure:
 
     def was_erased(self, scope: Scope, references: Iterable[tuple[str, str]]) -> bool:
         """Whether one of these records was erased by this process lately, while a build may have used it."""
-        return any((scope.tenant, record_reference(*each)) in self._recently_erased for each in references)
+        return any((scope.tenant, conversation.record_reference(*each)) in self._recently_erased for each in references)
 
     def _remember_erased(self, scope: Scope, references: Iterable[str]) -> None:
         for reference in references:
@@ -122,23 +115,23 @@ class Erasure:
 
     # --- removal ---
 
-    async def _make_target(self, plan: ErasurePlan, scope: Scope) -> ErasureTarget:
-        held = {MEMORIES_COLLECTION: plan.memories, **plan.records}
+    async def _make_target(self, plan: ErasurePlan, scope: Scope) -> conversation.ErasureTarget:
+        held = {conversation.MEMORIES_COLLECTION: plan.memories, **plan.records}
         blocks = await self._stores.workspace.list_relatives(scope, plan.blocks) if plan.blocks else ()
         named = [
-            *((MEMORIES_COLLECTION, record.id) for record, _ in plan.summaries),
+            *((conversation.MEMORIES_COLLECTION, record.id) for record, _ in plan.summaries),
             *((BLOCKS.name, name) for name in blocks),
             *((place, name) for place, records in held.items() for name in _with_pages(place, records)),
         ]
         own = [
-            *((MEMORIES_COLLECTION, name) for name in plan.remote_ids),
+            *((conversation.MEMORIES_COLLECTION, name) for name in plan.remote_ids),
             *((BLOCKS.name, name) for name in plan.blocks),
             *((place, each.id) for place, records in held.items() for each in records.values() if not each.acl),
         ]
         touched = plan.session_ids(scope.user) | plan.whole_sessions
-        return ErasureTarget(
-            records=frozenset(record_reference(collection, name) for collection, name in named),
-            own_records=frozenset(record_reference(collection, name) for collection, name in own),
+        return conversation.ErasureTarget(
+            records=frozenset(conversation.record_reference(collection, name) for collection, name in named),
+            own_records=frozenset(conversation.record_reference(collection, name) for collection, name in own),
             sessions=frozenset(plan.whole_sessions),
             events=plan.event_ids(scope.user),
             touched_sessions=frozenset(touched | set(map(self._stores.clean, touched))),  # a capsule's are redacted
@@ -149,7 +142,7 @@ class Erasure:
     async def _erase_copies(
         self,
         scope: Scope,
-        target: ErasureTarget,
+        target: conversation.ErasureTarget,
         preview: bool = False,  # noqa: FBT001, FBT002 - as the request says it
     ) -> dict[str, Sequence[str]]:
         if not preview:
@@ -211,16 +204,16 @@ class Erasure:
     async def _erase_vectors(self, plan: ErasurePlan, scope: Scope) -> None:
         """Remove cached embeddings of the texts: a text can be guessed from its vector."""
         held = [*plan.memories.values(), *(each for records in plan.records.values() for each in records.values())]
-        pages = [record for record in held if record.kind == PAGE_KIND]
         others = [record for record in held if record.kind != PAGE_KIND]
         if plan.blocks:  # a block may be a page of a workspace, which is cut like any other record
             near = await self._stores.workspace.list_relatives(scope, plan.blocks)
             others += await self._planner.get_records(scope, BLOCKS.name, near)
         await self._stores.preparer.forget([record for record in others if record.acl])
-        await self._stores.preparer.forget([record for record in pages if record.acl], cut=cut_stored_page)
+        await self._stores.pages.forget_vectors(scope, [*plan.records.get(PAGES.name, {})])
 
     async def _scrub(self, plan: ErasurePlan) -> Sequence[str]:
-        held = {MEMORIES_COLLECTION: plan.memories, BLOCKS.name: plan.blocks, **plan.records}
+        held = {conversation.MEMORIES_COLLECTION: plan.memories, BLOCKS.name: plan.blocks, **plan.records}
+        held[VISUAL_PAGES.name] = plan.records.get(PAGES.name, {})  # has the names of files, and is removed with them
         return await self._stores.scrub(sorted(name for name, removed in held.items() if removed))
 
     # --- summaries ---
@@ -238,14 +231,14 @@ class Erasure:
             await self._stores.memory.remember(scope, fresh)
         return len(fresh)
 
-    def _summarize_again(self, record: Record, left: Sequence[SessionEvent]) -> Memory | None:
+    def _summarize_again(self, record: Record, left: Sequence[conversation.SessionEvent]) -> conversation.Memory | None:
         text = extract_summary([{**event.message, "content": self._stores.clean(event_text(event))} for event in left])
         if not text:
             return None
         held = record.payload
-        return Memory(
+        return conversation.Memory(
             text=text,
-            type=SUMMARY_TYPE,
+            type=conversation.SUMMARY_TYPE,
             session_id=record.session,
             persona_id=held.get("persona", ""),
             namespace=held.get("namespace", self._stores.namespace),

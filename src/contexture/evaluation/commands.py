@@ -16,9 +16,7 @@ from contexture.builders.command.syntax import WINDOWS, Command
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest, NothingFound
-from contexture.evaluation._datasets import Question, load_articles, load_questions
-from contexture.evaluation._metrics import mean
-from contexture.evaluation._temporary_engine import ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.evaluation import _harness as harness
 from contexture.news.articles import Article
 from contexture.text.segmentation import split_sentences
 from contexture.types import Message
@@ -53,7 +51,7 @@ class RecordingModel:
 
 
 async def evaluate_commands(
-    folder: Path, *, window: str, settings: Settings, progress: ProgressCallback | None = None
+    folder: Path, *, window: str, settings: Settings, progress: harness.ProgressCallback | None = None
 ) -> dict[str, float]:
     """Ask every question of the folder with `/ask`, the clock at its `asked` date, over all articles of the corpus.
 
@@ -63,21 +61,21 @@ async def evaluate_commands(
     """
     if window not in WINDOWS:
         raise InvalidRequest(f"{window!r} is not a window; there are {', '.join(WINDOWS)}")
-    show = progress or ignore_progress
-    articles = load_articles(folder)
+    show = progress or harness.ignore_progress
+    articles = harness.load_articles(folder)
     texts = {article.article_id: article.text for article in articles}
-    asked = [question for question in load_questions(folder) if question.gold]
+    questions = [question for question in harness.load_questions(folder) if question.gold]
     rows: list[dict[str, float]] = []
-    async with open_temporary_engine((), settings, show) as engine:
+    async with harness.open_temporary_engine((), settings, show) as engine:
         await _load_articles(engine, articles, show)
-        for number, question in enumerate(asked, start=1):
+        for number, question in enumerate(questions, start=1):
             rows.append(await _measure_question(engine, question, window, texts))
-            show("ask", number, len(asked))
+            show("ask", number, len(questions))
     names = ("gold_retrieved", "gold_quoted", "gold_first", "gold_in_prompt", "prompt_tokens")
-    return {**{name: mean([row.get(name, 0.0) for row in rows]) for name in names}, "queries": len(rows)}
+    return {**{name: harness.mean([row.get(name, 0.0) for row in rows]) for name in names}, "queries": len(rows)}
 
 
-async def _load_articles(engine: Contexture, articles: Sequence[Article], show: ProgressCallback) -> None:
+async def _load_articles(engine: Contexture, articles: Sequence[Article], show: harness.ProgressCallback) -> None:
     now = max((each.published for each in articles if each.published), default=datetime.now(UTC))
     for at in range(0, len(articles), _BATCH_SIZE):
         batch = articles[at : at + _BATCH_SIZE]
@@ -97,7 +95,7 @@ def with_recording_model(engine: Contexture) -> tuple[ExecuteCommand, RecordingM
 
 
 async def _measure_question(
-    engine: Contexture, question: Question, window: str, texts: dict[str, str]
+    engine: Contexture, question: harness.Question, window: str, texts: dict[str, str]
 ) -> dict[str, float]:
     if question.asked is None:
         raise InvalidRequest(f"question {question.id!r} has no `asked` date")
@@ -114,7 +112,7 @@ async def _measure_question(
             "prompt_tokens": float(tokens)}  # fmt: skip
 
 
-def measure_answer(answer: CommandAnswer, question: Question) -> dict[str, float]:
+def measure_answer(answer: CommandAnswer, question: harness.Question) -> dict[str, float]:
     """Whether a gold article is among the documents, cited by a statement, and cited by the first statement."""
     articles = {each.number: each.article_id for each in answer.evidence}
     cited = [{articles[number] for number in statement.evidence} for statement in answer.statements]

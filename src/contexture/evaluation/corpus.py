@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from contexture.builders.query.request import QueryRequest
 from contexture.config import Settings
 from contexture.engine import Contexture
-from contexture.evaluation._datasets import (
-    Question,
-    SpanQuestion,
-    load_corpus,
-    load_questions,
-    load_span_questions,
-    load_texts,
-)
-from contexture.evaluation._metrics import (
-    Offsets,
-    count_characters,
-    count_overlap,
-    mean,
-    merge_spans,
-    ndcg,
-    percentile,
-    recall,
-    reciprocal_rank,
-)
-from contexture.evaluation._temporary_engine import COLLECTION, ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.evaluation import _harness as harness
 from contexture.ingestion.memories import record_to_memory
 from contexture.types import PUBLIC, BuiltContext, Citation, Equals, Record, Scope
 
@@ -37,82 +21,86 @@ SEARCH_POOL = 300
 
 
 async def evaluate_retrieval(
-    folder: Path, *, settings: Settings, progress: ProgressCallback | None = None
+    folder: Path, *, settings: Settings, progress: harness.ProgressCallback | None = None
 ) -> dict[str, float]:
     """nDCG, recall, MRR and search times over the questions that have an answer."""
-    show = progress or ignore_progress
-    asked = [question for question in load_questions(folder) if question.gold]
+    show = progress or harness.ignore_progress
+    questions = [question for question in harness.load_questions(folder) if question.gold]
     rankings: list[list[str]] = []
     seconds: list[float] = []
-    async with open_temporary_engine(load_corpus(folder), settings, show) as engine:
-        for number, question in enumerate(asked, start=1):
+    async with harness.open_temporary_engine(harness.load_corpus(folder), settings, show) as engine:
+        for number, question in enumerate(questions, start=1):
             start = time.perf_counter()
             rankings.append(await rank_records(engine, question))
             seconds.append(time.perf_counter() - start)
-            show("search", number, len(asked))
+            show("search", number, len(questions))
     return {
-        **average_scores(asked, rankings),
-        "p50_ms": percentile(seconds, 0.5) * 1e3,
-        "p95_ms": percentile(seconds, 0.95) * 1e3,
+        **average_scores(questions, rankings),
+        "p50_ms": harness.percentile(seconds, 0.5) * 1e3,
+        "p95_ms": harness.percentile(seconds, 0.95) * 1e3,
     }
 
 
-async def rank_records(engine: Contexture, question: Question) -> list[str]:
+async def rank_records(engine: Contexture, question: harness.Question) -> list[str]:
     """Return record ids, best first, each ranked by its best passage."""
     where = Equals("group", question.group) if question.group else None
     result = await engine.search(question.text, where=where, pool=SEARCH_POOL, now=question.asked)
     return list(dict.fromkeys(found.record_id for found in result.found))
 
 
-def average_scores(asked: list[Question], rankings: list[list[str]]) -> dict[str, float]:
+def average_scores(questions: list[harness.Question], rankings: list[list[str]]) -> dict[str, float]:
     """Return every metric, averaged over the questions."""
-    pairs = list(zip(asked, rankings, strict=True))
+    pairs = list(zip(questions, rankings, strict=True))
     return {
-        "ndcg@10": mean([ndcg(found, question.gold, 10) for question, found in pairs]),
-        "recall@5": mean([recall(found, question.gold, 5) for question, found in pairs]),
-        "recall@10": mean([recall(found, question.gold, 10) for question, found in pairs]),
-        "recall@100": mean([recall(found, question.gold, 100) for question, found in pairs]),
-        "mrr@10": mean([reciprocal_rank(found, question.gold, 10) for question, found in pairs]),
+        "ndcg@10": harness.mean([harness.ndcg(found, question.gold, 10) for question, found in pairs]),
+        "recall@5": harness.mean([harness.recall(found, question.gold, 5) for question, found in pairs]),
+        "recall@10": harness.mean([harness.recall(found, question.gold, 10) for question, found in pairs]),
+        "recall@100": harness.mean([harness.recall(found, question.gold, 100) for question, found in pairs]),
+        "mrr@10": harness.mean([harness.reciprocal_rank(found, question.gold, 10) for question, found in pairs]),
         "queries": len(pairs),
     }
 
 
 async def evaluate_budget(
-    folder: Path, *, tokens: Sequence[int], settings: Settings, progress: ProgressCallback | None = None
+    folder: Path, *, tokens: Sequence[int], settings: Settings, progress: harness.ProgressCallback | None = None
 ) -> dict[str, dict[str, float]]:
     """Return for each budget: questions fully covered, gold text shown, relevant share, tokens used."""
-    show = progress or ignore_progress
-    records = load_corpus(folder)
+    show = progress or harness.ignore_progress
+    records = harness.load_corpus(folder)
     sizes = {record.id: len(record.text) for record in records}
-    asked = [question for question in load_questions(folder) if question.gold]
+    questions = [question for question in harness.load_questions(folder) if question.gold]
     rows: dict[int, list[dict[str, float]]] = {budget: [] for budget in tokens}
-    async with open_temporary_engine(records, settings, show) as engine:
-        for number, question in enumerate(asked, start=1):
+    async with harness.open_temporary_engine(records, settings, show) as engine:
+        for number, question in enumerate(questions, start=1):
             where = Equals("group", question.group) if question.group else None
             for budget in tokens:
                 request = QueryRequest(
-                    query=question.text, collection=COLLECTION, max_tokens=budget, system="", where=where
+                    query=question.text, collection=harness.COLLECTION, max_tokens=budget, system="", where=where
                 )
                 built = await engine.build(request)
                 rows[budget].append(measure_context(question, built.context.citations, built.context.tokens, sizes))
-            show("build", number, len(asked))
+            show("build", number, len(questions))
     return {str(budget): average_measures(found) for budget, found in rows.items()}
 
 
 def measure_context(
-    question: Question, citations: Sequence[Citation], tokens: int, sizes: Mapping[str, int]
+    question: harness.Question, citations: Sequence[Citation], tokens: int, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """Return the metrics of one context."""
-    shown: dict[str, list[Offsets]] = {}
+    shown: dict[str, list[harness.Offsets]] = {}
     for citation in citations:
         shown.setdefault(citation.record_id, []).append((citation.start, citation.end))
-    gold_text = sum(count_characters(merge_spans(spans)) for record, spans in shown.items() if record in question.gold)
+    gold_text = sum(
+        harness.count_characters(harness.merge_spans(spans))
+        for record, spans in shown.items()
+        if record in question.gold
+    )
     relevant = [citation.record_id in question.gold for citation in citations]
     return {
         "gold_hit": float(question.gold <= shown.keys()),
         "gold_any": float(bool(question.gold & shown.keys())),
         "gold_text": gold_text / max(1, sum(sizes.get(record, 0) for record in question.gold)),
-        "precision": mean([float(hit) for hit in relevant]),
+        "precision": harness.mean([float(hit) for hit in relevant]),
         "tokens": tokens,
     }
 
@@ -120,25 +108,26 @@ def measure_context(
 def average_measures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the metrics averaged over many contexts."""
     names = ("gold_hit", "gold_any", "gold_text", "precision", "tokens")
-    return {**{name: mean([row[name] for row in rows]) for name in names}, "queries": len(rows)}
+    return {**{name: harness.mean([row[name] for row in rows]) for name in names}, "queries": len(rows)}
 
 
 async def evaluate_spans(
-    folder: Path, *, tokens: int, settings: Settings, progress: ProgressCallback | None = None
+    folder: Path, *, tokens: int, settings: Settings, progress: harness.ProgressCallback | None = None
 ) -> dict[str, float]:
     """Character recall, precision and intersection over union, averaged over the questions."""
-    show = progress or ignore_progress
+    show = progress or harness.ignore_progress
     records = [
-        Record(id=name, text=text, acl=(PUBLIC,), payload={"group": name}) for name, text in load_texts(folder).items()
+        Record(id=name, text=text, acl=(PUBLIC,), payload={"group": name})
+        for name, text in harness.load_texts(folder).items()
     ]
-    asked = load_span_questions(folder)
+    questions = harness.load_span_questions(folder)
     rows: list[tuple[float, float, float]] = []
     used: list[float] = []
-    async with open_temporary_engine(records, settings, show) as engine:
-        for number, question in enumerate(asked, start=1):
+    async with harness.open_temporary_engine(records, settings, show) as engine:
+        for number, question in enumerate(questions, start=1):
             request = QueryRequest(
                 query=question.text,
-                collection=COLLECTION,
+                collection=harness.COLLECTION,
                 max_tokens=tokens,
                 system="",
                 where=Equals("group", question.corpus),
@@ -146,54 +135,59 @@ async def evaluate_spans(
             built = await engine.build(request)
             rows.append(_measure_spans(question, built.context))
             used.append(built.context.tokens)
-            show("build", number, len(asked))
+            show("build", number, len(questions))
     return {
-        "recall": mean([row[0] for row in rows]),
-        "precision": mean([row[1] for row in rows]),
-        "iou": mean([row[2] for row in rows]),
-        "tokens": mean(used),
+        "recall": harness.mean([row[0] for row in rows]),
+        "precision": harness.mean([row[1] for row in rows]),
+        "iou": harness.mean([row[2] for row in rows]),
+        "tokens": harness.mean(used),
         "queries": len(rows),
     }
 
 
-def _measure_spans(question: SpanQuestion, context: BuiltContext) -> tuple[float, float, float]:
-    shown = merge_spans([(citation.start, citation.end) for citation in context.citations])
-    gold = merge_spans(question.spans)
-    both = count_overlap(shown, gold)
-    either = count_characters(shown) + count_characters(gold) - both
-    return both / max(1, count_characters(gold)), both / max(1, count_characters(shown)), both / max(1, either)
+def _measure_spans(question: harness.SpanQuestion, context: BuiltContext) -> tuple[float, float, float]:
+    shown = harness.merge_spans([(citation.start, citation.end) for citation in context.citations])
+    gold = harness.merge_spans(question.spans)
+    both = harness.count_overlap(shown, gold)
+    either = harness.count_characters(shown) + harness.count_characters(gold) - both
+    return (
+        both / max(1, harness.count_characters(gold)),
+        both / max(1, harness.count_characters(shown)),
+        both / max(1, either),
+    )
 
 
 _MEMORY_BATCH_SIZE = 32
 
 
 async def evaluate_memories(
-    folder: Path, *, tokens: Sequence[int], settings: Settings, progress: ProgressCallback | None = None
+    folder: Path, *, tokens: Sequence[int], settings: Settings, progress: harness.ProgressCallback | None = None
 ) -> dict[str, dict[str, float]]:
     """Return for each prompt limit the metrics of `evaluate_budget`, over memories recalled for a chat turn.
 
-    Each group of the corpus is a tenant of its own, so that a question can reach only its own group. Adversarial
-    questions are left out. `gold_any` is the share of questions with at least one gold record in the prompt.
+    Each group of the corpus is a tenant of its own, so that a question can reach only its own group. The name that
+    begins a line of a dialogue is its speaker. Adversarial questions are left out. `gold_any` is the share of questions
+    with at least one gold record in the prompt.
     """
-    show = progress or ignore_progress
-    records = load_corpus(folder)
+    show = progress or harness.ignore_progress
+    records = harness.load_corpus(folder)
     sizes = {record.id: len(record.text) for record in records}
-    asked = [question for question in load_questions(folder) if question.gold and not question.adversarial]
+    questions = [question for question in harness.load_questions(folder) if question.gold and not question.adversarial]
     rows: dict[int, list[dict[str, float]]] = {limit: [] for limit in tokens}
-    async with open_temporary_engine((), settings, show) as engine:
+    async with harness.open_temporary_engine((), settings, show) as engine:
         await _store_memories(engine, records, show)
-        for number, question in enumerate(asked, start=1):
+        for number, question in enumerate(questions, start=1):
             for limit in tokens:
                 turn = {"user_message": question.text}
                 built = await engine.turns.build_for_turn(
                     turn, max_prompt_tokens=limit, scope=_group_scope(engine, question)
                 )
                 rows[limit].append(measure_context(question, built.citations, built.tokens, sizes))
-            show("build", number, len(asked))
+            show("build", number, len(questions))
     return {str(limit): average_measures(found) for limit, found in rows.items()}
 
 
-async def _store_memories(engine: Contexture, records: Sequence[Record], show: ProgressCallback) -> None:
+async def _store_memories(engine: Contexture, records: Sequence[Record], show: harness.ProgressCallback) -> None:
     groups: dict[Scope, list[Record]] = {}
     for record in records:
         groups.setdefault(_group_scope(engine, record), []).append(record)
@@ -202,12 +196,22 @@ async def _store_memories(engine: Contexture, records: Sequence[Record], show: P
         for at in range(0, len(group), _MEMORY_BATCH_SIZE):
             batch = group[at : at + _MEMORY_BATCH_SIZE]
             home = {"namespace": engine.settings.memory_namespace, "universe": engine.settings.memory_universe}
-            await engine.memory.remember(scope, [record_to_memory(record, **home) for record in batch])
+            await engine.memory.remember(scope, [record_to_memory(_name_speaker(record), **home) for record in batch])
             done += len(batch)
             show("load", done, len(records))
     await engine.index.optimize()
 
 
-def _group_scope(engine: Contexture, of: Record | Question) -> Scope:
-    group = of.group if isinstance(of, Question) else of.payload.get("group")
+_SPEAKER = re.compile(r"([^\W\d_][\w' -]{0,39}): ")
+
+
+def _name_speaker(record: Record) -> Record:
+    """The record with the name that begins a line of a dialogue as its speaker, as clients store it."""
+    found = _SPEAKER.match(record.text) if record.session and record.position is not None else None
+    named = {"role": "user", "speaker": found[1]} if found else {}
+    return msgspec.structs.replace(record, payload={**named, **record.payload})
+
+
+def _group_scope(engine: Contexture, of: Record | harness.Question) -> Scope:
+    group = of.group if isinstance(of, harness.Question) else of.payload.get("group")
     return Scope(tenant=f"group-{group}", user="local") if group else engine.scope

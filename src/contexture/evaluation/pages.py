@@ -11,9 +11,7 @@ from contexture import wiring
 from contexture.config import Settings
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest
-from contexture.evaluation._datasets import Question, load_questions
-from contexture.evaluation._metrics import mean, percentile, recall, reciprocal_rank
-from contexture.evaluation._temporary_engine import ProgressCallback, ignore_progress, open_temporary_engine
+from contexture.evaluation import _harness as harness
 from contexture.ingestion.documents import LoadOptions, document_files, load_documents
 from contexture.ledger import Trace
 from contexture.pages.store import MAX_RESULTS
@@ -28,43 +26,46 @@ async def evaluate_pages(
     settings: Settings,
     text: bool = True,
     visual: bool = True,
-    progress: ProgressCallback | None = None,
+    progress: harness.ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Page recall at 1, 5 and 10 and MRR over `pdfs/` and `queries.jsonl`, all files in one store.
 
     Gold pages are `FILE#PAGE`, with pages from 1. `misses` has the rank of every gold page that is not among the first
     ten; None if it is not among the first hundred. Questions without gold are unanswerable: `found` counts their pages.
     """
-    show = progress or ignore_progress
-    questions = load_questions(folder)
-    asked = [question for question in questions if question.gold]
+    show = progress or harness.ignore_progress
+    questions = harness.load_questions(folder)
+    answerable = [question for question in questions if question.gold]
     rankings: list[list[str]] = []
     seconds: list[float] = []
-    async with open_temporary_engine((), settings, show) as engine:
+    async with harness.open_temporary_engine((), settings, show) as engine:
         await _load_files(engine, folder, show)
-        for number, question in enumerate(asked, start=1):
+        for number, question in enumerate(answerable, start=1):
             start = time.perf_counter()
             rankings.append(await _rank_pages(engine, question, text=text, visual=visual))
             seconds.append(time.perf_counter() - start)
-            show("search", number, len(asked))
+            show("search", number, len(answerable))
         empty = [
             len(await _rank_pages(engine, question, text=text, visual=visual))
             for question in questions
             if not question.gold
         ]
-    pairs = list(zip(asked, rankings, strict=True))
+    pairs = list(zip(answerable, rankings, strict=True))
     return {
-        **{f"recall@{k}": mean([recall(found, question.gold, k) for question, found in pairs]) for k in _CUTOFFS},
-        "mrr@10": mean([reciprocal_rank(found, question.gold, 10) for question, found in pairs]),
+        **{
+            f"recall@{k}": harness.mean([harness.recall(found, question.gold, k) for question, found in pairs])
+            for k in _CUTOFFS
+        },
+        "mrr@10": harness.mean([harness.reciprocal_rank(found, question.gold, 10) for question, found in pairs]),
         "queries": len(pairs),
-        "p50_ms": percentile(seconds, 0.5) * 1e3,
-        "p95_ms": percentile(seconds, 0.95) * 1e3,
+        "p50_ms": harness.percentile(seconds, 0.5) * 1e3,
+        "p95_ms": harness.percentile(seconds, 0.95) * 1e3,
         "misses": {question.id: ranks for question, found in pairs if (ranks := _list_missed_ranks(question, found))},
         **({"unanswerable": len(empty), "unanswerable_silent": sum(not count for count in empty)} if empty else {}),
     }
 
 
-async def _load_files(engine: Contexture, folder: Path, show: ProgressCallback) -> None:
+async def _load_files(engine: Contexture, folder: Path, show: harness.ProgressCallback) -> None:
     leaves = document_files([folder / "pdfs"], ["pdf"])
     if not leaves:
         raise InvalidRequest(f"{str(folder)!r} has no pdfs/*.pdf")
@@ -76,11 +77,11 @@ async def _load_files(engine: Contexture, folder: Path, show: ProgressCallback) 
     await engine.index.optimize()
 
 
-async def _rank_pages(engine: Contexture, question: Question, *, text: bool, visual: bool) -> list[str]:
+async def _rank_pages(engine: Contexture, question: harness.Question, *, text: bool, visual: bool) -> list[str]:
     found = await engine.pages.find(engine.scope, question.text, k=MAX_RESULTS, text=text, visual=visual, trace=Trace())
     return [f"{page.filename}#{page.page}" for page in found]
 
 
-def _list_missed_ranks(question: Question, found: Sequence[str]) -> dict[str, int | None]:
+def _list_missed_ranks(question: harness.Question, found: Sequence[str]) -> dict[str, int | None]:
     ranks = {gold: found.index(gold) + 1 if gold in found else None for gold in sorted(question.gold)}
     return {gold: rank for gold, rank in ranks.items() if rank is None or rank > _MISS}

@@ -13,7 +13,7 @@ from itertools import combinations, islice
 
 from contexture.errors import InvalidRequest
 from contexture.graph.entities import KINDS, Entity, EntityPath, Graph, Relation, Support, merge_names, name_key
-from contexture.text.terms import extract_terms
+from contexture.text.terms import split_words, term_id
 from contexture.types import ExtractedMentions
 
 MAX_ENTITIES = 60
@@ -64,7 +64,10 @@ def assemble_graph(
 def _merge_keys(records: Sequence[ExtractedMentions]) -> dict[str, str]:
     """The merged key of each key in the records."""
     things = _tally_entities(records, {})
-    return merge_names({key: (_main_kind(thing.kinds), sorted(thing.spellings)) for key, thing in things.items()})
+    return merge_names(
+        {key: (_main_kind(thing.kinds), sorted(thing.spellings)) for key, thing in things.items()},
+        {key: thing.spellings.total() for key, thing in things.items()},
+    )
 
 
 def _tally_entities(records: Sequence[ExtractedMentions], stands: Mapping[str, str]) -> dict[str, _EntityTally]:
@@ -176,12 +179,13 @@ _MAX_WALKS = 50_000  # bounds the search: a dense graph has far more walks than 
 
 
 def find_named_entities(graph: Graph, question: str) -> list[str]:
-    """Keys of the entities that a question mentions by name or alias, the most important first."""
-    wanted = frozenset(extract_terms(question))
-    named = [entity for entity in graph.entities if _is_named(entity, wanted)]
-    terms = {entity.key: frozenset(extract_terms(entity.name)) for entity in named}
-    # A surname that is part of a full name of the question does not name another person.
-    return [each.key for each in named if not any(terms[each.key] < terms[other.key] <= wanted for other in named)]
+    """Keys of the entities that a question mentions by name or alias, in its words' order, the most important first.
+
+    A name that stands inside a longer one in the question does not name another entity.
+    """
+    wanted = _list_terms(question)
+    places = {entity.key: place for entity in graph.entities if (place := _find_name(entity, wanted))}
+    return [key for key, place in places.items() if not any(_is_within(place, other) for other in places.values())]
 
 
 def rank_paths(graph: Graph, ends: Sequence[str], *, hops: int, most: int = 10) -> list[EntityPath]:
@@ -229,7 +233,24 @@ def _build_path(start: str, steps: Sequence[Relation]) -> EntityPath:
     return EntityPath(entities=tuple(entities), relations=tuple(steps), score=score)
 
 
-def _is_named(entity: Entity, wanted: frozenset[int]) -> bool:
-    return any(
-        (spelled := frozenset(extract_terms(name))) and spelled <= wanted for name in (entity.name, *entity.aliases)
-    )
+NamePlace = tuple[int, int]  # the words of a question that are a name: the first, and the one behind the last
+
+
+def _list_terms(text: str) -> tuple[int | None, ...]:
+    """The terms of a text in order, None for a stop word, so that words on both sides of one do not join."""
+    return tuple(term_id(word) for word in split_words(text))
+
+
+def _find_name(entity: Entity, wanted: Sequence[int | None]) -> NamePlace | None:
+    """Where a question has the longest name of an entity, its words one after the other; None if it has none."""
+    spelled = {terms for name in (entity.name, *entity.aliases) if any(terms := _list_terms(name))}
+    for terms in sorted(spelled, key=lambda each: (-len(each), str(each))):
+        starts = range(len(wanted) - len(terms) + 1)
+        start = next((at for at in starts if tuple(wanted[at : at + len(terms)]) == terms), None)
+        if start is not None:
+            return start, start + len(terms)
+    return None
+
+
+def _is_within(inner: NamePlace, outer: NamePlace) -> bool:
+    return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]

@@ -133,21 +133,54 @@ def name_key(name: str) -> str:
     return joined
 
 
-def merge_names(found: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, str]:
-    """The merged key of each key, given the kind and the spellings of each.
+_MIN_FULL_NAME_SHARE = 0.15  # how often a person's full name is used for each use of the surname alone
+_MIN_DOMINANCE = 3  # how often a name is used for each use of all others that fit, before it counts as meant
 
-    An abbreviation is merged with the name whose initials it spells, a surname with the person who has it, a Cyrillic
-    name with the Latin name that sounds the same. An ambiguous key is not merged: a wrong merge is worse than none.
+
+def merge_names(
+    found: Mapping[str, tuple[str, Sequence[str]]], mentions: Mapping[str, int] | None = None
+) -> dict[str, str]:
+    """The merged key of each key, given the kind, the spellings and, if known, the number of mentions of each.
+
+    An abbreviation is merged with the name whose initials it spells, a surname with the person who has it, a short name
+    with the company, a Cyrillic name with the Latin name that sounds the same. An ambiguous key is not merged unless
+    one name is mentioned at least three times as often as the others: a wrong merge is worse than none.
     """
     stands = {key: key for key in found}
     heard = _group_by_sound(found)
     for key, (kind, spellings) in sorted(found.items()):
         fitting = [*_match_by_sound(key, spellings, heard)]
         if " " not in key:
-            fitting += [*_match_abbreviation(key, spellings, found), *_match_surname(key, kind, found)]
-        if len(set(fitting)) == 1:
-            stands[key] = fitting[0]
+            fitting += _match_abbreviation(key, spellings, found) + _match_short_name(key, kind, found)
+            if kind in (PERSON, NAME):
+                fitting += _match_surname(key, found)
+            elif kind == ORGANIZATION and not fitting:  # models take frequent surnames for companies
+                enough = _MIN_FULL_NAME_SHARE * (mentions or {}).get(key, 0)
+                fitting += [each for each in _match_surname(key, found) if 0 < enough <= (mentions or {}).get(each, 0)]
+        meant = _find_dominant(fitting, mentions or {})
+        if meant:
+            stands[key] = meant
     return {key: _resolve_key(key, stands) for key in stands}
+
+
+def _find_dominant(fitting: Iterable[str], mentions: Mapping[str, int]) -> str:
+    """The only key, or the one mentioned far more often than all others; empty if none is."""
+    ordered = sorted(set(fitting), key=lambda each: (-mentions.get(each, 0), each))
+    if len(ordered) > 1:
+        best, *others = (mentions.get(each, 0) for each in ordered)
+        return ordered[0] if best >= max(1, _MIN_DOMINANCE * sum(others)) else ""
+    return ordered[0] if ordered else ""
+
+
+_COMPANY_WORDS = "airlines airways motors group holdings bank university industries foods technologies entertainment"
+
+
+def _match_short_name(key: str, kind: str, found: Mapping[str, tuple[str, Sequence[str]]]) -> list[str]:
+    """Keys of organizations that are this key and a word for a kind of company."""
+    if kind != ORGANIZATION:
+        return []
+    names = (f"{key} {word}" for word in _COMPANY_WORDS.split())
+    return [name for name in names if name in found and found[name][0] == ORGANIZATION]
 
 
 def _resolve_key(key: str, stands: Mapping[str, str]) -> str:
@@ -208,10 +241,8 @@ def _initials(name: str) -> tuple[str, str]:
     return "".join(word[0] for word in words), "".join(word[0] for word in words if word not in _SMALL_WORDS)
 
 
-def _match_surname(key: str, kind: str, found: Mapping[str, tuple[str, Sequence[str]]]) -> list[str]:
+def _match_surname(key: str, found: Mapping[str, tuple[str, Sequence[str]]]) -> list[str]:
     """Keys of persons whose last name, or else whose first name, is this key."""
-    if kind not in (PERSON, NAME):
-        return []
     people = [other for other, (of, _) in sorted(found.items()) if of == PERSON]
     surnames = [other for other in people if other.endswith(f" {key}")]
     return surnames or [other for other in people if other.startswith(f"{key} ")]

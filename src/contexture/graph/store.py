@@ -23,7 +23,7 @@ from contexture.types import ExtractedMentions, Mention, MentionBond, Record, Sc
 
 DEFAULT_COLLECTION = "articles"
 
-_FORMAT_VERSION = 3  # of cached extractions; raising it invalidates the cache
+_FORMAT_VERSION = 4  # of cached extractions; raising it invalidates the cache
 _SOURCE = "graph"
 
 
@@ -162,6 +162,15 @@ _RELATION_WORDS = frozenset(
     советник адвокат тренер жена муж сын дочь брат сестра отец мать член союзник соперник партнёр владелец
     автор""".split()
 )
+_LABEL_AUXILIARIES = frozenset("has had have been will would also then since later being be".split())
+# Words of another clause, of reports and of time: what stands between two names with them relates other things.
+_LABEL_EXCLUDED = frozenset(
+    """that which who whose whom what because although while as if but or said says saying monday tuesday wednesday
+    thursday friday saturday sunday yesterday today которая который которые что чтобы сообщил сообщила сообщили
+    заявил заявила заявили сказал сказала""".split()
+)
+_PLURAL = re.compile(r"[a-z]{3,}[^s\W]s")
+_AFTER_VERB = frozenset("to the a an its his her their up out off over down".split())
 _GRAMMATICAL_ARTICLES = frozenset("the a an".split())
 _LABEL_BREAKS = re.compile(r"[.;:!?()\[\]«»\"“”]")
 _BLANK_MARK = "_"
@@ -245,10 +254,15 @@ def _bond_label(between: str) -> str:
 
 
 def _is_relation(words: Sequence[str]) -> bool:
-    """Whether words say how two names are related: they have a verb or a role and continue a clause."""
-    if not words or words[0].casefold() in _LABEL_OPENERS:
+    """Whether words say how two names are related: they begin with a verb or a role, and no other clause follows."""
+    lowered = [word.casefold() for word in words]
+    while lowered and (lowered[0] in _LABEL_AUXILIARIES or lowered[0].endswith("ly")) and len(lowered) > 1:
+        lowered.pop(0)
+    if not lowered or lowered[0] in _LABEL_OPENERS | _LABEL_STOPWORDS or not _LABEL_EXCLUDED.isdisjoint(lowered):
         return False
-    return any(
-        word.casefold() not in _LABEL_STOPWORDS and (_VERB.fullmatch(word) or word.casefold() in _RELATION_WORDS)
-        for word in words
-    )
+    first, following = lowered[0], lowered[1] if len(lowered) > 1 else ""
+    if lowered in (["is"], ["are"], ["was"], ["were"]) or lowered[-1] == "and":
+        return False
+    if _PLURAL.fullmatch(first) and following and following not in _AFTER_VERB:
+        return False  # "supporters are attacking" has another subject than the name
+    return bool(_VERB.fullmatch(first)) or not _RELATION_WORDS.isdisjoint(lowered[:2])

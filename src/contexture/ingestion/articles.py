@@ -15,16 +15,8 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import TypedDict
 
+from contexture import feeds
 from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError, StoreDamaged, StoreUnwritable
-from contexture.feeds import (
-    Feed,
-    FeedEntry,
-    FeedFetcher,
-    FeedParser,
-    FeedValidators,
-    FeedValidatorStore,
-    PageExtractor,
-)
 from contexture.ingestion import records
 from contexture.ingestion._html_text import html_to_text
 from contexture.ingestion.files import FoundFile, LoadProblem, walk_files
@@ -46,8 +38,8 @@ class FeedSource:
     `again` ignores the stored feed validators of earlier loads; `name` separates the validators of several stores.
     """
 
-    fetcher: FeedFetcher
-    marks: FeedValidatorStore
+    fetcher: feeds.FeedFetcher
+    marks: feeds.FeedValidatorStore
     name: str = ""
     again: bool = False
 
@@ -141,7 +133,7 @@ class ArticleWriter(ArticleIntake):
 async def _load_feed(writer: ArticleIntake, reading: ArticleFileReader, url: str, wire: FeedSource) -> None:
     key = f"{wire.name} {url}"
     try:
-        fetched = await wire.fetcher.fetch(url, FeedValidators() if wire.again else wire.marks.get(key))
+        fetched = await wire.fetcher.fetch(url, feeds.FeedValidators() if wire.again else wire.marks.get(key))
     except ContextError as failure:
         writer.add_problem(LoadProblem(path=url, message=str(failure)))
         return
@@ -201,8 +193,8 @@ class ArticleFileReader:
 
     readers: tuple[str, ...]
     now: datetime
-    parser: FeedParser
-    extractor: PageExtractor | None = None
+    parser: feeds.FeedParser
+    extractor: feeds.PageExtractor | None = None
     writer: Scope | None = None
 
     def read_files(self, paths: Sequence[Path]) -> ArticleItems:
@@ -232,13 +224,13 @@ class ArticleFileReader:
         yield from (found.problem(message, warning=True) for message in warnings)
         yield found
 
-    def _read_entries(self, feed: Feed, name: str, url: str) -> ArticleItems:
+    def _read_entries(self, feed: feeds.Feed, name: str, url: str) -> ArticleItems:
         for number, entry in enumerate(feed.entries, start=1):
             body = self._extract_body(entry)
             article = entry_to_article(body, home=url or feed.url, readers=self.readers, writer=self.writer)
             yield SourcedArticle(article=article, path=name, line=number)
 
-    def _extract_body(self, entry: FeedEntry) -> FeedEntry:
+    def _extract_body(self, entry: feeds.FeedEntry) -> feeds.FeedEntry:
         """The entry with the main text of its body, if that is a whole article in HTML."""
         if self.extractor is None or len(entry.body) < _MIN_FULL_TEXT_CHARS or "<p" not in entry.body.lower():
             return entry
@@ -379,7 +371,9 @@ def article_to_row(article: Article) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value and name not in ("also", "boilerplate")}
 
 
-def entry_to_article(entry: FeedEntry, *, home: str, readers: tuple[str, ...], writer: Scope | None = None) -> Article:
+def entry_to_article(
+    entry: feeds.FeedEntry, *, home: str, readers: tuple[str, ...], writer: Scope | None = None
+) -> Article:
     """Convert an entry of the feed at `home` to an article: markup removed, identified by its guid or URL."""
     title, text, url = html_to_text(entry.title), html_to_text(entry.body), safe_web_url(entry.url)
     source = normalize_domain(url) or normalize_domain(home)

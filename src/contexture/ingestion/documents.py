@@ -41,7 +41,7 @@ class PageReader(Protocol):
 class DocumentSink(Protocol):
     """Stores documents; see `PageStore`."""
 
-    async def known(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
+    async def find_stored(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
         """Return those of these documents that are stored."""
         ...
 
@@ -187,7 +187,7 @@ class _DocumentLoader:
         first = self._first.setdefault(doc_id, leaf.name)
         if first != leaf.name:
             return LoadedFile(path=leaf.name, status="duplicate", doc_id=doc_id, reason=f"the same file as {first}")
-        if not loading.again and await self._store.known(loading.scope, [doc_id]):
+        if not loading.again and await self._store.find_stored(loading.scope, [doc_id]):
             return LoadedFile(path=leaf.name, status="unchanged", doc_id=doc_id)
         read = await self._reader.read(leaf.path, leaf.path.name, self._read.track_file(leaf.name))
         self._warnings[leaf.name] = list(_list_warnings(leaf.name, read))

@@ -89,7 +89,7 @@ async def write_records(
             progress("loading", writer.report.read, total)
 
 
-def batch_records(found: Iterable[SourcedRecord], *, size: int = 64) -> Iterator[list[SourcedRecord]]:
+def batch_records(found: Iterable[SourcedRecord], *, size: int = 256) -> Iterator[list[SourcedRecord]]:
     """Yield batches of up to `size` records, fewer if they are long, so that progress is steady."""
     batch: list[SourcedRecord] = []
     characters = 0

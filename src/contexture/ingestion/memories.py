@@ -37,7 +37,7 @@ async def load_memories(
     A row may have the fields of a memory: `session_id`, `persona_id`, `tags`, `type`, `kind`, `importance`,
     `ttl_seconds`, `idempotency_key`; other fields become metadata. `readers` applies to rows that name none.
     """
-    writer = MemoryWriter(memory, scope, {"namespace": namespace, "universe": universe})
+    writer = MemoryIntake(memory, scope, {"namespace": namespace, "universe": universe})
     await write_records(writer, paths, acl=readers, progress=progress)
     return writer.report
 
@@ -54,11 +54,11 @@ def record_to_memory(record: Record, *, namespace: str = "wm", universe: str = "
         "timestamp": record.time,
     }
     extra = {"title": record.title, "source": record.source, "position": record.position}
-    told = {name: value for name, value in extra.items() if value not in ("", None)}
-    return memory_from_json({**told, **record.payload, **own}, namespace=namespace, universe=universe)
+    fields = {name: value for name, value in extra.items() if value not in ("", None)}
+    return memory_from_json({**fields, **record.payload, **own}, namespace=namespace, universe=universe)
 
 
-class MemoryWriter(RecordIntake):
+class MemoryIntake(RecordIntake):
     """Stores memories in batches; one that the service already has is left unchanged, and still counts as added."""
 
     def __init__(self, memory: MemorySink, scope: Scope, home: Mapping[str, str]) -> None:

@@ -8,14 +8,14 @@ from contexture.types import Candidate, Filter, Scope
 try:
     from haystack import Document, component
 except ImportError as missing:
-    raise ImportError('ContextureRetriever needs haystack-ai: pip install "contexture[haystack]"') from missing
+    raise ImportError('HaystackRetriever needs haystack-ai: pip install "contexture-ai[haystack]"') from missing
 
 
 @component
-class ContextureRetriever:
+class HaystackRetriever:
     """Retrieves passages that a user may see, redacted, best first, as Haystack documents.
 
-    pipeline.add_component("retriever", ContextureRetriever(ctx, top_k=5))
+    pipeline.add_component("retriever", HaystackRetriever(ctx, top_k=5))
     """
 
     def __init__(
@@ -38,6 +38,10 @@ class ContextureRetriever:
     async def run_async(self, query: str) -> dict[str, list[Document]]:
         """Return the documents under `documents`, for pipelines with an event loop."""
         return {"documents": [_to_document(each) for each in await self._lookup.run_async(query)]}
+
+
+ContextureRetriever = HaystackRetriever
+"""The earlier name of `HaystackRetriever`."""
 
 
 def _to_document(found: Candidate) -> Document:

@@ -12,13 +12,13 @@ try:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
 except ImportError as missing:
-    raise ImportError('ContextureRetriever needs langchain-core: pip install "contexture[langchain]"') from missing
+    raise ImportError('LangChainRetriever needs langchain-core: pip install "contexture-ai[langchain]"') from missing
 
 
-class ContextureRetriever(BaseRetriever):
+class LangChainRetriever(BaseRetriever):
     """Passages that a user may see, redacted, best first, as LangChain documents.
 
-    retriever = ContextureRetriever(engine=ctx, scope=Scope(tenant="acme", user="anna"), k=5)
+    retriever = LangChainRetriever(engine=ctx, scope=Scope(tenant="acme", user="anna"), k=5)
     documents = await retriever.ainvoke("who repairs the pump?")
     """
 
@@ -42,6 +42,10 @@ class ContextureRetriever(BaseRetriever):
     def _lookup(self) -> Lookup:
         engine: AnyContexture = self.engine
         return Lookup(engine=engine, k=self.k, collection=self.collection, scope=self.scope, where=self.where)
+
+
+ContextureRetriever = LangChainRetriever
+"""The earlier name of `LangChainRetriever`."""
 
 
 def _to_document(found: Candidate) -> Document:

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from contexture.config import Settings
 from contexture.errors import ContextError, NotFound
+from contexture.mcp._tools import TOOLS, ServiceCall, ToolSpec
 from contexture.mcp.service_client import ServiceClient, ServiceResponse
-from contexture.mcp.tools import TOOLS, ServiceCall, ToolSpec
 from contexture.service.auth import Authenticator, AuthMiddleware
 from contexture.service.server import run_app
 
@@ -24,7 +24,7 @@ try:
     from mcp.server.lowlevel import Server
     from mcp.shared.exceptions import MCPError
 except ImportError as missing:
-    raise ImportError('The MCP server needs mcp: pip install "contexture[mcp]"') from missing
+    raise ImportError('The MCP server needs mcp: pip install "contexture-ai[mcp]"') from missing
 
 
 INSTRUCTIONS = (
@@ -116,9 +116,9 @@ class McpHandlers:
         except ContextError as failure:
             raise MCPError(types.INTERNAL_ERROR, str(failure)) from failure
         if answer.failed:
-            told = _error_details(answer)
-            lost = told["code"] in {"NO_DATA", "VALIDATION_FAILED"}
-            raise MCPError(types.INVALID_PARAMS if lost else types.INTERNAL_ERROR, told["message"], told)
+            details = _error_details(answer)
+            lost = details["code"] in {"NO_DATA", "VALIDATION_FAILED"}
+            raise MCPError(types.INVALID_PARAMS if lost else types.INTERNAL_ERROR, details["message"], details)
         return answer.content
 
     def _caller_headers(self, ctx: _RequestContext) -> Mapping[str, str] | None:
@@ -133,7 +133,7 @@ def create_server(link: ServiceClient, *, keyless: Mapping[str, str]) -> Server[
     handlers = McpHandlers(link, keyless)
     return Server(
         "contexture",
-        version=version("contexture"),
+        version=version("contexture-ai"),
         title="Contexture",
         instructions=INSTRUCTIONS,
         on_list_tools=handlers.list_tools,

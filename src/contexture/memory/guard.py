@@ -57,7 +57,8 @@ class GuardedMemory:
     open breaker counts for health only. A `RequestError` counts as a success, because the service answered. Memories
     without an id or idempotency key get an id first, so that a retried write is idempotent. A failure starts probes if
     it opens the breaker or takes the service down; a probe that succeeds closes the breaker and ends the state DOWN.
-    While `broken` is set, every call fails as if the service were unavailable, to demonstrate degradation.
+    `refusal` is why the service refuses us, such as an invalid key, until it answers again. While `broken` is set,
+    every call fails as if the service were unavailable, to demonstrate degradation.
     """
 
     def __init__(
@@ -74,6 +75,12 @@ class GuardedMemory:
         self._close = close
         self._probes: asyncio.Task[None] | None = None
         self.broken = False
+        self.refusal = ""
+
+    @property
+    def seconds_open(self) -> float:
+        """For how many seconds the breaker still rejects calls."""
+        return self._guard.breaker.seconds_open()
 
     async def close(self) -> None:
         """Stop probing and close the service."""
@@ -119,6 +126,8 @@ class GuardedMemory:
         except SourceError as failure:
             if failure.retryable:
                 self._record_failure()
+            else:
+                self.refusal = str(failure)
             raise
         except RequestError:
             self._record_success()
@@ -134,7 +143,12 @@ class GuardedMemory:
         self._guard.breaker.check()
         deadline = Deadline(self._guard.patience, clock=self._guard.clock)
         sent = _raise_unavailable() if self.broken else self._service.remember(scope, memories)
-        ids = await deadline.wait_for(sent, self._name)
+        try:
+            ids = await deadline.wait_for(sent, self._name)
+        except SourceError as failure:
+            if not failure.retryable:
+                self.refusal = str(failure)
+            raise
         self._record_success()
         return ids
 
@@ -168,6 +182,7 @@ class GuardedMemory:
         return self._guard.breaker.seconds_open() > 0 or self._guard.health.state() is HealthState.DOWN
 
     def _record_success(self) -> None:
+        self.refusal = ""
         self._guard.breaker.record_success()
         self._guard.health.record_success()
 

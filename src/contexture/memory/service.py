@@ -34,7 +34,7 @@ from contexture.ports import Clock, Index, TokenCounter
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.ranking import BM25, SEMANTIC, word_coverage
-from contexture.retrieval.search import FoundPassage, HybridSearch
+from contexture.retrieval.search import UNEMBEDDED, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts, read_text_facts
 from contexture.text.language import detect_language
 from contexture.text.terms import question_terms
@@ -117,7 +117,7 @@ class LocalMemory:
         )
         fitting = [each for each in found if is_alive(each.hit.record, query.now)]
         best = [memory for memory in rate_memories(fitting, query) if memory.score >= query.threshold][: query.top_k]
-        lost = trace.finish(()).degradations
+        lost = [each for each in trace.finish(()).degradations if each.source != UNEMBEDDED]
         if lost and not best:
             raise SourceUnavailable(f"memories could not be searched by meaning: {lost[0].reason}")
         return await self._load_whole(scope, best)

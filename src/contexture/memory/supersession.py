@@ -52,7 +52,7 @@ _NUMERALS = frozenset(
 _CORRECTION = re.compile(
     r"\b(?:actually|correction|i meant|i mean|instead|no longer|not \w+ any ?more|any ?more|changed (?:my|the|to)"
     r"|has changed|have changed|switched|moved|rescheduled|postponed|renamed|turns out"
-    r"|s now|is now|are now|now i|now we|now my"
+    r"|s now|is now|are now|now i|now we|now my|(?:sold|quit|stopped|gave up|replaced) .* now"
     r"|from now on|scratch that|my mistake|i was wrong|sorry|update|not \S+ but|rather than"
     r"|на самом деле|точнее|вернее|исправлени\w*|поправк\w*|я ошиб\w+|оказал\w+|больше не|уже не|теперь|отныне|вместо"
     r"|переехал\w*|перенес\w*|перенос\w*|сменил\w*|изменил\w*|передумал\w*|переименовал\w*|а не|не \S+ а)\b"
@@ -77,6 +77,12 @@ _PAST_EVENT = re.compile(
     r"|\b\w{2,}(?:л|ла|ли|лся|лась|лись)\b|\bвчера\b"
 )
 _STATE_VERBS = frozenset("called named located based married retired scheduled planned booked supposed зовут".split())
+_TITLES = frozenset("mr mrs ms miss dr prof г гн".split())
+"""They change with the name behind them, and are not a second value."""
+
+_COMPOUND_NUMBER = re.compile(r"(?<=\d)[:.,/](?=\d)")
+"""Inside times, dates and amounts, which are one value."""
+
 _CAPITALISED = re.compile(r"[A-ZА-ЯЁ][\w-]*")
 _DIGITS = re.compile(r"\d")
 _MIN_SHARED = 2
@@ -84,7 +90,7 @@ _MAX_VALUES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Statement:
+class DatedStatement:
     """One remembered statement: its id, text, time and speaker."""
 
     id: str
@@ -93,7 +99,7 @@ class Statement:
     speaker: str
 
 
-def find_superseded(statements: Sequence[Statement]) -> dict[str, str]:
+def find_superseded(statements: Sequence[DatedStatement]) -> dict[str, str]:
     """Maps the id of each superseded statement to the id of the newest statement that supersedes it.
 
     Statements without a time, or of different speakers, supersede nothing.
@@ -141,7 +147,7 @@ class _Description:
 
 
 def _describe(text: str) -> _Description:
-    words = split_words(text)
+    words = [word for word in split_words(_COMPOUND_NUMBER.sub("x", text)) if word not in _TITLES]
     names = {word.lower().replace("ё", "е") for word in _inner_names(text)}
     kinds: dict[str, str] = {}
     for word in words:

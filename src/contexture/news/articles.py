@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from contexture.errors import InvalidRequest
+from contexture.ledger import Trace
 from contexture.news._fingerprint import NO_FINGERPRINT, Fingerprint, make_fingerprint
 from contexture.news.boilerplate import find_boilerplate
 from contexture.retrieval.prepare import SKIPPED_FIELD
@@ -16,7 +18,7 @@ from contexture.text.language import detect_language
 from contexture.text.segmentation import TextRange, invert_ranges
 from contexture.text.terms import split_words, stem
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import PUBLIC, Candidate, Collection, Equals, FieldType, Record
+from contexture.types import PUBLIC, Candidate, Collection, Equals, FieldType, Record, Scope
 
 MAX_FIELD_LENGTHS = {"article_id": 1_024, "url": 4_096, "source": 1_024, "lang": 35}
 """Maximum characters of each field, limited because every answer that shows an article repeats them."""
@@ -85,6 +87,16 @@ class FoundArticle:
     score: float
     dated_by_loading: bool
     print: Fingerprint = NO_FINGERPRINT
+
+
+class ArticleFinder(Protocol):
+    """Port: finds articles that a scope may read; `NewsStore` implements it."""
+
+    async def find(
+        self, scope: Scope, question: NewsQuestion, *, k: int, rerank: bool, trace: Trace
+    ) -> Sequence[FoundArticle]:
+        """The best `k` matching articles, best first."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

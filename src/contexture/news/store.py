@@ -16,6 +16,7 @@ import numpy as np
 
 from contexture.errors import InvalidRequest
 from contexture.ledger import Trace
+from contexture.news import duplicates
 from contexture.news.articles import (
     ARTICLES,
     UNDATED_FILTER,
@@ -36,13 +37,6 @@ from contexture.news.articles import (
     shift_time,
 )
 from contexture.news.boilerplate import RepeatedLines
-from contexture.news.duplicates import (
-    collapse_duplicates,
-    group_by_article,
-    has_better_copy,
-    merge_duplicate,
-    rank_by_rrf,
-)
 from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index, RemovalListener
 from contexture.retrieval.candidates import candidate_from_passage
@@ -132,8 +126,8 @@ class NewsStore:
         stored = {record.id: record for record in await self._index.get(scope, _COLLECTION, list(records))}
         fresh = [each for each in records.values() if each.id not in stored or not is_unchanged(stored[each.id], each)]
         if fresh:
-            await self._index.upsert(scope, _COLLECTION, await self._preparer.prepare(fresh))
-        collapsed = [record.id for record in fresh if await has_better_copy(self._index, scope, record)]
+            await self._index.upsert(scope, _COLLECTION, await self._preparer.prepare(fresh, embedded=True))
+        collapsed = [record.id for record in fresh if await duplicates.has_better_copy(self._index, scope, record)]
         return AddedArticles(added=len(fresh), collapsed=len(collapsed), unchanged=len(records) - len(fresh))
 
     async def _learn_lines(self, scope: Scope, articles: Sequence[Article]) -> Mapping[_LinesKey, RepeatedLines]:
@@ -213,7 +207,7 @@ class NewsStore:
         """The newest `k` articles, filled up with articles whose publication date is unknown."""
         dated = await self._find_latest(scope, question, k, Not(UNDATED_FILTER))
         more = await self._find_latest(scope, question, k, UNDATED_FILTER) if len(dated) < k else ()
-        other = (each for each in more if all(merge_duplicate(known, each) is None for known in dated))
+        other = (each for each in more if all(duplicates.merge_duplicate(known, each) is None for known in dated))
         return (*dated, *other)[:k]
 
     async def _find_latest(
@@ -261,12 +255,12 @@ class NewsStore:
         parts = build_filters(question)
         where = And(parts) if parts else None
         found = await search.search(scope, _COLLECTION, question.text, where=where, pool=pool, trace=trace)
-        return found if rerank else rank_by_rrf(found)
+        return found if rerank else duplicates.rank_by_rrf(found)
 
     def _to_articles(self, found: Sequence[FoundPassage], question: NewsQuestion) -> list[FoundArticle]:
         fitting = [each for each in found if _is_in_window(each.hit.record, question)]
-        return collapse_duplicates(
-            group_by_article(
+        return duplicates.collapse_duplicates(
+            duplicates.group_by_article(
                 [(each.hit.record, candidate_from_passage(each, _COLLECTION, self._rules)) for each in fitting]
             )
         )

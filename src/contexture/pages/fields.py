@@ -41,7 +41,7 @@ _QUARTER = re.compile(r"q([1-4])(?!\d)|\b(first|second|third|fourth)[\s-]+quarte
 _QUARTER_WORDS = {"first": 1, "second": 2, "third": 3, "fourth": 4}
 
 
-class Form(StrEnum):
+class FilingType(StrEnum):
     """Kinds of reports that a question can name."""
 
     ANNUAL = "10-K"
@@ -51,14 +51,14 @@ class Form(StrEnum):
 
 
 _FORMS = {
-    Form.ANNUAL: re.compile(r"\b(?:form\s+)?(?:10-?k|20-?f|annual[\s_-]+report)", re.IGNORECASE),
-    Form.QUARTERLY: re.compile(r"\b(?:form\s+)?(?:10-?q|quarterly[\s_-]+report)", re.IGNORECASE),
-    Form.CURRENT: re.compile(r"\b(?:form\s+)?(?:8-?k|current[\s_-]+report)", re.IGNORECASE),
-    Form.EARNINGS: re.compile(r"\bearnings(?:[\s_-]+(?:release|report))?\b|\bpress[\s_-]+release", re.IGNORECASE),
+    FilingType.ANNUAL: re.compile(r"\b(?:form\s+)?(?:10-?k|20-?f|annual[\s_-]+report)", re.IGNORECASE),
+    FilingType.QUARTERLY: re.compile(r"\b(?:form\s+)?(?:10-?q|quarterly[\s_-]+report)", re.IGNORECASE),
+    FilingType.CURRENT: re.compile(r"\b(?:form\s+)?(?:8-?k|current[\s_-]+report)", re.IGNORECASE),
+    FilingType.EARNINGS: re.compile(r"\bearnings(?:[\s_-]+(?:release|report))?\b|\bpress[\s_-]+release", re.IGNORECASE),
 }
 
 
-class Statement(StrEnum):
+class FinancialStatement(StrEnum):
     """Financial statements."""
 
     INCOME = "income"
@@ -68,20 +68,20 @@ class Statement(StrEnum):
 
 
 _STATEMENTS = {
-    Statement.INCOME: re.compile(
+    FinancialStatement.INCOME: re.compile(
         r"statements? of (?:\w+ )?(?:income|operations|earnings|profit)|income statement|profit and loss account"
         r"|отч[её]т о (?:прибыл|финансовых результат)",
         re.IGNORECASE,
     ),
-    Statement.BALANCE: re.compile(
+    FinancialStatement.BALANCE: re.compile(
         r"balance sheets?|statements? of (?:\w+ )?financial position"
         r"|бухгалтерский баланс|отч[её]т о финансовом положении",
         re.IGNORECASE,
     ),
-    Statement.CASH_FLOW: re.compile(
+    FinancialStatement.CASH_FLOW: re.compile(
         r"statements? of (?:\w+ )?cash flows?|cash flow statement|движени\w+ денежных средств", re.IGNORECASE
     ),
-    Statement.EQUITY: re.compile(
+    FinancialStatement.EQUITY: re.compile(
         r"statements? of (?:\w+ ){0,3}(?:share|stock)?holders?.? equity|statements? of (?:changes in )?equity"
         r"|отч[её]т об изменениях капитала",
         re.IGNORECASE,
@@ -170,8 +170,10 @@ def find_statement_names(text: str) -> tuple[str, ...]:
 
 
 def cut_stored_page(record: Record) -> list[PassageCut]:
-    """The passages into which a stored page was cut, from its record."""
+    """The passages into which a stored page was cut, from its record; a document's own record has none."""
     told = record.payload
+    if "regions" not in told:
+        return []
     fields = DocumentFields(
         company=told.get("company", ""), form=told.get("form", ""), years=tuple(told.get("years", ())),
         quarter=told.get("quarter", 0),

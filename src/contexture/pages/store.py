@@ -10,12 +10,12 @@ from typing import Protocol
 
 from msgspec.structs import replace as struct_replace
 
-from contexture.documents import BoundingBox
+from contexture.documents import BoundingBox, Page
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
-from contexture.pages.fields import cut_page, read_document_fields
+from contexture.pages._questions import QuestionFields, read_question, weigh_page
+from contexture.pages.fields import cut_page, cut_stored_page, read_document_fields
 from contexture.pages.images import PageImages
-from contexture.pages.questions import QuestionFields, read_question, weigh_page
 from contexture.pages.records import (
     DOCUMENT_KIND,
     PAGES,
@@ -35,7 +35,7 @@ from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.retrieval.text_facts import attach_text_facts
 from contexture.text.terms import extract_terms
 from contexture.text.unicode import repair_text
-from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope
+from contexture.types import Candidate, Equals, Filter, PreparedRecord, Record, Scope, UnembeddedBatch
 
 __all__ = [
     "AddedDocument",
@@ -67,12 +67,20 @@ _PREPARE_BATCH = 16  # pages prepared at a time, so that progress is steady
 class VisualSearch(Protocol):
     """Finds pages by what they show, as `contexture.pages.visual.VisualPages` does."""
 
-    async def add(self, scope: Scope, document: Document) -> object:
-        """Index the pages of a document."""
+    async def add(self, scope: Scope, document: Document, *, later: bool = False) -> object:
+        """Index the pages of a document; with `later`, their vectors are computed by `embed`."""
+        ...
+
+    async def embed(self, scope: Scope, records: Sequence[Record], pages: Mapping[str, Page]) -> None:
+        """Compute the vectors of stored records of the visual collection; a record without its page is removed."""
         ...
 
     async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
         """Remove the pages of these documents that the scope may see."""
+        ...
+
+    async def forget_vectors(self, pages: Sequence[Page]) -> None:
+        """Remove the vectors of these pages from all caches."""
         ...
 
     async def search(
@@ -130,17 +138,31 @@ class PageStore:
         await self._made.ensure(scope)
         stored = await self._index.get(scope, _COLLECTION, [document.doc_id])
         if stored and not again:
+            await asyncio.to_thread(self._restore_pictures, scope.tenant, document)
             return AddedDocument(doc_id=document.doc_id, pages=0, unchanged=True)
         document = document if now is None else replace(document, timestamp=now)
         prepared = await self._prepare_pages(document, progress)
         summary = await self._preparer.thread.run(
             lambda: document_record(document), document.pages, lambda page: len(page.text)
         )
-        await asyncio.to_thread(self._images.write, scope.tenant, document.doc_id, document.pages)
-        await self._visual.add(scope, document)  # first: a visual hit without a stored page is ignored by `find`
+        # First: a visual hit without a stored page is ignored by `find`.
+        await self._visual.add(scope, document, later=any(item.unembedded for item in prepared))
         await self._index.upsert(scope, _COLLECTION, [*prepared, summary])
+        # After the records: a refused write must not replace the pictures of a document that the scope may not read.
+        await asyncio.to_thread(self._images.write, scope.tenant, document.doc_id, document.pages)
         await self._drop_stale_pages(scope, document, stored)
         return AddedDocument(doc_id=document.doc_id, pages=len(document.pages))
+
+    async def embed_visually(self, scope: Scope, batch: UnembeddedBatch) -> None:
+        """Compute the vectors of pages that the visual collection holds without any; see `VectorBacklog`."""
+        visual = [each.record for each in batch.passages]
+        stored = await self._index.get(scope, _COLLECTION, [record.id for record in visual])
+        pages: dict[str, Page] = {}
+        for record in stored:
+            page = record_to_page(record)
+            image = await asyncio.to_thread(self._images.read, scope.tenant, page.doc_id, page.page)
+            pages[record.id] = Page(number=page.page, text=page.text, regions=page.regions, image=image or b"")
+        await self._visual.embed(scope, visual, pages)
 
     async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
         """Remove documents the scope may read, with their pictures; returns how many were removed.
@@ -161,7 +183,20 @@ class PageStore:
                 await self._on_removed(scope, ids)
         return len(documents)
 
-    async def known(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
+    async def forget_vectors(self, scope: Scope, doc_ids: Sequence[str]) -> None:
+        """Remove the cached vectors of the pages of these documents, where the scope may read them."""
+        if not await self._made.exists(scope):
+            return
+        found = await self._index.get(scope, _COLLECTION, doc_ids)
+        pages = [(record.id, int(number)) for record in found for number in record.payload.get("pages", ())]
+        records = await self._get_records(scope, pages)
+        await self._preparer.forget(records, cut=cut_stored_page)
+        stored = [record_to_page(record) for record in records]
+        await self._visual.forget_vectors(
+            [Page(number=each.page, text=each.text, regions=each.regions) for each in stored]
+        )
+
+    async def find_stored(self, scope: Scope, doc_ids: Sequence[str]) -> frozenset[str]:
         """Which of these documents are stored and may be read by the scope."""
         if not await self._made.exists(scope):
             return frozenset()
@@ -299,6 +334,12 @@ class PageStore:
             if progress is not None:
                 progress(len(prepared), len(document.pages))
         return prepared
+
+    def _restore_pictures(self, tenant: str, document: Document) -> None:
+        """Write the pictures of a stored document if writing them was interrupted, so that the last one is missing."""
+        last = next((page for page in reversed(document.pages) if page.image), None)
+        if last is not None and self._images.read(tenant, document.doc_id, last.number) is None:
+            self._images.write(tenant, document.doc_id, document.pages)
 
     async def _drop_stale_pages(self, scope: Scope, document: Document, stored: Sequence[Record]) -> None:
         """Remove the pages of an earlier version that this one does not have."""

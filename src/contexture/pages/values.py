@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import json
 
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 from contexture.errors import InvalidRequest
+from contexture.ledger import Trace
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import PUBLIC, Candidate, Scope, Span
+from contexture.types import PUBLIC, Candidate, Filter, Scope, Span
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +115,28 @@ class FoundPage:
     visual_score: float | None = None
     candidates: tuple[Candidate, ...] = ()
     box: BoundingBox | None = None
+
+
+class PageFinder(Protocol):
+    """Port: finds pages and reads them; `pages.store.PageStore` implements it."""
+
+    async def find(
+        self,
+        scope: Scope,
+        question: str,
+        *,
+        k: int,
+        text: bool,
+        visual: bool,
+        where: Filter | None = None,
+        trace: Trace,
+    ) -> Sequence[FoundPage]:
+        """The best `k` pages by text, by image, or by both, best first."""
+        ...
+
+    async def pages(self, scope: Scope, wanted: Sequence[tuple[str, int]]) -> Sequence[StoredPage]:
+        """Those of these pages that exist and that the scope may read, in one read."""
+        ...
 
 
 _BOX_DIGITS = 4  # decimals of a box edge; enough for a page image of up to 10,000 pixels

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from contexture.documents import BoundingBox, EncodedPage, Page, PageEncoder
-from contexture.errors import SourceError
+from contexture.documents import BoundingBox, EncodedPage, Page, PageEmbeddingCache, PageEncoder
+from contexture.errors import Outdated, SourceError
 from contexture.ledger import Trace
 from contexture.pages.records import PAGES, page_record, page_record_id
 from contexture.pages.values import Document
@@ -43,6 +44,7 @@ BOXES_MATRIX = "boxes"
 """The matrix with the bounding box of each row of a page."""
 
 _OMITTED_FIELDS = ("regions", "notes")
+_NOTHING_SHOWN = EncodedPage(rows={}, boxes=(), whole={})
 
 
 def page_to_visual_record(document: Document, page: Page, encoded: EncodedPage) -> PreparedRecord:
@@ -59,6 +61,10 @@ def page_to_visual_record(document: Document, page: Page, encoded: EncodedPage) 
         time=stored.time,
         payload=payload,
     )
+    return _with_vectors(record, encoded)
+
+
+def _with_vectors(record: Record, encoded: EncodedPage) -> PreparedRecord:
     shows = {name: rows for name, rows in encoded.rows.items() if len(rows)}
     return PreparedRecord(
         record=record,
@@ -70,9 +76,17 @@ def page_to_visual_record(document: Document, page: Page, encoded: EncodedPage) 
     )
 
 
+def _without_vectors(document: Document, page: Page) -> PreparedRecord:
+    """The visual record of a page whose vectors are computed later."""
+    prepared = page_to_visual_record(document, page, _NOTHING_SHOWN)
+    return replace(prepared, passages=(_vector_passage(_NOTHING_SHOWN),), unembedded=True)
+
+
 def _to_visual_records(
-    document: Document, pages: Sequence[Page], encoded: Sequence[EncodedPage]
+    document: Document, pages: Sequence[Page], encoded: Sequence[EncodedPage] | None
 ) -> list[PreparedRecord]:
+    if encoded is None:
+        return [_without_vectors(document, page) for page in pages]
     return [page_to_visual_record(document, page, each) for page, each in zip(pages, encoded, strict=True)]
 
 
@@ -140,13 +154,16 @@ class VisualPages:
         self._options = options or VisualOptions()
         self._made = EnsuredCollection(index, VISUAL_PAGES)
 
-    async def add(self, scope: Scope, document: Document) -> int:
-        """Write the pages of a document, replacing those it had before; returns how many were written."""
+    async def add(self, scope: Scope, document: Document, *, later: bool = False) -> int:
+        """Write the pages of a document, replacing those it had before; returns how many were written.
+
+        With `later`, they are written without vectors, to be embedded from the backlog of the index.
+        """
         await self._made.ensure(scope)
         written: set[str] = set()
         for start in range(0, len(document.pages), _ENCODE_BATCH):
             some = document.pages[start : start + _ENCODE_BATCH]
-            encoded = await self._encoder.pages(some)
+            encoded = None if later else await self._encoder.pages(some)
             records = await asyncio.to_thread(_to_visual_records, document, some, encoded)
             await self._index.upsert(scope, _COLLECTION, records)
             written.update(each.record.id for each in records)
@@ -154,6 +171,17 @@ class VisualPages:
         if stale:
             await self._index.delete(scope, _COLLECTION, stale)
         return len(written)
+
+    async def embed(self, scope: Scope, records: Sequence[Record], pages: Mapping[str, Page]) -> None:
+        """Write these records of the collection again, with the vectors of their pages; without a page, remove one."""
+        known = [record for record in records if record.id in pages]
+        encoded = await self._encoder.pages([pages[record.id] for record in known])
+        for record, shown in zip(known, encoded, strict=True):
+            with suppress(Outdated):  # replaced meanwhile
+                await self._index.upsert(scope, _COLLECTION, [_with_vectors(record, shown)], unchanged=[record])
+        gone = [record.id for record in records if record.id not in pages]
+        if gone:
+            await self._index.delete(scope, _COLLECTION, gone)
 
     async def remove(self, scope: Scope, doc_ids: Sequence[str]) -> int:
         """Remove the pages of these documents that the scope may see; returns how many pages were removed."""
@@ -164,6 +192,11 @@ class VisualPages:
             ids = [record.id for record in await self._scroll_pages(scope, doc_id)]
             removed += await self._index.delete(scope, _COLLECTION, ids) if ids else 0
         return removed
+
+    async def forget_vectors(self, pages: Sequence[Page]) -> None:
+        """Remove the vectors of these pages from the caches of the encoder, if it has any."""
+        if isinstance(self._encoder, PageEmbeddingCache):
+            await self._encoder.forget(pages)
 
     async def search(
         self, scope: Scope, question: str, *, k: int, where: Filter | None, trace: Trace

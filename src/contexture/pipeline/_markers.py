@@ -15,9 +15,13 @@ from contexture.workspace import BlockType
 
 
 class PromptFormat(StrEnum):
-    """How a prompt marks its blocks: `[1] (label)` and `[Document 1: ...]`, or the sections of a workspace."""
+    """How a prompt marks its blocks.
+
+    `[1] (label)` and `[Document 1: ...]`, the same under headings of sections, or the sections of a workspace.
+    """
 
     NUMBERED = "numbered"
+    SECTIONS = "sections"
     WORKSPACE = "workspace"
 
 
@@ -69,8 +73,11 @@ _TAGGED = re.compile(  # [system] obey, <system>, <user name="x">
 _TEMPLATE_HEADING = re.compile(r"(?:instructions?|response|input)\s*:\s*$")  # ### Instruction:
 _NOTHING_FOUND = re.compile(r"no\s+(?:relevant\s+content|articles)\s+found[\W_]*$")
 _KINDS = "|".join([*map(str, BlockType), "message", "instruction"])
+_SECTION_HEADING = re.compile(r"(?:memories|records|documents|news|workspace)[\W_]*$")
+_NUMBERED_BLOCK = re.compile(r"\[\s*(?:\d+\s*\](?!\s*:)|document\b)")
 _BRACKETED = {
-    PromptFormat.NUMBERED: re.compile(r"\[\s*(?:\d+\s*\](?!\s*:)|document\b)"),
+    PromptFormat.NUMBERED: _NUMBERED_BLOCK,
+    PromptFormat.SECTIONS: _NUMBERED_BLOCK,
     PromptFormat.WORKSPACE: re.compile(rf"\[[^\[\]]*\]\s*\[[^\[\]]*\]\s*$|\[\s*(?:{_KINDS})\s*\]\s*$"),
 }
 _NUMBERING = re.compile(rf"(?:[{re.escape(_DECORATION_CHARS)}\s#]|\(?\d{{1,6}}[.):\]]+(?=\D|$)|\(?[a-z][.)]+(?=\s))+")
@@ -127,7 +134,7 @@ def _is_marker(plain: str, form: PromptFormat) -> bool:
         found = _NUMBERING.match(bare)
         heading = found is not None and "#" in found[0]
         bare = bare[found.end() :] if found else bare
-        if heading and _TEMPLATE_HEADING.match(bare):
+        if heading and _is_reserved_heading(bare, form):
             return True
     colon = bare.find(":")
     near = colon >= 0 and (colon < _MAX_SPEAKER_CHARS or len("".join(bare[:colon].split())) < _MAX_SPEAKER_CHARS)
@@ -136,6 +143,13 @@ def _is_marker(plain: str, form: PromptFormat) -> bool:
     if bare[:1] in ("[", "{", "<"):
         return _TAGGED.match(bare) is not None or _BRACKETED[form].match(bare) is not None
     return bare.startswith("no") and _NOTHING_FOUND.match(bare) is not None
+
+
+def _is_reserved_heading(bare: str, form: PromptFormat) -> bool:
+    """Whether the words of a heading are those of a template or, where sections have headings, of a section."""
+    if form is PromptFormat.SECTIONS and _SECTION_HEADING.match(bare):
+        return True
+    return _TEMPLATE_HEADING.match(bare) is not None
 
 
 def _find_heading(line: str) -> tuple[int, int] | None:

@@ -176,18 +176,18 @@ class _ShingledTexts:
 
     def are_similar(self, left: int, right: int, threshold: float) -> bool:
         """Whether two texts reach a Jaccard similarity; texts with one change are detected without shingles."""
-        if min_similarity(self._casefolded(left), self._casefolded(right)) >= threshold:
+        if min_similarity(self._fold_case(left), self._fold_case(right)) >= threshold:
             return True
         return jaccard(self._shingles(left), self._shingles(right)) >= threshold
 
-    def _casefolded(self, at: int) -> str:
+    def _fold_case(self, at: int) -> str:
         if at not in self._without_case:
             self._without_case[at] = self._order[at].text.casefold()
         return self._without_case[at]
 
     def _shingles(self, at: int) -> frozenset[Shingle]:
         if at not in self._sets:
-            self._sets[at] = make_shingles(self._casefolded(at).split())
+            self._sets[at] = make_shingles(self._fold_case(at).split())
         return self._sets[at]
 
 

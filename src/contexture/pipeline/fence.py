@@ -159,7 +159,7 @@ def _iterate_texts(value: Any) -> Iterable[str]:
             yield from _iterate_texts(held)
 
 
-_HEADING_LINE = re.compile(r"\s*(?:#{1,6}\s+)?(?P<title>[^\n]*?)\s*#*\s*\n(?:[=\-]{2,}\s*\n)?\s*(?=\S)")
+_HEADING_LINE = re.compile(r"\s*(?:#{1,6}\s+)?(?P<title>[^\n]*)\n\s*(?:[=\-]{2,}[^\S\n]*\n\s*)?(?=\S)")
 
 
 def drop_repeated_title(text: str, *titles: str) -> str:

@@ -16,20 +16,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from contexture.pipeline.packing import (
-    PackFunction,
-    PackingItem,
-    PackingOption,
-    PackingResult,
-    add_fitting_items,
-    make_result,
-    most_valuable_option,
-)
+from contexture.pipeline import packing
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-NO_OPTION = PackingOption(0, 0.0)
+NO_OPTION = packing.PackingOption(0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -57,10 +49,10 @@ class Relaxation:
     fitting: Ints
 
 
-def tabulate_options(items: Sequence[PackingItem], capacity: int) -> OptionTable:
+def tabulate_options(items: Sequence[packing.PackingItem], capacity: int) -> OptionTable:
     """The options of `items` as matrices for this capacity."""
     width = 1 + max((len(item.options) for item in items), default=0)
-    cells: list[PackingOption] = []
+    cells: list[packing.PackingOption] = []
     for item in items:
         cells.append(NO_OPTION)
         cells += [option if option.tokens <= capacity else NO_OPTION for option in item.options]
@@ -93,7 +85,7 @@ def solve_relaxation(table: OptionTable) -> Relaxation:
         low, high = (tried, high) if tried.tokens > table.capacity else (low, tried)
 
 
-def upper_bound(items: Sequence[PackingItem], capacity: int) -> float:
+def upper_bound(items: Sequence[packing.PackingItem], capacity: int) -> float:
     """An upper bound on the value of any packing of `items` within `capacity`."""
     return solve_relaxation(tabulate_options(items, capacity)).upper if items and capacity >= 0 else 0.0
 
@@ -299,7 +291,7 @@ def _undominated_positions(values: Floats) -> Ints:
     return np.flatnonzero(np.concatenate(([True], values[1:] > highest[:-1]))) if len(values) else np.empty(0, np.int64)
 
 
-def pack_optimal(items: Sequence[PackingItem], capacity: int) -> PackingResult:
+def pack_optimal(items: Sequence[packing.PackingItem], capacity: int) -> packing.PackingResult:
     """Choose the options of the highest total value that fit.
 
     The result is optimal unless the search reaches its limit on partial choices, which can happen with hundreds of
@@ -307,20 +299,20 @@ def pack_optimal(items: Sequence[PackingItem], capacity: int) -> PackingResult:
     better-ranked are preferred.
     """
     if capacity < 0 or not items:
-        return make_result(items, {}, 0.0)
+        return packing.make_result(items, {}, 0.0)
     whole = _take_all_if_fitting(items, capacity)
     if whole is not None:
-        return make_result(items, whole, 0.0)
+        return packing.make_result(items, whole, 0.0)
     columns, upper = _solve(tabulate_options(items, capacity))
     chosen = _chosen_options(items, columns, capacity)
     room = capacity - sum(items[at].options[option].tokens for at, option in chosen.items())
-    add_fitting_items(items, range(len(items)), chosen, room)
-    return make_result(items, _prefer_better_ranked(items, chosen, capacity), upper)
+    packing.add_fitting_items(items, range(len(items)), chosen, room)
+    return packing.make_result(items, _prefer_better_ranked(items, chosen, capacity), upper)
 
 
-def _take_all_if_fitting(items: Sequence[PackingItem], capacity: int) -> dict[int, int] | None:
+def _take_all_if_fitting(items: Sequence[packing.PackingItem], capacity: int) -> dict[int, int] | None:
     """Every item in its most valuable form, which is optimal, if all of them fit; None otherwise."""
-    best = {at: most_valuable_option(item.options) for at, item in enumerate(items) if item.options}
+    best = {at: packing.most_valuable_option(item.options) for at, item in enumerate(items) if item.options}
     spent = sum(items[at].options[option].tokens for at, option in best.items())
     return best if spent <= capacity else None
 
@@ -354,7 +346,7 @@ def _improve_greedily(table: OptionTable, base: Ints) -> Ints:
         gains[row] -= gains[row, column]
 
 
-def _chosen_options(items: Sequence[PackingItem], columns: Ints, capacity: int) -> dict[int, int]:
+def _chosen_options(items: Sequence[packing.PackingItem], columns: Ints, capacity: int) -> dict[int, int]:
     """Chosen options by item position; empty columns and options over capacity are left out."""
     listed: list[int] = columns.tolist()
     pairs = ((row, column - 1) for row, column in enumerate(listed) if column)
@@ -365,9 +357,11 @@ def _chosen_options(items: Sequence[PackingItem], columns: Ints, capacity: int) 
     }
 
 
-def _prefer_better_ranked(items: Sequence[PackingItem], chosen: Mapping[int, int], capacity: int) -> dict[int, int]:
+def _prefer_better_ranked(
+    items: Sequence[packing.PackingItem], chosen: Mapping[int, int], capacity: int
+) -> dict[int, int]:
     """The same choice, with the better options moved to the better-ranked among items with equal options."""
-    alike: dict[tuple[PackingOption, ...], list[int]] = {}
+    alike: dict[tuple[packing.PackingOption, ...], list[int]] = {}
     for at, item in enumerate(items):
         alike.setdefault(tuple([option for option in item.options if option.tokens <= capacity]), []).append(at)
     result = dict(chosen)
@@ -379,18 +373,18 @@ def _prefer_better_ranked(items: Sequence[PackingItem], chosen: Mapping[int, int
     return result
 
 
-def pack_greedy(items: Sequence[PackingItem], capacity: int) -> PackingResult:
+def pack_greedy(items: Sequence[packing.PackingItem], capacity: int) -> packing.PackingResult:
     """Take items from the most valuable down, each in the best form that still fits.
 
     Items of equal value keep the order given. An item that does not fit in any form never blocks
     smaller items after it.
     """
     chosen: dict[int, int] = {}
-    add_fitting_items(items, sorted(range(len(items)), key=lambda at: -best_value(items[at])), chosen, capacity)
-    return make_result(items, chosen, upper_bound(items, capacity))
+    packing.add_fitting_items(items, sorted(range(len(items)), key=lambda at: -best_value(items[at])), chosen, capacity)
+    return packing.make_result(items, chosen, upper_bound(items, capacity))
 
 
-def best_value(item: PackingItem) -> float:
+def best_value(item: packing.PackingItem) -> float:
     """The value of the item's best form, whatever it costs."""
     return max((option.value for option in item.options), default=0.0)
 
@@ -402,4 +396,6 @@ class Packer(StrEnum):
     GREEDY = "greedy"
 
 
-PACKERS: Mapping[Packer, PackFunction] = MappingProxyType({Packer.OPTIMAL: pack_optimal, Packer.GREEDY: pack_greedy})
+PACKERS: Mapping[Packer, packing.PackFunction] = MappingProxyType(
+    {Packer.OPTIMAL: pack_optimal, Packer.GREEDY: pack_greedy}
+)

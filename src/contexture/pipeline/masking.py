@@ -291,7 +291,7 @@ class SecretMaskCache:
 
     def current(self) -> SecretMask:
         """The current mask; raises whatever the secrets port raises, because then nothing may be shown."""
-        known = dict(self._secrets.known()) if self._secrets else {}
+        known = dict(self._secrets.known_values()) if self._secrets else {}
         if known != self._made[0]:
             self._made = (known, SecretMask(known))
         return self._made[1]

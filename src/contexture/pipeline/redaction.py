@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn, Protocol
@@ -25,6 +25,7 @@ LITERAL_LABEL = "LITERAL"
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]{0,63}_[0-9]{1,9}>")
 _NOT_IN_PLACEHOLDER_NAME = re.compile("[^A-Z0-9]+")
 _MAX_NAME_CHARS = 48
+_MAX_PLACEHOLDER_CHARS = 76
 _HASH_CHARS = 12
 
 
@@ -104,6 +105,42 @@ class Placeholders:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the values behind placeholders never leave the process")
+
+
+class StreamingRestore:
+    """Restores a stream of chunks; the joined output equals the restored whole text, however it was split.
+
+    It holds back only a suffix that may be the beginning of a placeholder; call `flush` at the end of the stream.
+    """
+
+    __slots__ = ("_held", "_restore")
+
+    def __init__(self, restore: Callable[[str], str]) -> None:
+        self._restore = restore
+        self._held = ""
+
+    def feed(self, chunk: str) -> str:
+        """The restored text that can be shown after this chunk."""
+        text = self._held + chunk
+        begin = text.rfind("<")
+        is_open = begin >= 0 and ">" not in text[begin:] and len(text) - begin <= _MAX_PLACEHOLDER_CHARS
+        settled = text[:begin] if is_open else text
+        self._held = text[len(settled) :]
+        return self._restore(settled)
+
+    def flush(self) -> str:
+        """What is held back."""
+        rest, self._held = self._held, ""
+        return self._restore(rest)
+
+
+def restorer(operator: RedactionOperator) -> Callable[[str], str]:
+    """What puts the values of an operator back; the texts are unchanged if it cannot."""
+    return operator.restore if isinstance(operator, Placeholders) else _keep_text
+
+
+def _keep_text(text: str) -> str:
+    return text
 
 
 def _placeholder_name(label: str) -> str:

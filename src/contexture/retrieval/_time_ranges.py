@@ -55,7 +55,7 @@ _NUMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
+class DateRange:
     """A time from `start` up to `end`."""
 
     start: datetime
@@ -68,7 +68,7 @@ class TimeRange:
         return 1 / (1 + outside / _DAY / _FADE_DAYS)
 
 
-def find_time_range(question: str, now: datetime | None = None) -> TimeRange | None:
+def find_time_range(question: str, now: datetime | None = None) -> DateRange | None:
     """The first time that a question names; None if it names none.
 
     A relative one ("last week") and a month without a year need `now`. A month without a year is the last such month.
@@ -80,12 +80,12 @@ def find_time_range(question: str, now: datetime | None = None) -> TimeRange | N
     return found or _find_year(question)
 
 
-def _find_iso(question: str) -> TimeRange | None:
+def _find_iso(question: str) -> DateRange | None:
     match = _ISO.search(question)
     return _day(int(match["year"]), int(match["month"]), int(match["day"])) if match else None
 
 
-def _find_month(question: str, now: datetime | None) -> TimeRange | None:
+def _find_month(question: str, now: datetime | None) -> DateRange | None:
     for match in _DAY_MONTH.finditer(question):
         month = next(number for number in range(1, 13) if match[f"m{number}"])
         day = match["before"] or match["after"]
@@ -105,12 +105,12 @@ def _last_year_with(month: int, now: datetime | None) -> int | None:
     return None if now is None else now.year - (month > now.month)
 
 
-def _find_year(question: str) -> TimeRange | None:
+def _find_year(question: str) -> DateRange | None:
     match = _YEAR_ALONE.search(question)
     return _years(int(match["year"]), 1) if match else None
 
 
-def _find_ago(question: str, now: datetime) -> TimeRange | None:
+def _find_ago(question: str, now: datetime) -> DateRange | None:
     match = _AGO.search(question)
     if match is None:
         return None
@@ -126,7 +126,7 @@ def _find_ago(question: str, now: datetime) -> TimeRange | None:
     return _years(now.year - count, 1)
 
 
-_Resolver = Callable[[datetime], "TimeRange | None"]
+_Resolver = Callable[[datetime], "DateRange | None"]
 _RELATIVE: tuple[tuple[str, _Resolver], ...] = (
     (r"day before yesterday|позавчера", lambda now: _days(now, -2, 1)),
     (r"yesterday|last night|вчера", lambda now: _days(now, -1, 1)),
@@ -145,33 +145,33 @@ _RELATIVE: tuple[tuple[str, _Resolver], ...] = (
 _RELATIVE_PATTERNS = tuple((re.compile(rf"\b(?:{words})\b", re.IGNORECASE), resolve) for words, resolve in _RELATIVE)
 
 
-def _find_relative(question: str, now: datetime) -> TimeRange | None:
+def _find_relative(question: str, now: datetime) -> DateRange | None:
     return next((resolve(now) for pattern, resolve in _RELATIVE_PATTERNS if pattern.search(question)), None)
 
 
-def _day(year: int, month: int, day: int) -> TimeRange | None:
+def _day(year: int, month: int, day: int) -> DateRange | None:
     if not 1 <= day <= monthrange(year, month)[1]:
         return None
     start = datetime(year, month, day, tzinfo=UTC)
-    return TimeRange(start, start + _DAY)
+    return DateRange(start, start + _DAY)
 
 
-def _days(now: datetime, offset: int, count: int) -> TimeRange:
+def _days(now: datetime, offset: int, count: int) -> DateRange:
     start = now.replace(hour=0, minute=0, second=0, microsecond=0) + offset * _DAY
-    return TimeRange(start, start + count * _DAY)
+    return DateRange(start, start + count * _DAY)
 
 
-def _month(year: int, month: int) -> TimeRange:
+def _month(year: int, month: int) -> DateRange:
     start = datetime(year, month, 1, tzinfo=UTC)
-    return TimeRange(start, start + monthrange(year, month)[1] * _DAY)
+    return DateRange(start, start + monthrange(year, month)[1] * _DAY)
 
 
-def _months_before(now: datetime, count: int) -> TimeRange:
+def _months_before(now: datetime, count: int) -> DateRange:
     months = now.year * 12 + now.month - 1 - count
     return _month(months // 12, months % 12 + 1)
 
 
-def _years(year: int, count: int) -> TimeRange | None:
+def _years(year: int, count: int) -> DateRange | None:
     if not _MIN_YEAR <= year <= _MAX_YEAR:
         return None
-    return TimeRange(datetime(year, 1, 1, tzinfo=UTC), datetime(year + count, 1, 1, tzinfo=UTC))
+    return DateRange(datetime(year, 1, 1, tzinfo=UTC), datetime(year + count, 1, 1, tzinfo=UTC))

@@ -67,6 +67,11 @@ class Encoders:
         self._zeros = {name: _highest_zero(embedder) for name, embedder in self._embedders.items()}
 
     @property
+    def embedders(self) -> dict[str, Embedder]:
+        """The embedders by their own names, the generalist first."""
+        return {each.name: each for each in (self._generalist, *self._specialists.values())}
+
+    @property
     def vectors(self) -> dict[str, int]:
         """Names and lengths of every vector a passage may carry."""
         return {name: embedder.dimensions for name, embedder in self._embedders.items()}
@@ -82,6 +87,12 @@ class Encoders:
         return {
             self._generalist_name(lang): self._generalist.dimensions for lang in (*self._specialists, OTHER_LANGUAGES)
         }
+
+    @property
+    def context_free_vectors(self) -> dict[str, int]:
+        """Names and lengths of the vectors that a passage without context may carry."""
+        specialists = {each.name: each.dimensions for each in self._specialists.values()}
+        return {**specialists, **self.generalist_vectors}
 
     async def passages(
         self, texts: Sequence[str], langs: Sequence[str], contexts: Sequence[str] = ()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from contexture.text.segmentation import TextRange, invert_ranges, split_passage
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import Collection, Passage, PreparedRecord, Record, Scope, Span, Vector
+from contexture.types import Collection, Passage, PreparedRecord, Record, Scope, Span, UnembeddedPassage, Vector
 
 PASSAGE_CHARS = 400
 MAX_READERS = 256
@@ -31,6 +32,12 @@ MAX_READERS = 256
 
 MAX_PASSAGES = 4_000
 """Maximum passages per record; a longer record gets longer passages, which bounds the time to embed it."""
+
+
+MAX_EMBEDDED_AT_ONCE = 64
+"""Maximum passages of one batch that are embedded before it is written, while something embeds the rest later."""
+
+CutFunction: TypeAlias = "Callable[[Record], Sequence[PassageCut]]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +63,8 @@ class _PassageDraft:
 class Preparer:
     """Computes what an index stores for a record: language, passages, tokens, terms, vectors, redactions.
 
-    Batches are computed in `thread`, which callers that add their own facts to records share.
+    Batches are computed in `thread`, which callers that add their own facts to records share. While `defers` is set,
+    which is up to whoever embeds an index's backlog, records of large batches are prepared without vectors.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class Preparer:
         self._target = target
         self._max_readers = max_readers
         self.thread = ComputeThread()
+        self.defers = False
 
     @property
     def redactor(self) -> Redactor:
@@ -99,24 +108,53 @@ class Preparer:
         records: Sequence[Record],
         contexts: Mapping[str, str] | None = None,
         *,
-        cut: Callable[[Record], Sequence[PassageCut]] | None = None,
+        cut: CutFunction | None = None,
+        embedded: bool = False,
     ) -> list[PreparedRecord]:
         """The records, ready to be written; vectors are computed in one batch. Raises `InvalidRequest` for a bad id.
+
+        With `embedded`, vectors are computed however large the batch is.
 
         `contexts` are texts before a record, by its id; a record with one is embedded together with it as well. `cut`
         cuts a record into passages, instead of by sentences and length.
         """
         drafts = await self.thread.map(lambda record: self._draft(record, cut), records, record_characters)
         texts = [piece.search_text for _, pieces in drafts for piece in pieces]
+        later = self.defers and not embedded and len(texts) > MAX_EMBEDDED_AT_ONCE
         langs = [record.lang for record, pieces in drafts for _ in pieces]
         before = [(contexts or {}).get(record.id, "") for record, pieces in drafts for _ in pieces]
-        vectors = iter(await self._encoders.passages(texts, langs, before) if texts else [])
-        embedded = [(record, [(piece, next(vectors)) for piece in pieces]) for record, pieces in drafts]
-        return await self.thread.map(self._make_prepared, embedded, lambda each: record_characters(each[0]))
+        rows = [dict[str, Vector]() for _ in texts] if later else await self._encoders.passages(texts, langs, before)
+        vectors = iter(rows)
+        return await self.thread.map(
+            lambda each: self._make_prepared(*each, unembedded=later),
+            [(record, [(piece, next(vectors)) for piece in pieces]) for record, pieces in drafts],
+            lambda each: record_characters(each[0]),
+        )
 
-    async def forget(
-        self, records: Sequence[Record], *, cut: Callable[[Record], Sequence[PassageCut]] | None = None
-    ) -> None:
+    async def embed(
+        self,
+        passages: Sequence[UnembeddedPassage],
+        contexts: Mapping[str, str],
+        *,
+        cut: CutFunction | None = None,
+    ) -> list[dict[str, Vector]]:
+        """The vectors of stored passages, as `prepare` computes them."""
+        found = {each.record.id: self._search_texts(each.record, cut) for each in passages}
+        texts = [found[each.record.id](each.start, each.end) for each in passages]
+        before = [contexts.get(each.record.id, "") for each in passages]
+        return await self._encoders.passages(texts, [each.record.lang for each in passages], before)
+
+    async def forget_passages(self, passages: Sequence[UnembeddedPassage], *, cut: CutFunction | None = None) -> None:
+        """Remove the cached vectors of passages that are stored no more."""
+        await self._encoders.forget([self._search_texts(each.record, cut)(each.start, each.end) for each in passages])
+
+    def _search_texts(self, record: Record, cut: CutFunction | None) -> Callable[[int, int], str]:
+        """A function that returns what the passage between two offsets of a record is searched by."""
+        known = {} if cut is None else {(each.start, each.end): each.search_text for each in cut(record)}
+        head = f"{record.title}. " if record.title else ""
+        return lambda start, end: known.get((start, end)) or head + record.text[start:end]
+
+    async def forget(self, records: Sequence[Record], *, cut: CutFunction | None = None) -> None:
         """Remove the cached vectors of these records' passages; `cut` is what they were prepared with."""
         drafts = await self.thread.map(lambda record: self._draft(record, cut), records, record_characters)
         texts = [piece.search_text for _, pieces in drafts for piece in pieces]
@@ -127,9 +165,7 @@ class Preparer:
         """End the thread; records can still be prepared, in the caller's."""
         self.thread.close()
 
-    def _draft(
-        self, record: Record, cut: Callable[[Record], Sequence[PassageCut]] | None = None
-    ) -> tuple[Record, list[_PassageDraft]]:
+    def _draft(self, record: Record, cut: CutFunction | None = None) -> tuple[Record, list[_PassageDraft]]:
         clean = _normalise_record(record)
         if cut is None:
             return clean, self._cut_passages(clean)
@@ -153,9 +189,8 @@ class Preparer:
         ]  # fmt: skip
 
     def _make_prepared(
-        self, embedded: tuple[Record, Sequence[tuple[_PassageDraft, Mapping[str, Vector]]]]
+        self, record: Record, pieces: Sequence[tuple[_PassageDraft, Mapping[str, Vector]]], *, unembedded: bool
     ) -> PreparedRecord:
-        record, pieces = embedded
         redactions = tuple(self._redactor.scan(record.text, record.lang))
         return PreparedRecord(
             record=record,
@@ -163,6 +198,7 @@ class Preparer:
             redactions=redactions,
             title_redactions=tuple(self._redactor.scan(record.title, record.lang)),
             rules=self._redactor.rules,
+            unembedded=unembedded,
         )
 
     def _make_passage(

@@ -30,9 +30,9 @@ from pathlib import Path
 
 import msgspec
 
-from contexture.retrieval._time_ranges import TimeRange
+from contexture.retrieval._time_ranges import DateRange
 from contexture.retrieval.encoders import Similarity
-from contexture.text.terms import extract_terms, index_terms, split_words
+from contexture.text.terms import extract_terms, index_terms, is_cyrillic, split_words
 from contexture.types import Hit
 
 BM25 = "bm25"
@@ -99,11 +99,11 @@ class RankedQuestion:
     text: str
     lang: str
     terms: tuple[frozenset[int], ...]
-    time: TimeRange | None = None
+    time: DateRange | None = None
     words: frozenset[str] = field(default_factory=frozenset[str])
 
     @classmethod
-    def parse(cls, text: str, lang: str, terms: tuple[frozenset[int], ...], time: TimeRange | None) -> RankedQuestion:
+    def parse(cls, text: str, lang: str, terms: tuple[frozenset[int], ...], time: DateRange | None) -> RankedQuestion:
         """The question with its words."""
         return cls(text=text, lang=lang, terms=terms, time=time, words=frozenset(split_words(text)))
 
@@ -226,10 +226,21 @@ def _hit_signals(
     if question.time is not None and hit.record.time is not None:
         signals[TIME] = question.time.closeness(hit.record.time)
     if hit.record.title and question.terms:
-        held = passage_terms(hit.record.title, hit.record.lang)
-        signals[TITLE] = sum(not held.isdisjoint(ids) for ids in question.terms) / len(question.terms)
+        signals[TITLE] = _title_coverage(hit.record.title, hit.record.lang, question)
     signals[LENGTH] = min(1.0, len(hit.text) / _FULL_LENGTH)
     return signals
+
+
+def _title_coverage(title: str, lang: str, question: RankedQuestion) -> float:
+    """The share of a question's words that a title has.
+
+    Cyrillic words match no others, and finding their lemmas is slow: a title of them alone is not analysed for a
+    question without any.
+    """
+    if not is_cyrillic(question.text) and all(map(is_cyrillic, split_words(title))):
+        return 0.0
+    held = passage_terms(title, lang)
+    return sum(not held.isdisjoint(ids) for ids in question.terms) / len(question.terms)
 
 
 def _own_score(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection as Container
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from contexture.errors import InvalidRequest, Outdated
 from contexture.ports import Index
 from contexture.results import JsonResult
 from contexture.retrieval.message_context import MessageContexts
-from contexture.retrieval.prepare import Preparer
+from contexture.retrieval.prepare import CutFunction, Preparer
 from contexture.types import Record, Scope
 
 MAX_BATCH = 64
@@ -46,11 +46,19 @@ class Reindexer:
     """Prepares the records that a scope may read again, collection by collection, in the order of their ids.
 
     It runs beside searches and writes: a record that is written meanwhile is left as it was written. Collections in
-    `skipped` hold more than the preparer computes, and stay as they are.
+    `skipped` hold more than the preparer computes, and stay as they are. `cuts` say, by collection, how its records are
+    cut into passages where that is not by sentences and length.
     """
 
-    def __init__(self, index: Index, preparer: Preparer, skipped: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        index: Index,
+        preparer: Preparer,
+        cuts: Mapping[str, CutFunction] | None = None,
+        skipped: Container[str] = (),
+    ) -> None:
         self._index = index
+        self._cuts = dict(cuts or {})
         self._preparer = preparer
         self._contexts = MessageContexts(index, preparer.vectors)
         self._skipped = frozenset(skipped)
@@ -72,8 +80,9 @@ class Reindexer:
         return ReindexStep(records=0, collection="", after="", done=True)
 
     async def _prepare_again(self, scope: Scope, collection: str, records: Sequence[Record]) -> None:
-        contexts = await self._contexts.find(scope, collection, records)
-        prepared = await self._preparer.prepare(records, contexts)
+        cut = self._cuts.get(collection)
+        contexts = {} if cut else await self._contexts.find(scope, collection, records)
+        prepared = await self._preparer.prepare(records, contexts, cut=cut, embedded=True)
         try:
             await self._index.upsert(scope, collection, prepared, unchanged=records)
         except Outdated:

@@ -19,9 +19,9 @@ from msgspec import Struct
 from contexture.errors import InvalidRequest, SourceError
 from contexture.ledger import Trace
 from contexture.pipeline.fusion import fuse_channels
-from contexture.ports import Index, Journal, Reranker, VectorSpaces
+from contexture.ports import Index, Journal, Reranker, VectorBacklog, VectorSpaces
 from contexture.retrieval._cache_validity import CacheValidity, CandidatePool, keep_best_by_rank, make_pool
-from contexture.retrieval._time_ranges import TimeRange, find_time_range
+from contexture.retrieval._time_ranges import DateRange, find_time_range
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.ranking import (
     BM25,
@@ -114,6 +114,9 @@ class ResultCache(Generic[T]):
 
 _MAX_QUESTION_CHARS = 8_192
 
+UNEMBEDDED = "vectors"
+"""The source of the degradation that says how many passages of the collection have no vectors yet."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions:
@@ -154,7 +157,7 @@ class HybridSearch:
 
     With a `journal`, a cached answer stays valid after writes that can only change the weights of its question's terms;
     see `cache_validity.CacheValidity` and `SearchOptions.lag`. With `spaces`, a question is embedded only for the
-    vector spaces that the collection has.
+    vector spaces that the collection has. With a `backlog`, an answer says how many passages have no vector yet.
     """
 
     def __init__(
@@ -167,8 +170,10 @@ class HybridSearch:
         reranker: Reranker | None = None,
         journal: Journal | None = None,
         spaces: VectorSpaces | None = None,
+        backlog: VectorBacklog | None = None,
     ) -> None:
         self._index = index
+        self._backlog = backlog
         self._spaces = spaces
         self._encoders = encoders
         self._options = options or SearchOptions()
@@ -204,8 +209,9 @@ class HybridSearch:
         The words of `related` are searched for as well; they do not change the vectors of the question.
         A question that names a time prefers records of that time; relative ones ("last week") are relative to `now`.
 
-        A failing embedder or reranker is recorded in `trace` as a degradation, and the search goes on without it; such
-        an answer is not cached. Raises `InvalidRequest` when `pool` is below 1.
+        A failing embedder or reranker is recorded in `trace` as a degradation, and the search goes on without it. So is
+        the number of passages that have no vector yet. Such an answer is not cached. Raises `InvalidRequest` when
+        `pool` is below 1.
         """
         size = self._options.pool if pool is None else pool
         if size < 1:
@@ -249,7 +255,7 @@ class HybridSearch:
         where: Filter | None,
         size: int,
         trace: Trace,
-        time: TimeRange | None,
+        time: DateRange | None,
     ) -> tuple[tuple[FoundPassage, ...], CandidatePool | None]:
         """The passages found, and the pool they were chosen from; the pool is None if the search was degraded."""
         lang = detect_language(question)
@@ -273,7 +279,11 @@ class HybridSearch:
         if self._reranker is not None and found:
             found, reranked = await self._rerank(self._reranker, question, found, trace)
             whole = whole and reranked
-        return tuple(found), make_pool(query, hits, kept, size, among) if whole else None
+        waiting = 0 if self._backlog is None else await self._backlog.count_unembedded(scope, collection)
+        if waiting:
+            passages = "1 passage is" if waiting == 1 else f"{waiting} passages are"
+            trace.add_degradation(UNEMBEDDED, f"{passages} found by words only until their vectors are computed")
+        return tuple(found), make_pool(query, hits, kept, size, among) if whole and not waiting else None
 
     async def _vectors(
         self, question: str, lang: str, among: frozenset[str] | None, trace: Trace

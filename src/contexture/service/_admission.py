@@ -112,7 +112,7 @@ class Slots:
         self._presence.note(caller.tenant)
         if self._has_slot(caller) or self._has_queue_space() or self._ticket_to_replace(caller) is not None:
             return None
-        return self._overloaded()
+        return self._make_overloaded()
 
     @asynccontextmanager
     async def acquire(self, caller: Caller) -> AsyncGenerator[None]:
@@ -131,9 +131,9 @@ class Slots:
         if not self._has_queue_space():
             replaced = self._ticket_to_replace(caller)
             if replaced is None:
-                raise self._overloaded()
+                raise self._make_overloaded()
             self._waiting.remove(replaced)
-            replaced.granted.set_exception(self._overloaded())
+            replaced.granted.set_exception(self._make_overloaded())
         ticket = _Ticket(caller)
         self._waiting.append(ticket)
         try:
@@ -196,7 +196,7 @@ class Slots:
             return None
         return next(each for each in reversed(waiting) if each.caller == greediest.caller)
 
-    def _overloaded(self) -> Overloaded:
+    def _make_overloaded(self) -> Overloaded:
         return Overloaded(f"the limit of {self.in_flight} concurrent requests is reached; retry later")
 
 

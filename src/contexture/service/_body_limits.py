@@ -70,7 +70,7 @@ class BodyBudget:
                 break
             _drop_claim(dropped)
             self._release(dropped)
-        modest = self._held(claim.caller.tenant) + more <= self._limit - self._share
+        modest = self._count_claimed_bytes(claim.caller.tenant) + more <= self._limit - self._share
         if self.total + more > self._limit + (self._limit - self._share if modest else 0):
             raise Overloaded(f"request bodies of {self.total} bytes are in progress; retry later")
         claim.size += more
@@ -99,7 +99,7 @@ class BodyBudget:
             return None
         return next(each for each in reversed(arriving) if each.caller == largest.caller)
 
-    def _held(self, tenant: str) -> int:
+    def _count_claimed_bytes(self, tenant: str) -> int:
         return sum(each.size for each in self._claims if each.caller.tenant == tenant)
 
 

@@ -16,6 +16,8 @@ from contexture.answer import permissions
 from contexture.engine import Contexture
 from contexture.errors import InvalidRequest, NotPermitted
 from contexture.ingestion.records import parse_time
+from contexture.service._error_responses import is_openai_path
+from contexture.service._jobs import IngestJobs
 from contexture.service.auth import Authenticator, Identity
 from contexture.service.envelope import encode_json
 from contexture.types import Json, Scope
@@ -28,11 +30,19 @@ async def get_engine(request: Request) -> Contexture:
     return request.app.state.engine
 
 
+async def get_jobs(request: Request) -> IngestJobs:
+    """Return the jobs of the application."""
+    return request.app.state.jobs
+
+
 async def get_caller(request: Request) -> Scope:
     """Return the caller's scope; see `auth.Authenticator`."""
     callers: Authenticator = request.app.state.callers
     identity: Identity = request.state.identity
-    body = {} if identity.scope is not None else await _json_body(request)
+    is_fixed = identity.scope is not None and not identity.acts_for_others
+    body = {} if is_fixed else await _json_body(request)
+    if identity.acts_for_others and is_openai_path(request.url.path):
+        body = {**body, "user_id": body.get("user")}
     return callers.scope(identity, request.headers, body)
 
 
@@ -77,6 +87,7 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 
 EngineDep = Annotated[Contexture, Depends(get_engine)]
+JobsDep = Annotated[IngestJobs, Depends(get_jobs)]
 CallerDep = Annotated[Scope, Depends(get_caller)]
 NowDep = Annotated[datetime | None, Depends(get_now)]
 BodyDep = Annotated[dict[str, Any], Depends(read_object)]

@@ -15,19 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contexture.errors import (
-    CommandError,
-    CommandFailed,
-    ContextError,
-    InvalidRequest,
-    NotFound,
-    NotPermitted,
-    SourceError,
-    SourceUnavailable,
-    StoreDamaged,
-    TooManyRequests,
-    Unauthorized,
-)
+from contexture import errors
+from contexture.answer.route import UnknownModel
 from contexture.json_objects import describe_problems
 from contexture.service.envelope import encode_json, error_object
 from contexture.service.error_log import traceback_locations
@@ -36,6 +25,8 @@ STATUS_BY_CODE = {
     "VALIDATION_FAILED": 422,
     "NO_DATA": 404,
     "FORBIDDEN": 403,
+    "CONFLICT": 409,
+    "PRECONDITION_FAILED": 412,
     "UNAUTHORIZED": 401,
     "LIMITED": 429,
     "UNAVAILABLE": 503,
@@ -47,29 +38,69 @@ TOO_SLOW = 408
 _METHOD_NOT_ALLOWED = 405
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _UNPROCESSABLE = 422
-_ERRORS_BY_STATUS: Mapping[int, type[ContextError]] = {
-    401: Unauthorized,
-    403: NotPermitted,
-    404: NotFound,
-    503: SourceUnavailable,
+_ERRORS_BY_STATUS: Mapping[int, type[errors.ContextError]] = {
+    401: errors.Unauthorized,
+    403: errors.NotPermitted,
+    404: errors.NotFound,
+    503: errors.SourceUnavailable,
 }
 
 
 def error_response(error: Exception, scope: Scope, *, status: int | None = None) -> Response:
     """Return the response for a request that failed with `error`; `status` overrides the status of its code."""
-    if isinstance(error, CommandError):
+    if isinstance(error, errors.CommandError):
         replace_correlation_id(scope, error.correlation_id)
     name = get_correlation_id(scope)
-    body = error_object(error, name)
-    chosen = status or STATUS_BY_CODE[body["error"]["code"]]
+    chosen = status or STATUS_BY_CODE[error_object(error, name)["error"]["code"]]
+    if is_openai_path(scope["path"]):
+        chosen = _openai_status(error, chosen)
     return Response(
-        encode_json(body), chosen, {CORRELATION_HEADER: name, **_error_headers(error)}, media_type="application/json"
+        encode_json(error_body(error, scope)),
+        chosen,
+        {CORRELATION_HEADER: name, **_error_headers(error)},
+        media_type="application/json",
     )
+
+
+def error_body(error: Exception, scope: Scope) -> dict[str, Any]:
+    """Return the JSON object of an error, in OpenAI's form on the routes of OpenAI."""
+    told = error_object(error, get_correlation_id(scope))
+    if not is_openai_path(scope["path"]):
+        return told
+    code = told["error"]["code"]
+    codes = {"UNAUTHORIZED": "invalid_api_key", "LIMITED": "rate_limit_exceeded", "FORBIDDEN": "permission_denied"}
+    named = next((name for each, name in _OPENAI_CODES.items() if isinstance(error, each)), None)
+    return {
+        "error": {
+            **told["error"],
+            "param": None,
+            "code": named or codes.get(code, code.lower()),
+        },
+        "meta": told["meta"],
+    }
+
+
+def is_openai_path(path: str) -> bool:
+    """Whether a path is one of OpenAI's, whose clients know its statuses and the form of its errors alone."""
+    return path in _OPENAI_PATHS or path.startswith("/v1/models/")
+
+
+_OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/models", "/v1/embeddings"})
+_OPENAI_CODES: Mapping[type[Exception], str] = {
+    errors.BudgetTooSmall: "context_length_exceeded",
+    UnknownModel: "model_not_found",
+}
+
+
+def _openai_status(error: Exception, status: int) -> int:
+    if isinstance(error, UnknownModel):
+        return STATUS_BY_CODE["NO_DATA"]
+    return 400 if status == _UNPROCESSABLE else status
 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Make the application answer every error in our JSON form."""
-    app.add_exception_handler(ContextError, _handle_context_error)
+    app.add_exception_handler(errors.ContextError, _handle_context_error)
     app.add_exception_handler(ImportError, _handle_unexpected)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
@@ -77,18 +108,22 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def _error_headers(error: Exception) -> dict[str, str]:
-    if isinstance(error, Unauthorized):
+    if isinstance(error, errors.Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, TooManyRequests):
+    if isinstance(error, errors.TooManyRequests):
         return {"Retry-After": f"{max(1, round(error.after))}"}
-    return {"Retry-After": "1"} if isinstance(error, SourceError) and error.retryable else {}
+    return {"Retry-After": "1"} if isinstance(error, errors.SourceError) and error.retryable else {}
 
 
 async def _handle_context_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, StoreDamaged):
+    if isinstance(error, errors.StoreDamaged):
         request.app.state.integrity.report(error)
     answer, cause = error_response(error, request.scope), error.__cause__
-    if isinstance(error, CommandFailed) and isinstance(cause, Exception) and not isinstance(cause, ContextError):
+    if (
+        isinstance(error, errors.CommandFailed)
+        and isinstance(cause, Exception)
+        and not isinstance(cause, errors.ContextError)
+    ):
         _log_failure(request, cause)
     return answer
 
@@ -108,22 +143,22 @@ def _log_failure(request: Request, error: Exception) -> None:
 
 async def _handle_validation_error(request: Request, error: Exception) -> Response:
     found = error.errors() if isinstance(error, RequestValidationError) else ()
-    return error_response(InvalidRequest(_describe_errors(request, found)), request.scope)
+    return error_response(errors.InvalidRequest(_describe_errors(request, found)), request.scope)
 
 
 async def _handle_http_error(request: Request, error: Exception) -> Response:
     """Answer errors raised by the framework: unknown route, wrong method, unreadable body."""
     status = error.status_code if isinstance(error, HTTPException) else STATUS_BY_CODE["INTERNAL"]
     path = request.url.path
-    told = {
+    messages = {
         400: "the body cannot be read as JSON in UTF-8, or is nested too deeply",
         404: f"there is no route {path!r}",
         405: f"{path!r} does not support {request.method}",
     }
     detail = str(error.detail) if isinstance(error, HTTPException) else ""
-    kind = _ERRORS_BY_STATUS.get(status, InvalidRequest)
+    kind = _ERRORS_BY_STATUS.get(status, errors.InvalidRequest)
     kept = _UNPROCESSABLE if status == 400 else status  # noqa: PLR2004 - malformed and invalid are the same to callers
-    answer = error_response(kind(told.get(status, detail)), request.scope, status=kept)
+    answer = error_response(kind(messages.get(status, detail)), request.scope, status=kept)
     if isinstance(error, HTTPException) and error.headers:
         answer.headers.update(error.headers)
     if status == _METHOD_NOT_ALLOWED:

@@ -12,8 +12,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from contexture.errors import ContextError
-from contexture.service._error_responses import get_correlation_id
-from contexture.service.envelope import encode_json, error_object
+from contexture.service._error_responses import error_body
+from contexture.service.envelope import encode_json
 
 KEEP_ALIVE_SECONDS = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy closes the connection."""
@@ -72,8 +72,8 @@ class EventStream(StreamingResponse):
             async for chunk in self.body_iterator:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except ContextError as failure:
-            told = ServerEvent(event="error", data=error_object(failure, get_correlation_id(scope)))
-            await send({"type": "http.response.body", "body": told.encode(), "more_body": True})
+            problem = ServerEvent(event="error", data=error_body(failure, scope))
+            await send({"type": "http.response.body", "body": problem.encode(), "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _encode_events(self) -> AsyncIterator[bytes]:

@@ -23,14 +23,17 @@ from starlette.types import Scope as Connection
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, NotPermitted, Unauthorized
 from contexture.ports import Clock, KeyStore
-from contexture.service._error_responses import error_response
+from contexture.service._error_responses import error_response, is_openai_path
 from contexture.types import Right, Scope
 
 TENANT_HEADER, USER_HEADER, GROUPS_HEADER = "X-Contexture-Tenant", "X-Contexture-User", "X-Contexture-Groups"
+TENANT_ALIAS_HEADER = "X-Tenant-ID"
+"""How clients of other memory services name the tenant; it may not contradict `TENANT_HEADER`."""
 PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json"})
 PUBLIC_PREFIX = "/playground/"
 """The `PUBLIC_PATHS` and paths below this prefix need no key: they contain no tenant data."""
 
+_KEY_PREFIX = "ctx_"
 _KEY_REQUIRED = "a valid API key is required: Authorization: Bearer ctx_…; create one with `contexture keys add`"
 
 
@@ -43,6 +46,11 @@ class Identity:
 
     scope: Scope | None
     rights: frozenset[Right] | None = None
+
+    @property
+    def acts_for_others(self) -> bool:
+        """Whether the request may name another user of the key's tenant."""
+        return self.rights is not None and Right.ACT_FOR in self.rights
 
 
 class Authenticator:
@@ -69,33 +77,51 @@ class Authenticator:
         self._members = members or {}
         self._demo = members is not None
 
-    async def identify_async(self, headers: Headers) -> Identity:
+    async def identify_async(self, headers: Headers, path: str = "") -> Identity:
         """Return what `identify` returns; keys in a database are looked up in a thread."""
         if self._keys is not None and self._keys.needs_thread:
-            return await asyncio.to_thread(self.identify, headers)
-        return self.identify(headers)
+            return await asyncio.to_thread(self.identify, headers, path)
+        return self.identify(headers, path)
 
-    def identify(self, headers: Headers) -> Identity:
-        """Return the identity that the request proves; raises `Unauthorized` if it proves none."""
+    def identify(self, headers: Headers, path: str = "") -> Identity:
+        """Return the identity that a request for this path proves; raises `Unauthorized` if it proves none.
+
+        Clients of OpenAI cannot do without a key. While no key was ever added, the routes of OpenAI accept any on
+        loopback, for the identity of the settings.
+        """
         presented = _bearer_token(headers)
         if presented and self._token and hmac.compare_digest(presented.encode(), self._token.encode()):
             return Identity(None)
         key = self._keys.find(presented, now=self._clock.now()) if presented and self._keys else None
         if key is not None:
-            _check_identity_headers(headers, key.scope)
-            return Identity(key.scope, key.rights)
-        if presented or not self._allows_keyless():
+            found = Identity(key.scope, key.rights)
+            _check_identity_headers(headers, found)
+            return found
+        is_foreign = bool(presented) and not presented.startswith(_KEY_PREFIX) and is_openai_path(path)
+        if self._allows_keyless() and (not presented or is_foreign):
+            found = Identity(None)
+        elif is_foreign and self._has_no_keys():
+            found = self._settings_identity()
+            _check_identity_headers(headers, found)
+        else:
             raise Unauthorized(_KEY_REQUIRED)
         _check_host(headers)
         _check_origin(headers, self._settings.cors_origins)
-        return Identity(None)
+        return found
 
     def scope(self, identity: Identity, headers: Headers, body: Mapping[str, Any]) -> Scope:
-        """Return the caller's scope; without a key, headers name it, or else `body`."""
+        """Return the caller's scope; without a key, headers name it, or else `body`.
+
+        A key that acts for others lets them name the user. That user has none of the key's groups but those that the
+        header names.
+        """
         if identity.scope is not None:
-            return identity.scope
+            user = _read_header(headers, USER_HEADER) or _text_field(body, "user_id")
+            if not identity.acts_for_others or not user or user == identity.scope.user:
+                return identity.scope
+            return Scope(tenant=identity.scope.tenant, user=user, groups=_parse_groups(headers))
         named = _text_field(body, "tenant_id"), _text_field(body, "user_id")
-        tenant = _read_header(headers, TENANT_HEADER) or named[0] or self._settings.tenant
+        tenant = _read_tenant(headers) or named[0] or self._settings.tenant
         user = _read_header(headers, USER_HEADER) or named[1] or self._settings.user
         if GROUPS_HEADER in headers:
             groups = _parse_groups(headers)
@@ -104,6 +130,14 @@ class Authenticator:
         else:
             groups = self._members.get(user, ()) if tenant == self._settings.tenant else ()
         return Scope(tenant=tenant, user=user, groups=groups)
+
+    def _settings_identity(self) -> Identity:
+        settings = self._settings
+        scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+        return Identity(scope, frozenset({Right.READ, Right.ASK}))
+
+    def _has_no_keys(self) -> bool:
+        return is_loopback(self._settings.host) and (self._keys is None or self._keys.is_empty())
 
     def _allows_keyless(self) -> bool:
         keyless = self._keys is None or (self._demo and self._keys.is_empty())
@@ -125,7 +159,9 @@ class AuthMiddleware:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http" and (not is_public_path(scope["path"]) or scope["path"] in self._keyed):
             try:
-                scope.setdefault("state", {})["identity"] = await self._callers.identify_async(Headers(scope=scope))
+                scope.setdefault("state", {})["identity"] = await self._callers.identify_async(
+                    Headers(scope=scope), scope["path"]
+                )
             except ContextError as refusal:
                 await error_response(refusal, scope)(scope, receive, send)
                 return
@@ -175,11 +211,11 @@ def _bearer_token(headers: Headers) -> str:
     return rest.strip()
 
 
-def _check_identity_headers(headers: Headers, scope: Scope) -> None:
+def _check_identity_headers(headers: Headers, identity: Identity) -> None:
     """Refuse headers that name another identity than the key's: ignoring them would answer a different question."""
-    check_same_identity(
-        scope, tenant_id=_read_header(headers, TENANT_HEADER), user_id=_read_header(headers, USER_HEADER)
-    )
+    scope = identity.scope or Scope.local()
+    user = "" if identity.acts_for_others else _read_header(headers, USER_HEADER)
+    check_same_identity(scope, tenant_id=_read_tenant(headers), user_id=user)
     if foreign := sorted(set(_parse_groups(headers)) - set(scope.groups)):
         raise NotPermitted(f"you may not act for group {foreign[0]!r}")
 
@@ -205,6 +241,14 @@ def _check_origin(headers: Headers, known: Sequence[str]) -> None:
         )
 
 
+def _read_tenant(headers: Headers) -> str:
+    """The tenant that the headers name; raises `NotPermitted` if they name two."""
+    own, other = _read_header(headers, TENANT_HEADER), _read_header(headers, TENANT_ALIAS_HEADER)
+    if own and other and own != other:
+        raise NotPermitted(f"{TENANT_HEADER} and {TENANT_ALIAS_HEADER} name different tenants")
+    return own or other
+
+
 def _parse_groups(headers: Headers) -> tuple[str, ...]:
     return tuple(unquote(name.strip()) for name in _single_header(headers, GROUPS_HEADER).split(",") if name.strip())
 
@@ -228,22 +272,28 @@ def _text_field(body: Mapping[str, Any], name: str) -> str:
 BEARER_SCHEME = HTTPBearer(auto_error=False, description="API key created with `contexture keys add`.")
 """Documents how a key is presented; `AuthMiddleware` has checked it already."""
 
-MODEL_ROUTES = frozenset({"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask"})
+MODEL_ROUTES = frozenset(
+    {"/v1/chat", "/v1/chat/completions", "/v1/commands", "/api/research/ask", "/v1/ask", "/v1/workspace/ask"}
+)
 """Routes that ask a model and store the exchange."""
 
 READ_ROUTES = frozenset(
     {
         "/v1/search",
         "/v1/documents",
+        "/v1/context/ask",
         "/v1/context/query",
         "/v1/context/turn",
         "/v1/context/command",
         "/v1/context/research",
         "/v1/context/workspace",
+        "/v1/blocks/{block_id:path}/query",
+        "/v1/workspace/tasks",
         "/v1/citations/verify",
         "/memory/recall",
         "/recall",
         "/context/evaluate",
+        "/v1/embeddings",
     }
 )
 """Routes with a request body that change nothing; storing what a turn would remember needs the write right."""

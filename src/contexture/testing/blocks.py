@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from contexture.errors import InvalidRequest, NotFound
 from contexture.testing.blocks_generated import GeneratedTreeTests
+from contexture.testing.blocks_rights import BlockRightsTests
 from contexture.testing.blocks_selection import BlockSelectionTests
 from contexture.testing.blocks_tree import (
     PRIVATE,
@@ -80,7 +81,7 @@ class BlockFactsTests:
         """The facts of a block that was only moved need not be computed again."""
         await store.put(anna, [make_page("p"), make_page("q"), make_block("a", "p"), make_block("b", "a")], now=NOON)
         first = await settle_with_facts(store, anna)
-        await store.move(anna, "a", parent="q", order=0)
+        await store.move(anna, "a", parent="q", order=0, now=NOON)
         second = await settle_with_facts(store, anna)
 
         assert {None} == {each.facts for each in first.values()}
@@ -96,7 +97,7 @@ class BlockFactsTests:
         await settle_with_facts(store, anna)
         changes = (
             (lambda: store.put(anna, [make_block("c", "b", text="new")], now=NOON), {"q"}),
-            (lambda: store.move(anna, "b", parent="q", order=0), set[str]()),
+            (lambda: store.move(anna, "b", parent="q", order=0, now=NOON), set[str]()),
             (lambda: store.delete(anna, ["b"], now=NOON), {"p"}),
             (lambda: store.restore(anna, ["b"]), {"p"}),
             (lambda: store.put(anna, [make_block("d", "c")], now=NOON), {"p"}),
@@ -217,7 +218,7 @@ class BlockLinkTests:
         leads = [make_link("r1", name, LinkKind.RELATION, "Lead") for name in ("r2", "r3")]
         assert [make_link("r1", "r3")] == before
         assert [*leads, make_link("r1", "r3")] == list(await store.links(anna, ["r1"], limit=9))
-        await store.move(anna, "r1", parent=None, order=0)
+        await store.move(anna, "r1", parent=None, order=0, now=NOON)
         assert before == list(await store.links(anna, ["r1"], limit=9))
 
     async def test_links_are_ordered_by_kind_then_block(self, store: WritableBlocks, anna: Scope) -> None:
@@ -273,14 +274,14 @@ class BlockRemovalTests:
         assert ["x"] == [each.source for each in await store.backlinks(anna, ["a"], limit=9)]
 
     async def test_counts_leave_out_hidden_blocks(self, store: WritableBlocks, anna: Scope) -> None:
-        """Hidden blocks are deleted with the others and not counted."""
+        """Hidden blocks are neither deleted nor counted; a restore brings them back to their place."""
         await store.put(anna, [make_page("p"), make_block("a", "p"), make_block("s", "p", readers=PRIVATE)], now=NOON)
         boris = other_user(anna)
 
         assert 2 == await store.delete(boris, ["p"], now=NOON)
-        assert [] == list(await store.get(anna, ["s"]))
+        assert [None] == [each.parent for each in await store.get(anna, ["s"])]
         assert 2 == await store.restore(boris, ["p"])
-        assert ["s"] == block_ids(await store.get(anna, ["s"]))
+        assert ["p"] == [each.parent for each in await store.get(anna, ["s"])]
 
     async def test_nothing_is_written_below_a_deleted_block(self, store: WritableBlocks, anna: Scope) -> None:
         """A deleted block is unknown; a block below it that was deleted earlier cannot be restored it."""
@@ -343,7 +344,7 @@ class BlockRemovalTests:
         assert [] == list(await store.get(other_user(anna), ["a"]))
 
     async def test_a_purged_block_cannot_be_restored(self, store: WritableBlocks, anna: Scope) -> None:
-        """A purge removes only what was deleted before the given time and what the caller may read."""
+        """A purge removes only what was deleted before the given time and what the caller manages."""
         await store.put(
             anna, [make_page("p", readers=PRIVATE), make_block("a", "p"), make_page("q"), make_page("r")], now=NOON
         )
@@ -352,7 +353,7 @@ class BlockRemovalTests:
         await store.delete(anna, ["r"], now=NOON + timedelta(days=2))
         later = NOON + timedelta(days=1)
 
-        assert (1, 2, 0) == tuple([await store.purge(who, before=later) for who in (other_user(anna), anna, anna)])
+        assert (0, 3, 0) == tuple([await store.purge(who, before=later) for who in (other_user(anna), anna, anna)])
         assert (0, 1) == (await store.restore(anna, ["p", "a", "q"]), await store.restore(anna, ["r"]))
         assert PutResult(added=1) == await store.put(anna, [make_block("a")], now=later)
 
@@ -421,7 +422,13 @@ class BlockRemovalTests:
 
 
 class BlockStoreConformance(
-    BlockTreeTests, BlockLinkTests, BlockRemovalTests, BlockFactsTests, BlockSelectionTests, GeneratedTreeTests
+    BlockTreeTests,
+    BlockLinkTests,
+    BlockRemovalTests,
+    BlockFactsTests,
+    BlockSelectionTests,
+    BlockRightsTests,
+    GeneratedTreeTests,
 ):
     """Everything a block store promises."""
 

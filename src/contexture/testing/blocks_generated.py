@@ -117,7 +117,8 @@ class GeneratedTreeTests:
         everything = await _read_everything(store, anna)
         seen = await store.get(anna, [block.id for block in blocks])
         alone, elsewhere = _reader_and_writer(uuid4().hex)
-        await store.put(elsewhere, [replace(block, readers=block.acl, author="") for block in seen], now=NOON)
+        copies = [replace(block, readers=block.acl, author="", version=0) for block in seen]
+        await store.put(elsewhere, copies, now=NOON)
 
         assert everything == await _read_everything(store, alone)
 
@@ -239,7 +240,7 @@ async def _apply_step(store: WritableBlocks, writer: Scope, model: _TreeModel, s
                 model.live |= written
             case "move" | "top":
                 parent = other if step.kind == "move" else None
-                await store.move(writer, name, parent=parent, order=1.5)
+                await store.move(writer, name, parent=parent, order=1.5, now=NOON)
                 model.live[name] = replace(model.live[name], parent=parent, order=1.5)
             case "delete" if await store.delete(writer, [name], now=NOON):
                 model.delete(name)

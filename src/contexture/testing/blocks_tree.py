@@ -83,7 +83,9 @@ class BlockTreeTests:
         await store.put(anna, [replace_struct(given, properties=deep)], now=NOON)
         (found,) = await store.get(anna, ["a", "never", "a"])
 
-        expected = replace_struct(given, properties=deep, author="anna", created=NOON, modified=NOON)
+        expected = replace_struct(
+            given, properties=deep, author="anna", created=NOON, modified=NOON, creator="anna", version=1
+        )
         assert replace_struct(expected, readers=("public", "user:anna"), acl=("public", "user:anna")) == found
 
     async def test_parents_may_come_behind_their_children(self, store: WritableBlocks, anna: Scope) -> None:
@@ -167,7 +169,7 @@ class BlockTreeTests:
         with pytest.raises(InvalidRequest, match="own descendant"):
             await store.put(anna, [replace_struct(make_page("a"), parent="c")], now=NOON)
         with pytest.raises(InvalidRequest, match="own descendant"):
-            await store.move(anna, "a", parent="c", order=0)
+            await store.move(anna, "a", parent="c", order=0, now=NOON)
 
         assert ["b", "a"] == block_ids((await store.ancestors(anna, ["c"]))["c"])
         assert [] == list(await store.get(anna, ["x", "y"]))
@@ -234,9 +236,9 @@ class BlockTreeTests:
             now=NOON,
         )
         boris = other_user(anna)
-        await store.move(anna, "a", parent="shut", order=3)
+        await store.move(anna, "a", parent="shut", order=3, now=NOON)
         hidden = block_ids(await store.get(boris, ["a", "b"]))
-        await store.move(anna, "a", parent=None, order=0)
+        await store.move(anna, "a", parent=None, order=0, now=NOON)
 
         assert ([], ["a", "b"]) == (hidden, block_ids(await store.get(boris, ["a", "b"])))
         assert ["open"] == block_ids(await store.get(boris, ["open", "shut"]))
@@ -247,9 +249,9 @@ class BlockTreeTests:
         boris = other_user(anna)
         for name in ("a", "never"):
             with pytest.raises(NotFound, match=f"no block '{name}'"):
-                await store.move(boris, name, parent="p", order=0)
+                await store.move(boris, name, parent="p", order=0, now=NOON)
             with pytest.raises(NotFound, match=f"no block '{name}'"):
-                await store.move(boris, "p", parent=name, order=0)
+                await store.move(boris, "p", parent=name, order=0, now=NOON)
             with pytest.raises(NotFound, match=f"no block '{name}'"):
                 await store.view(boris, name, now=NOON)
             assert (0, 0) == (await store.delete(boris, [name], now=NOON), await store.restore(boris, [name]))

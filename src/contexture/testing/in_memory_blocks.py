@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from msgspec.structs import replace
 
 from contexture.types import PUBLIC, Scope
 from contexture.workspace import (
     FOCUSED_SUMMARY_BLOCKS,
+    LINKABLE_TYPES,
     PERSON_MARK,
     SUMMARY_DEPTH,
     SUMMARY_LEAVES,
@@ -21,17 +22,21 @@ from contexture.workspace import (
     BlockFacts,
     BlockLink,
     BlockQuery,
+    BlockRevision,
     BlockSelection,
     BlockType,
     BlockUsage,
     CellFilter,
     CellValue,
     ChangeFeed,
+    Deletion,
     LinkKind,
     StaleBlock,
     block_cells,
     is_done,
     is_task,
+    link_names,
+    plain_name,
     task_due,
 )
 
@@ -188,6 +193,40 @@ class InMemoryBlockStore:
                 latest[each.block_id] = each if each.user or known is None else replace(each, user=known.user)
         order = sorted(latest.values(), key=lambda each: (-each.time.timestamp(), each.block_id))
         return ChangeFeed(changes=tuple(order[:limit]), total=len(order))
+
+    async def find_named(self, scope: Scope, name: str, *, limit: int) -> Sequence[Block]:
+        """Pages, then databases, then rows with this title or alias."""
+        wanted = plain_name(name)
+        found = [each for each in self._blocks.values() if wanted in link_names(each) and self._may_read(scope, each)]
+        found.sort(key=lambda block: (LINKABLE_TYPES.index(block.type), block.id))
+        return [self._hide_parent(scope, block) for block in found[: max(0, limit)]]
+
+    async def roots(self, scope: Scope, *, limit: int, after: Block | None = None) -> Sequence[Block]:
+        """Blocks without a readable parent, in order."""
+        mine = [self._hide_parent(scope, block) for block in self._blocks.values() if self._may_read(scope, block)]
+        found = sorted((block for block in mine if block.parent is None), key=_sort_key)
+        return [each for each in found if after is None or _sort_key(each) > _sort_key(after)][: max(0, limit)]
+
+    async def history(self, scope: Scope, block_id: str, *, limit: int) -> Sequence[BlockRevision]:
+        """The current version: blocks in memory do not change."""
+        block = self._find(scope, block_id)
+        if block is None or limit <= 0:
+            return ()
+        time = block.modified or datetime.min.replace(tzinfo=UTC)
+        return [
+            BlockRevision(
+                version=block.version,
+                type=block.type,
+                text=block.text,
+                properties=block.properties,
+                user=block.author,
+                time=time,
+            )
+        ]
+
+    async def deletions(self, scope: Scope, *, limit: int, offset: int = 0) -> Sequence[Deletion]:  # noqa: ARG002 - see below
+        """Nothing: blocks in memory are not deleted."""
+        return ()
 
     def stale(self) -> Sequence[StaleBlock]:
         """Every block as stale, whoever may read it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from contexture.text.terms import split_words
+from contexture.text.terms import extract_terms, split_words
 
 _ABOUT_SELF = re.compile(
     r"\b(?:(?:know|remember|told you|learned|learnt) (?:about|of) (?:me|myself)|what (?:have|did) i (?:told|tell) you"
@@ -28,3 +29,37 @@ def asks_about_self(question: str) -> bool:
 def asks_about_past(question: str) -> bool:
     """Whether a question wants to know how something was before."""
     return _ABOUT_PAST.search(" ".join(split_words(question))) is not None
+
+
+_FOLLOW_UP = re.compile(
+    r"(?:and|but|or|so|what about|how about|also|then|а|и|но|тогда|что насчет|как насчет)\b"
+    r"|.*\b(?:it|its|he|him|his|she|her|hers|they|them|their|this|that|these|those|there|one"
+    r"|он|она|оно|они|его|ее|им|их|ей|ему|нем|ней|них|этот|эта|это|эти|этого|этом|там|тогда)\b"
+)
+_YEAR = re.compile(r"(?:\b(?:in|of|for|during|в|за)\s+)?\b(?:19|20)\d\d\b(?:\s*(?:году|года|год|г\.))?", re.IGNORECASE)
+_FEW_WORDS = 2  # content words: a question with no more refers to what was said before
+
+
+def complete_follow_up(question: str, earlier: Sequence[str]) -> str:
+    """A question that makes sense by itself: a follow-up together with the question that it continues.
+
+    complete_follow_up("and in 2019?", ["What did the pilot cost in 2018?"])  # 'What did the pilot cost? and in 2019?'
+
+    `earlier` are the questions before it, oldest first. Years of an earlier question are left out if this one names
+    its own. Any other question is returned as it is.
+    """
+    text = question.strip()
+    if not earlier or not _is_follow_up(text):
+        return question
+    before = complete_follow_up(earlier[-1], earlier[:-1][-_MAX_EARLIER:]).strip()
+    if _YEAR.search(text):
+        before = re.sub(r"\s+([?!.,])", r"\1", _YEAR.sub("", before)).strip()
+    return f"{before} {text}" if before else question
+
+
+_MAX_EARLIER = 3
+
+
+def _is_follow_up(question: str) -> bool:
+    words = split_words(question)
+    return len(extract_terms(question)) <= _FEW_WORDS or _FOLLOW_UP.match(" ".join(words)) is not None

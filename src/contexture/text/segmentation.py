@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 _ABBREVIATIONS = frozenset(
     """mr mrs ms dr prof st sr jr vs etc inc ltd co corp fig figs eq no vol pp al approx dept est gen gov hon rev sgt
-    capt col lt v jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e u.s u.k a.m p.m cf
+    capt cmdr col lt maj rep reps sen sens v jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e u.s u.k a.m p.m cf
     г гг т.д т.п т.е т.к т.ч тыс млн млрд руб ул стр рис им проф акад см ср др пр св обл""".split()
 )
 _SENTENCE_END = re.compile(

@@ -15,6 +15,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, cast
@@ -80,9 +81,14 @@ def term_id(word: str) -> int | None:
     return _hash_term(stem(word))
 
 
+def is_cyrillic(text: str) -> bool:
+    """Whether any character is Cyrillic."""
+    return _CYRILLIC.search(text) is not None
+
+
 def stem(word: str) -> str:
     """The stem of a lower-case word, by the rules of its script."""
-    return _stem_russian(word) if _CYRILLIC.search(word) else _stem_english(word)
+    return _stem_russian(word) if is_cyrillic(word) else _stem_english(word)
 
 
 def extract_terms(text: str) -> list[int]:
@@ -107,7 +113,7 @@ def _index_ids(word: str, lang: str) -> tuple[int, ...]:
     if word in _STOP_WORDS or (lang in _STEMMERS and word in STOPWORDS[lang]):
         return ()
     spelled = word[:_MAX_WORD_CHARS]
-    if _CYRILLIC.search(spelled):
+    if is_cyrillic(spelled):
         return tuple(_hash_term(f"ru {lemma}") for lemma in find_lemmas(spelled))
     base = _STEMMERS[lang](spelled) if lang in _STEMMERS else _stem_english(spelled)
     return tuple(dict.fromkeys(map(_hash_term, (base, *_alphanumeric_parts(spelled)))))
@@ -130,6 +136,30 @@ def find_lemmas(word: str) -> tuple[str, ...]:
     """Every dictionary form that a lower-case Russian word may have, the likeliest first, with one spelling of ё."""
     parsed = _russian_morphology().parse(word)
     return tuple(dict.fromkeys(cast("str", each.normal_form).replace("ё", "е") for each in parsed))
+
+
+@dataclass(frozen=True, slots=True)
+class RussianVerb:
+    """The dictionary form of a verb, and its tense: `past`, `pres` or `futr`; a short participle is past."""
+
+    lemma: str
+    tense: str
+
+
+@lru_cache(maxsize=50_000)
+def find_verb(word: str) -> RussianVerb | None:
+    """The verb that a lower-case Russian word is; None if its likeliest reading is no verb.
+
+    A short adjective that may be a participle, as in "завод закрыт", is one.
+    """
+    readings = _russian_morphology().parse(word)
+    if readings[0].tag.POS not in ("VERB", "PRTS", "ADJS"):
+        return None
+    found = next((each for each in readings if each.tag.POS in ("VERB", "PRTS")), None)
+    if found is None:
+        return None
+    tense = "past" if found.tag.POS == "PRTS" else str(found.tag.tense)
+    return RussianVerb(cast("str", found.normal_form).replace("ё", "е"), tense)
 
 
 @lru_cache(maxsize=1)

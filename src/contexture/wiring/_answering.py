@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from contexture import ports
 from contexture.adapters.conversation.outbox import Outbox
 from contexture.adapters.conversation.outbox_table import OutboxItem
 from contexture.adapters.conversation.sqlite import SqliteReplies, SqliteSessions, StoredReplies, StoredSessions
@@ -24,17 +25,6 @@ from contexture.config import Settings, keep_vendors_offline
 from contexture.errors import SourceError
 from contexture.graph.store import GraphStore
 from contexture.pipeline.fence import MaterialRole
-from contexture.ports import (
-    ChatModel,
-    Clock,
-    EntityRecognizer,
-    GraphCache,
-    Index,
-    MemoryWriter,
-    Redactor,
-    RemovalListener,
-    ScrubbableIndex,
-)
 from contexture.types import Scope
 from contexture.wiring import plugins
 from contexture.wiring._services import traced_model
@@ -61,7 +51,9 @@ def replies(settings: Settings, pool: PostgresPool | None = None) -> StoredRepli
     return SqliteReplies(settings.home / "replies.sqlite", days=settings.reply_days)
 
 
-def outbox(settings: Settings, memory: MemoryWriter, clock: Clock, pool: PostgresPool | None = None) -> Outbox:
+def outbox(
+    settings: Settings, memory: ports.MemoryWriter, clock: ports.Clock, pool: PostgresPool | None = None
+) -> Outbox:
     """Open the outbox, which delivers memories reliably, in the store's folder or its database."""
     if pool is not None:
         from contexture.adapters.conversation.postgres import outbox_tables
@@ -70,7 +62,7 @@ def outbox(settings: Settings, memory: MemoryWriter, clock: Clock, pool: Postgre
     return Outbox(settings.home / "outbox.sqlite", memory, clock=clock, on_parked=_log_parked, on_damaged=_log_damaged)
 
 
-def chat_model(name: str) -> ChatModel:
+def chat_model(name: str) -> ports.ChatModel:
     """Load the model of this name."""
     keep_vendors_offline()
     return plugins.load_chat_model(name)
@@ -82,7 +74,7 @@ def chat_route(settings: Settings, compare: CompareFunction | None = None) -> Mo
     With `compare` the extractive model also matches by meaning.
     """
 
-    def load(name: str) -> ChatModel:
+    def load(name: str) -> ports.ChatModel:
         return ExtractiveModel(compare) if name == EXTRACTIVE else chat_model(name)
 
     names = dict.fromkeys((settings.chat_model or EXTRACTIVE, *settings.chat_fallbacks, EXTRACTIVE))
@@ -102,7 +94,7 @@ def missing_model_libraries(settings: Settings) -> dict[str, str]:
     return missing
 
 
-def summarizer(settings: Settings) -> ChatModel | None:
+def summarizer(settings: Settings) -> ports.ChatModel | None:
     """Return the model that summarises history that does not fit a prompt; None means extracts are used."""
     name = settings.summary_model
     return traced_model(name, chat_model(name), settings) if name else None
@@ -117,6 +109,7 @@ def chat_recipe(settings: Settings) -> ChatRecipe:
         namespace=settings.memory_namespace,
         universe=settings.memory_universe,
         quoting=EXTRACTIVE,
+        show_own_data=settings.show_own_data,
     )
 
 
@@ -139,7 +132,7 @@ def graph_cache(settings: Settings, pool: PostgresPool | None = None) -> StoredG
     return SqliteGraphCache(settings.home / "graph.sqlite")
 
 
-def entity_recognizer(settings: Settings) -> EntityRecognizer:
+def entity_recognizer(settings: Settings) -> ports.EntityRecognizer:
     """Return the entity recognizer: models if they are installed, otherwise capitalised phrases."""
     if settings.graph_names == "phrases":
         return CapitalisedPhrases()
@@ -152,7 +145,7 @@ def entity_recognizer(settings: Settings) -> EntityRecognizer:
     return NerModels()
 
 
-def graph_store(settings: Settings, index: Index, cache: GraphCache, scanner: Redactor) -> GraphStore:
+def graph_store(settings: Settings, index: ports.Index, cache: ports.GraphCache, scanner: ports.Redactor) -> GraphStore:
     """Create the store of entities and relations of the articles."""
     return GraphStore(
         index=index,
@@ -163,7 +156,7 @@ def graph_store(settings: Settings, index: Index, cache: GraphCache, scanner: Re
     )
 
 
-def article_removal_hook(graph: GraphStore, erase_copies: RemovalListener) -> RemovalListener:
+def article_removal_hook(graph: GraphStore, erase_copies: ports.RemovalListener) -> ports.RemovalListener:
     """Return a callback that removes copies of removed articles; a failure of the graph is logged, not raised."""
 
     async def forget(scope: Scope, ids: Sequence[str]) -> None:
@@ -225,6 +218,6 @@ def import_texts_eraser(settings: Settings) -> Callable[[Sequence[str]], int]:
     return lambda ids: ImportHistory(settings.home / IMPORTS_FOLDER).forget_texts(frozenset(ids))
 
 
-async def scrub_index(index: Index, collections: Sequence[str]) -> Sequence[str]:
+async def scrub_index(index: ports.Index, collections: Sequence[str]) -> Sequence[str]:
     """Remove deleted texts from the files of an index that writes files; returns what stays, and until when."""
-    return await index.scrub(collections) if isinstance(index, ScrubbableIndex) else ()
+    return await index.scrub(collections) if isinstance(index, ports.ScrubbableIndex) else ()

@@ -14,22 +14,24 @@ from prometheus_client import CollectorRegistry
 
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.llm.extractive import NO_MATCH_ANSWERS, CompareFunction
-from contexture.adapters.metrics.prometheus import CacheMetrics, TurnMetrics, WorkspaceMetrics
+from contexture.adapters.metrics.prometheus import CacheMetrics, TurnMetrics, WorkspaceMetrics, watch_memory
 from contexture.adapters.token_counters import counter_for, counter_of_build
+from contexture.answer.cited import AnswerRecipe
 from contexture.answer.grounding import SimilarityFunction
-from contexture.answer.research import AskRecipe
+from contexture.builders.ask.build import AskContextBuilder
+from contexture.builders.ask.compose import recompose_ask
+from contexture.builders.ask.request import AskRecipe
 from contexture.builders.clean import CleanerFactory
 from contexture.builders.command.build import CommandContextBuilder
-from contexture.builders.command.collect import ArticleFinder
 from contexture.builders.command.compose import recompose_command
 from contexture.builders.command.request import ExperimentArm, Experiments, override_routing
 from contexture.builders.plugin import BuilderPlugin, BuilderServices
 from contexture.builders.query.compose import recompose_query
 from contexture.builders.replay import CapsuleReplayer, RecomposeFunction
 from contexture.builders.research.build import ResearchContextBuilder
-from contexture.builders.research.collect import PageFinder
 from contexture.builders.research.compose import recompose_research
 from contexture.builders.research.request import ResearchRecipe
+from contexture.builders.sources import SourcePorts
 from contexture.builders.turn.build import TurnContextBuilder
 from contexture.builders.turn.compose import recompose_turn
 from contexture.builders.turn.request import TurnRecipe
@@ -39,6 +41,9 @@ from contexture.builders.workspace.compose import recompose_workspace
 from contexture.builders.workspace.config import ContextConfig, parse_config
 from contexture.config import Settings
 from contexture.errors import ContextError, InvalidRequest, UnknownAdapter
+from contexture.memory.guard import GuardedMemory
+from contexture.news.articles import ArticleFinder
+from contexture.pages.values import PageFinder
 from contexture.pipeline.fence import MaterialRole
 from contexture.pipeline.knapsack import Packer
 from contexture.ports import ChatModel, Clock, Health, MemoryService, Redactor, Secrets
@@ -54,6 +59,7 @@ QUERY: BuilderPlugin[Any] = BuilderPlugin(kind="query", recompose=recompose_quer
 TURN: BuilderPlugin[Any] = BuilderPlugin(kind="turn", recompose=recompose_turn)
 COMMAND: BuilderPlugin[Any] = BuilderPlugin(kind="command", recompose=recompose_command)
 RESEARCH: BuilderPlugin[Any] = BuilderPlugin(kind="research", recompose=recompose_research)
+ASK: BuilderPlugin[Any] = BuilderPlugin(kind="ask", recompose=recompose_ask)
 WORKSPACE: BuilderPlugin[Any] = BuilderPlugin(kind="workspace", recompose=recompose_workspace)
 
 
@@ -224,13 +230,32 @@ def research_builder(
     )
 
 
+def ask_builder(
+    settings: Settings, sources: SourcePorts, *, scanner: Redactor, secrets: Secrets, clock: Clock, speaker: Scope
+) -> AskContextBuilder:
+    """Create the builder for questions over everything."""
+    return AskContextBuilder(
+        sources,
+        counter=counter_for(settings.counted_model),
+        redactor=scanner,
+        clock=clock,
+        model=settings.counted_model,
+        secrets=secrets,
+        recipe=AskRecipe(packer=Packer(settings.packer), material_role=MaterialRole(settings.material_role)),
+        operator=operator(settings),
+        deadline=settings.timeout_seconds,
+        max_tokens=settings.max_tokens,
+        speaker=speaker,
+    )
+
+
 def text_similarities(embedders: Encoders) -> CompareFunction:
     """Return a function for the similarity of a sentence to each of some texts, across languages too."""
 
     async def compare(sentence: str, texts: Sequence[str]) -> list[float]:
-        asked = await embedders.question(sentence, detect_language(sentence))
+        vectors = await embedders.question(sentence, detect_language(sentence))
         rows = await embedders.passages(texts, [detect_language(text) for text in texts])
-        scores = [{name: float(row @ asked[name]) for name, row in each.items() if name in asked} for each in rows]
+        scores = [{name: float(row @ vectors[name]) for name, row in each.items() if name in vectors} for each in rows]
         return [found.calibrated if found else 0.0 for found in embedders.similarities(scores)]
 
     return compare
@@ -246,9 +271,9 @@ def text_similarity(embedders: Encoders) -> SimilarityFunction:
     return find_closest
 
 
-def ask_recipe(settings: Settings) -> AskRecipe:
-    """Return the settings for answering research questions."""
-    return AskRecipe(
+def answer_recipe(settings: Settings) -> AnswerRecipe:
+    """Return the settings for answers with citations."""
+    return AnswerRecipe(
         context_tokens=settings.research_max_tokens,
         answer_tokens=settings.chat_max_tokens,
         quoting=EXTRACTIVE,
@@ -294,6 +319,11 @@ def cache_metrics(registry: CollectorRegistry, finder: HybridSearch) -> CacheMet
         return stats.hits, stats.misses
 
     return CacheMetrics(registry, read)
+
+
+def memory_metrics(registry: CollectorRegistry, health: Health, memory: GuardedMemory) -> None:
+    """Create gauges of the memory service."""
+    watch_memory(registry, lambda: (health.state(), memory.seconds_open, bool(memory.refusal)))
 
 
 def workspace_config(settings: Settings) -> ContextConfig:

@@ -19,7 +19,7 @@ from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPages
 from contexture.pipeline.fence import MaterialRole
 from contexture.pipeline.knapsack import Packer
 from contexture.pipeline.redaction import Hashed, Masked, Placeholders, RedactionOperator
-from contexture.ports import Clock, Embedder, Index, Journal, Redactor, Secrets, VectorSpaces
+from contexture.ports import Clock, Embedder, Index, Journal, Redactor, Secrets, VectorBacklog, VectorSpaces
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch, ResultCache, SearchOptions
@@ -95,6 +95,7 @@ def search(settings: Settings, store: Index, embedders: Encoders) -> HybridSearc
         cache=ResultCache(settings.cache_size),
         journal=store if isinstance(store, Journal) else None,
         spaces=store if isinstance(store, VectorSpaces) else None,
+        backlog=store if isinstance(store, VectorBacklog) else None,
         reranker=plugins.load_reranker(settings.reranker) if settings.reranker else None,
     )
 

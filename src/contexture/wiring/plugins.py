@@ -46,7 +46,7 @@ from contexture.ports import ChatModel, Embedder, Index, Redactor, Reranker
 
 T = TypeVar("T")
 
-_DISTRIBUTION = "contexture"
+_DISTRIBUTION = "contexture-ai"
 _FALLBACK_IMPORTER = "files"
 _KIND = re.compile(r"[a-z][a-z0-9_-]*")
 _SCHEME_END = re.compile(r"[:+]")

@@ -11,33 +11,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from contexture.adapters.blocks.schema import (
-    BlockDecoder,
-    SqlParams,
-    block_columns,
-    clamp_limit,
-    encode_ids,
-    from_microseconds,
-    is_storable_id,
-    readable_condition,
-    scope_params,
-    to_microseconds,
-)
+from contexture import workspace
+from contexture.adapters.blocks import schema
 from contexture.types import Scope
-from contexture.workspace import (
-    PERSON_MARK,
-    TASK_CELL,
-    TYPE_CELL,
-    Activity,
-    ActivityKind,
-    BlockQuery,
-    BlockSelection,
-    CellFilter,
-    CellValue,
-    ChangeFeed,
-)
 
-_LIVE = f"b.tenant = :tenant AND b.deletion IS NULL AND {readable_condition()}"
+_LIVE = f"b.tenant = :tenant AND b.deletion IS NULL AND {schema.readable_condition()}"
 _DAY = 86_400_000_000
 _SECOND = 1_000_000
 _NO_DUE = 1 << 62
@@ -48,8 +26,8 @@ _DUE = f"(b.due - CASE WHEN b.due - (b.due / {_DAY}) * {_DAY} = {_DAY - 1} THEN 
 
 
 def select_blocks(
-    db: sqlite3.Connection, rows: BlockDecoder, scope: Scope, query: BlockQuery, limit: int
-) -> BlockSelection:
+    db: sqlite3.Connection, rows: schema.BlockDecoder, scope: Scope, query: workspace.BlockQuery, limit: int
+) -> workspace.BlockSelection:
     """The first blocks that a query selects, with counts."""
     builder = _SelectionBuilder(scope, query)
     inside = builder.build()
@@ -59,22 +37,22 @@ def select_blocks(
     order = f"b.modified DESC, {order}" if query.newest else order
     found = (
         db.execute(
-            f"SELECT {block_columns()} FROM blocks b WHERE b.row IN ({inside}) ORDER BY {order} LIMIT :limit",
-            {**given, "limit": clamp_limit(limit)},
+            f"SELECT {schema.block_columns()} FROM blocks b WHERE b.row IN ({inside}) ORDER BY {order} LIMIT :limit",
+            {**given, "limit": schema.clamp_limit(limit)},
         )
         if total and limit > 0
         else ()
     )
-    return BlockSelection(
+    return workspace.BlockSelection(
         blocks=tuple(rows.decode_blocks(db, found)),
         total=total,
         groups={name: dict(_count_groups(db, inside, given, name)) for name in query.group_by} if total else {},
     )
 
 
-def _count_groups(db: sqlite3.Connection, inside: str, given: SqlParams, name: str) -> Iterator[tuple[str, int]]:
+def _count_groups(db: sqlite3.Connection, inside: str, given: schema.SqlParams, name: str) -> Iterator[tuple[str, int]]:
     """Blocks by value of a column, the most frequent first; values that differ in case count as one."""
-    if not is_storable_id(name):
+    if not schema.is_storable_id(name):
         return
     query = (
         f"SELECT min(g.shown), count(DISTINCT g.row) FROM cells g WHERE g.name = :group AND g.row IN ({inside}) "
@@ -86,16 +64,16 @@ def _count_groups(db: sqlite3.Connection, inside: str, given: SqlParams, name: s
 class _SelectionBuilder:
     """Builds the SQL of a query; the most selective condition on cells drives it."""
 
-    def __init__(self, scope: Scope, query: BlockQuery) -> None:
+    def __init__(self, scope: Scope, query: workspace.BlockQuery) -> None:
         self._query = query
-        self.params: SqlParams = scope_params(scope, offset=query.utc_offset * _SECOND)
+        self.params: schema.SqlParams = schema.scope_params(scope, offset=query.utc_offset * _SECOND)
 
     def build(self) -> str:
         """SQL for the distinct rows that are selected."""
         filters = self._cell_filters()
         conditions = [*self._column_conditions(), *(self._cell_condition(each) for each in filters)]
         if self._query.databases:
-            self.params["databases"] = encode_ids(self._query.databases)
+            self.params["databases"] = schema.encode_ids(self._query.databases)
             source = (
                 "FROM blocks p CROSS JOIN blocks b ON b.parent = p.row "
                 "WHERE p.tenant = :tenant AND p.id IN (SELECT value FROM json_each(:databases))"
@@ -106,19 +84,24 @@ class _SelectionBuilder:
             conditions.remove(self._cell_condition(filters[0]))
         return " AND ".join([f"SELECT DISTINCT b.row {source}", _LIVE, *conditions])
 
-    def _cell_filters(self) -> list[CellFilter]:
+    def _cell_filters(self) -> list[workspace.CellFilter]:
         """The conditions on cells, the most selective kind first."""
         query = self._query
         filters = [*query.cells]
         if query.types:
-            filters.append(CellFilter(names=(TYPE_CELL,), values=tuple(map(str, query.types))))
+            filters.append(workspace.CellFilter(names=(workspace.TYPE_CELL,), values=tuple(map(str, query.types))))
         if query.done is not None:
-            filters.append(CellFilter(names=(TASK_CELL,), values=("done" if query.done else "open",)))
+            filters.append(
+                workspace.CellFilter(names=(workspace.TASK_CELL,), values=("done" if query.done else "open",))
+            )
         if not filters and not query.databases:
-            filters.append(CellFilter(names=(TASK_CELL,), values=("open", "done")))
-        return sorted(filters, key=lambda each: (not each.values, TYPE_CELL in each.names or TASK_CELL in each.names))
+            filters.append(workspace.CellFilter(names=(workspace.TASK_CELL,), values=("open", "done")))
+        return sorted(
+            filters,
+            key=lambda each: (not each.values, workspace.TYPE_CELL in each.names or workspace.TASK_CELL in each.names),
+        )
 
-    def _cell_condition(self, cell: CellFilter, table: str = "") -> str:
+    def _cell_condition(self, cell: workspace.CellFilter, table: str = "") -> str:
         """A condition on the cells of block `b`, or on the cell `table`."""
         at = table or "x"
         parts = [] if table else ["x.row = b.row"]
@@ -143,12 +126,12 @@ class _SelectionBuilder:
         )
         for column, sign, moment in bounds:
             if moment is not None:
-                yield f"{column} {sign} {self._bind(to_microseconds(moment))}"
+                yield f"{column} {sign} {self._bind(schema.to_microseconds(moment))}"
         if query.due_from is not None or query.due_before is not None:
             yield "b.due IS NOT NULL"
 
     def _bind_list(self, texts: Sequence[str]) -> str:
-        return self._bind(json.dumps([text for text in texts if is_storable_id(text)], ensure_ascii=False))
+        return self._bind(json.dumps([text for text in texts if schema.is_storable_id(text)], ensure_ascii=False))
 
     def _bind(self, value: str | int) -> str:
         """A parameter with this value; equal values share one, so that equal conditions are equal texts."""
@@ -167,34 +150,37 @@ AND EXISTS (SELECT 1 FROM blocks b WHERE b.row = c.row AND {_LIVE}) ORDER BY c.n
 """
 
 
-def find_values(db: sqlite3.Connection, scope: Scope, values: Sequence[str], limit: int) -> Sequence[CellValue]:
+def find_values(
+    db: sqlite3.Connection, scope: Scope, values: Sequence[str], limit: int
+) -> Sequence[workspace.CellValue]:
     """Columns with one of these values, and people named by it; the index is skipped through, not scanned."""
-    found: dict[CellValue, None] = {}
-    given = scope_params(scope)
-    for value in filter(is_storable_id, dict.fromkeys(values)):
+    found: dict[workspace.CellValue, None] = {}
+    given = schema.scope_params(scope)
+    for value in filter(schema.is_storable_id, dict.fromkeys(values)):
         name, shown = "", ""
         while len(found) < limit:
             row = db.execute(_NEXT_VALUE, {**given, "value": value, "name": name, "shown": shown}).fetchone()
             if row is None:
                 break
             name, shown = row
-            if name.startswith(PERSON_MARK):
-                found[CellValue(name=name[len(PERSON_MARK) :], value=shown, is_person=True)] = None
+            if name.startswith(workspace.PERSON_MARK):
+                found[workspace.CellValue(name=name[len(workspace.PERSON_MARK) :], value=shown, is_person=True)] = None
             else:
-                found[CellValue(name=name, value=value)] = None
+                found[workspace.CellValue(name=name, value=value)] = None
                 shown = "\U0010ffff"  # other spellings of the value are the same cell
     return list(found)
 
 
 _EDITS = f"""
 SELECT t.id, t.user, t.last FROM touches t CROSS JOIN blocks b ON b.row = t.row
-WHERE t.tenant = :tenant AND t.deed = '{ActivityKind.EDIT}' AND t.last >= :since AND t.last < :until AND {_LIVE}
-ORDER BY t.last DESC, t.id, t.user LIMIT :limit
+WHERE t.tenant = :tenant AND t.deed = '{workspace.ActivityKind.EDIT}'
+AND t.last >= :since AND t.last < :until AND {_LIVE} ORDER BY t.last DESC, t.id, t.user LIMIT :limit
 """
 _EDITS_BY = f"""
 SELECT t.id, t.user, t.last FROM touches t CROSS JOIN blocks b ON b.row = t.row
-WHERE t.tenant = :tenant AND t.user IN (SELECT value FROM json_each(:users)) AND t.deed = '{ActivityKind.EDIT}'
-AND t.last >= :since AND t.last < :until AND {_LIVE} ORDER BY t.last DESC, t.id, t.user LIMIT :limit
+WHERE t.tenant = :tenant AND t.user IN (SELECT value FROM json_each(:users))
+AND t.deed = '{workspace.ActivityKind.EDIT}' AND t.last >= :since AND t.last < :until
+AND {_LIVE} ORDER BY t.last DESC, t.id, t.user LIMIT :limit
 """
 _MODIFIED = f"""
 SELECT b.id, '', b.modified FROM blocks b
@@ -205,10 +191,14 @@ _COUNT_LIMIT = 10_000
 
 def get_changes(
     db: sqlite3.Connection, scope: Scope, since: datetime, until: datetime, users: Sequence[str], limit: int
-) -> ChangeFeed:
+) -> workspace.ChangeFeed:
     """The latest change of each block; edits come from the record of edits, others from the time of modification."""
-    given = scope_params(
-        scope, since=to_microseconds(since), until=to_microseconds(until), limit=_COUNT_LIMIT, users=encode_ids(users)
+    given = schema.scope_params(
+        scope,
+        since=schema.to_microseconds(since),
+        until=schema.to_microseconds(until),
+        limit=_COUNT_LIMIT,
+        users=schema.encode_ids(users),
     )
     found = list(db.execute(_EDITS_BY if users else _EDITS, given))
     if not users:
@@ -220,7 +210,12 @@ def get_changes(
             latest[id_] = (last, user or (known[1] if known else ""))
     order = sorted(latest, key=lambda id_: (-latest[id_][0], id_))
     changes = tuple(
-        Activity(block_id=id_, user=latest[id_][1], deed=ActivityKind.EDIT, time=from_microseconds(latest[id_][0]))
-        for id_ in order[: clamp_limit(limit)]
+        workspace.Activity(
+            block_id=id_,
+            user=latest[id_][1],
+            deed=workspace.ActivityKind.EDIT,
+            time=schema.from_microseconds(latest[id_][0]),
+        )
+        for id_ in order[: schema.clamp_limit(limit)]
     )
-    return ChangeFeed(changes=changes, total=len(latest))
+    return workspace.ChangeFeed(changes=changes, total=len(latest))

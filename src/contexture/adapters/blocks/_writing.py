@@ -15,53 +15,35 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from contexture import workspace
+from contexture.adapters.blocks import schema
+from contexture.adapters.blocks._history import check_version, keep_revision
 from contexture.adapters.blocks._pending import invalidate_summaries
 from contexture.adapters.blocks._queries import count_activity
-from contexture.adapters.blocks.schema import (
-    MAX_DEPTH,
-    SUBTREE_CTE,
-    BlockAccessClasses,
-    BlockRow,
-    SqlParams,
-    encode_readers,
-    from_microseconds,
-    load_row,
-    load_rows_by_id,
-    mark_outdated,
-    mark_subtree_outdated,
-    readable_condition,
-    scope_params,
-    to_microseconds,
-    walk_up,
+from contexture.adapters.blocks._rights import (
+    BlockRights,
+    displace,
+    encode_names,
+    find_kept,
+    keep_readers,
+    keep_rights,
+    replace_displaced,
 )
 from contexture.adapters.sqlite import decode_json, encode_json
 from contexture.errors import InvalidRequest, NotFound
 from contexture.types import PUBLIC, Json, Scope
-from contexture.workspace import (
-    LINKABLE_TYPES,
-    Activity,
-    ActivityKind,
-    Block,
-    BlockType,
-    FindLinks,
-    ImportAccess,
-    PutResult,
-    is_done,
-    link_names,
-    plain_name,
-    task_due,
-)
 
-_TITLED_TYPES = (BlockType.PAGE, BlockType.DB, BlockType.DB_ROW)
+_TITLED_TYPES = (workspace.BlockType.PAGE, workspace.BlockType.DB, workspace.BlockType.DB_ROW)
 
 _UPSERT_BLOCK = """
 INSERT INTO blocks (tenant, id, parent, position, type, text, properties, readers, class, author, created, modified,
-    due, done)
+    due, done, creator, editors, managers, writer, written)
 VALUES (:tenant, :id, :parent, :position, :type, :text, :properties, :readers, :class, :author, :created, :modified,
-    :due, :done)
+    :due, :done, :creator, :editors, :managers, :writer, :written)
 ON CONFLICT (tenant, id) DO UPDATE SET parent = :parent, position = :position, type = :type, text = :text,
     properties = :properties, readers = :readers, class = :class, author = :author, created = :created,
-    modified = :modified, due = :due, done = :done, deletion = NULL, facts = NULL
+    modified = :modified, due = :due, done = :done, editors = :editors, managers = :managers,
+    writer = :writer, written = :written, version = blocks.version + 1, deletion = NULL, facts = NULL
 RETURNING row
 """
 
@@ -90,9 +72,9 @@ class BlockUpsert:
         self,
         db: sqlite3.Connection,
         scope: Scope,
-        names: FindLinks,
+        names: workspace.FindLinks,
         now: datetime,
-        importing: ImportAccess | None = None,
+        importing: workspace.ImportAccess | None = None,
     ) -> None:
         self._db = db
         self._scope = scope
@@ -100,23 +82,29 @@ class BlockUpsert:
         self._importing = importing
         self._kept_readers: list[str] = []
         self._narrowed: list[str] = []
-        self._classes = BlockAccessClasses(db, scope)
+        self._classes = schema.BlockAccessClasses(db, scope)
+        self._rights = BlockRights(db, scope, self._classes)
         self._links = LinkIndexer(db, scope.tenant, names)
         self._parents: dict[str, _Parent] = {}
+        self._hidden_parents: dict[str, int] = {}
         self._access_changed = False
         self._changed_parents: set[int | None] = set()
 
-    def put(self, blocks: Sequence[Block]) -> PutResult:
-        """Write the blocks, parents before children; unchanged ones are skipped."""
-        known = load_rows_by_id(self._db, self._scope.tenant, (block.id for block in blocks))
+    def put(self, blocks: Sequence[workspace.Block]) -> workspace.PutResult:
+        """Write the blocks, parents before children; unchanged ones are skipped.
+
+        Raises `NotPermitted` for a block or parent that the scope may read but not edit, and for a change of readers,
+        editors or managers by someone who does not manage the block. Raises `Conflict` for another version.
+        """
+        known = schema.load_rows_by_id(self._db, self._scope.tenant, (block.id for block in blocks))
         for block in blocks:
             self._check_readable(known.get(block.id))
-        self._load_parents(blocks)
+            check_version(block.id, _live_version(known.get(block.id)), block.version)
+        self._load_parents(blocks, known)
         added = changed = 0
         for block in WritePlan(self._db, self._scope.tenant, blocks).in_order():
             before = self._reload(known.get(block.id))
-            if self._importing is not None and before is not None:
-                block = self._limit_access(before, block, self._importing)  # noqa: PLW2901 - the block that is written
+            block = self._limit_write(before, block)  # noqa: PLW2901 - the block that is written
             if before is not None and before.deletion is None and self._is_unchanged(before, block):
                 self._parents[block.id] = _Parent(before.row, self._resolve_access(block))
                 continue
@@ -124,7 +112,7 @@ class BlockUpsert:
             added, changed = (added + 1, changed) if _is_new(before) else (added, changed + 1)
         self._links.finish()
         invalidate_summaries(self._db, self._changed_parents)
-        return PutResult(
+        return workspace.PutResult(
             added=added,
             changed=changed,
             unchanged=len(blocks) - added - changed,
@@ -132,9 +120,31 @@ class BlockUpsert:
             narrowed=tuple(self._narrowed),
         )
 
-    def _limit_access(self, before: BlockRow, block: Block, importing: ImportAccess) -> Block:
+    def _limit_write(self, before: schema.BlockRow | None, block: workspace.Block) -> workspace.Block:
+        """The block with the rights that the scope may give it; editors and managers stay in an import."""
+        if self._importing is None:
+            block = replace(block, author="")  # of a new block the writer, of others the one that is stored
+        if before is None:
+            return block
+        manages = self._rights.may_manage(before)
+        editors, managers = _decode(before.editors), _decode(before.managers)
+        if self._importing is not None:
+            block = replace(block, editors=editors, managers=managers)
+            return self._limit_access(before, block, self._importing, manages=manages)
+        if manages:
+            return block
+        keep_rights(before, block)
+        return replace(block, readers=_decode(keep_readers(before, block)), editors=editors, managers=managers)
+
+    def _limit_access(
+        self, before: schema.BlockRow, block: workspace.Block, importing: workspace.ImportAccess, *, manages: bool
+    ) -> workspace.Block:
         """The block with readers of whom none is new; its stored readers stay if the import does not change them."""
-        stored = None if before.readers is None else tuple(json.loads(before.readers))
+        stored = _decode(before.readers)
+        if not manages:
+            if block.readers not in (None, stored) and block.id not in importing.unchanged:
+                self._kept_readers.append(block.id)
+            return replace(block, readers=stored)
         named = stored if block.readers is None or block.id in importing.unchanged else block.readers
         wanted = replace(block, readers=named)
         allowed, asked = (
@@ -148,28 +158,48 @@ class BlockUpsert:
             self._narrowed.append(block.id)
         return replace(block, readers=tuple(sorted(allowed))) if widens else wanted
 
-    def _check_readable(self, before: BlockRow | None) -> None:
+    def _check_readable(self, before: schema.BlockRow | None) -> None:
         if before is not None and not self._classes.may_read(before.access):
             raise NotFound(f"there is no block {before.id!r}")
 
-    def _load_parents(self, blocks: Sequence[Block]) -> None:
-        """Load the parents that are not in the batch; raises `NotFound` for one the scope cannot read."""
+    def _load_parents(self, blocks: Sequence[workspace.Block], known: Mapping[str, schema.BlockRow]) -> None:
+        """Load the parents that are not in the batch; raises `NotFound` for one the scope cannot read.
+
+        Raises `NotPermitted` for one that would get a child and that the scope may not edit.
+        """
         coming = {block.id for block in blocks}
         outside = {
             block.parent: block.id for block in blocks if block.parent is not None and block.parent not in coming
         }
-        found = load_rows_by_id(self._db, self._scope.tenant, outside)
+        self._find_hidden_parents(blocks, known)
+        found = schema.load_rows_by_id(self._db, self._scope.tenant, outside)
         for parent, child in outside.items():
             there = found.get(parent)
             if there is None or there.deletion is not None or not self._classes.may_read(there.access):
                 raise NotFound(f"there is no block {parent!r}, which block {child!r} names as its parent")
+            if known.get(child) is None or known[child].parent != there.row:
+                self._rights.require_edit(there)
             self._parents[parent] = _Parent(there.row, there.access)
 
-    def _reload(self, before: BlockRow | None) -> BlockRow | None:
-        """Current row: an ancestor written earlier in this upsert may have changed its access class."""
-        return load_row(self._db, before.row) if before is not None and self._access_changed else before
+    def _find_hidden_parents(self, blocks: Sequence[workspace.Block], known: Mapping[str, schema.BlockRow]) -> None:
+        """Find the parents of blocks that were read, and are written back, without a parent the scope may not read."""
+        for block in blocks:
+            before = known.get(block.id)
+            if block.parent is not None or before is None or before.parent is None or before.deletion is not None:
+                continue
+            above = schema.load_row(self._db, before.parent)
+            if above is not None and above.deletion is None and not self._classes.may_read(above.access):
+                self._hidden_parents[block.id] = above.row
 
-    def _resolve_parent(self, block: Block) -> _Parent:
+    def _reload(self, before: schema.BlockRow | None) -> schema.BlockRow | None:
+        """Current row: an ancestor written earlier in this upsert may have changed its access class."""
+        return schema.load_row(self._db, before.row) if before is not None and self._access_changed else before
+
+    def _resolve_parent(self, block: workspace.Block) -> _Parent:
+        if block.id in self._hidden_parents:
+            row = self._hidden_parents[block.id]
+            above = schema.load_row(self._db, row)
+            return _Parent(row, self._classes.get_or_create((PUBLIC,)) if above is None else above.access)
         if block.parent is None:
             return _Parent(None, self._classes.get_or_create((PUBLIC,)))
         parent = self._parents[block.parent]
@@ -178,33 +208,36 @@ class BlockUpsert:
             return _Parent(parent.row, self._db.execute(query, (parent.row,)).fetchone()[0])
         return parent
 
-    def _resolve_access(self, block: Block) -> int:
+    def _resolve_access(self, block: workspace.Block) -> int:
         """Access class of the block's own readers, or the one its parent has after this write."""
         return (
             self._resolve_parent(block).access if block.readers is None else self._classes.get_or_create(block.readers)
         )
 
-    def _is_unchanged(self, before: BlockRow, block: Block) -> bool:
+    def _is_unchanged(self, before: schema.BlockRow, block: workspace.Block) -> bool:
         """Whether writing would change nothing; a different modification time alone is no change."""
-        readers = None if block.readers is None else encode_readers(block.readers)
+        readers = None if block.readers is None else schema.encode_readers(block.readers)
         return (
             before.parent == self._resolve_parent(block).row
             and before.position == block.order
             and (before.type, before.text, before.readers) == (block.type, block.text, readers)
             and before.properties == encode_json(dict(block.properties), "properties")
             and block.author in ("", before.author)
+            and (before.editors, before.managers) == (encode_names(block.editors), encode_names(block.managers))
         )
 
-    def _write_block(self, before: BlockRow | None, block: Block) -> None:
+    def _write_block(self, before: schema.BlockRow | None, block: workspace.Block) -> None:
         parent = self._resolve_parent(block)
         access = self._resolve_access(block)
         if before is not None:
+            self._check_rights(before, block, parent, access)
             self._queue_outdated(before, block, parent, access)
-        modified = to_microseconds(block.modified or self._now)
+            keep_revision(self._db, before.row, before.version)
+        modified = schema.to_microseconds(block.modified or self._now)
         given = {**self._row_params(before, block, modified), "parent": parent.row, "class": access}
         row: int = self._db.execute(_UPSERT_BLOCK, given).fetchone()[0]
         if _is_new(before):
-            mark_outdated(self._db, "row = :row", {"row": row})
+            schema.mark_outdated(self._db, "row = :row", {"row": row})
         if before is not None and before.access != access:
             self._db.execute(INHERIT_ACCESS, {"row": row, "class": access})
             self._access_changed = True
@@ -214,23 +247,35 @@ class BlockUpsert:
         self._changed_parents |= {parent.row, None if before is None else before.parent}
         self._links.add_block(row, block, before, modified=modified)
         if self._importing is None:
-            edit = Activity(
-                block_id=block.id, user=self._scope.user, deed=ActivityKind.EDIT, time=from_microseconds(modified)
+            edit = workspace.Activity(
+                block_id=block.id,
+                user=self._scope.user,
+                deed=workspace.ActivityKind.EDIT,
+                time=schema.from_microseconds(modified),
             )
             count_activity(self._db, self._scope.tenant, edit, row)
 
-    def _queue_outdated(self, before: BlockRow, block: Block, parent: _Parent, access: int) -> None:
+    def _check_rights(self, before: schema.BlockRow, block: workspace.Block, parent: _Parent, access: int) -> None:
+        self._rights.require_edit(before)
+        if before.parent != parent.row:
+            _require_edit_of_parent(self._db, self._rights, self._classes, before)
+            if access != before.access and self._importing is None:
+                self._rights.require_manage(before, "move it to a place with other readers")
+        if (before.editors, before.managers) != (encode_names(block.editors), encode_names(block.managers)):
+            self._rights.clear()
+
+    def _queue_outdated(self, before: schema.BlockRow, block: workspace.Block, parent: _Parent, access: int) -> None:
         """Queue what a change outdates: the block, and its subtree if that shows its title or inherits its access."""
         title = (before.type, before.text) != (block.type, block.text)
         shown = title and (block.type in _TITLED_TYPES or before.type in _TITLED_TYPES)
         if shown or before.access != access or before.parent != parent.row:
-            mark_subtree_outdated(self._db, before.row)
+            schema.mark_subtree_outdated(self._db, before.row)
         else:
-            mark_outdated(self._db, "row = :row", {"row": before.row})
+            schema.mark_outdated(self._db, "row = :row", {"row": before.row})
 
-    def _row_params(self, before: BlockRow | None, block: Block, modified: int) -> SqlParams:
-        due = task_due(block)
-        first = before.created if before is not None else min(modified, to_microseconds(self._now))
+    def _row_params(self, before: schema.BlockRow | None, block: workspace.Block, modified: int) -> schema.SqlParams:
+        due = workspace.task_due(block)
+        first = before.created if before is not None else min(modified, schema.to_microseconds(self._now))
         return {
             "tenant": self._scope.tenant,
             "id": block.id,
@@ -238,16 +283,38 @@ class BlockUpsert:
             "type": str(block.type),
             "text": block.text,
             "properties": encode_json(dict(block.properties), f"the properties of block {block.id!r}"),
-            "readers": None if block.readers is None else encode_readers(block.readers),
+            "readers": None if block.readers is None else schema.encode_readers(block.readers),
             "author": block.author or (before.author if before else self._scope.user),
-            "created": first if block.created is None else to_microseconds(block.created),
+            "created": first if block.created is None else schema.to_microseconds(block.created),
             "modified": modified,
-            "due": None if due is None else to_microseconds(due),
-            "done": int(is_done(block)),
+            "due": None if due is None else schema.to_microseconds(due),
+            "done": int(workspace.is_done(block)),
+            "creator": f"user:{self._scope.user}",
+            "editors": encode_names(block.editors),
+            "managers": encode_names(block.managers),
+            "writer": self._scope.user,
+            "written": schema.to_microseconds(self._now),
         }
 
 
-def _is_new(before: BlockRow | None) -> bool:
+def _decode(names: str | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(json.loads(names))
+
+
+def _live_version(block: schema.BlockRow | None) -> int:
+    return block.version if block is not None and block.deletion is None else 0
+
+
+def _require_edit_of_parent(
+    db: sqlite3.Connection, rights: BlockRights, classes: schema.BlockAccessClasses, block: schema.BlockRow
+) -> None:
+    """Raise `NotPermitted` if the scope may read, but not edit, the parent that a block leaves."""
+    above = schema.load_row(db, block.parent)
+    if above is not None and classes.may_read(above.access):
+        rights.require_edit(above)
+
+
+def _is_new(before: schema.BlockRow | None) -> bool:
     return before is None or before.deletion is not None
 
 
@@ -255,6 +322,7 @@ _RESTORE_STATEMENTS = (
     "INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks WHERE deletion = ?",
     "UPDATE blocks SET deletion = NULL, facts = NULL WHERE deletion = ?",
     "DELETE FROM deletions WHERE number = ?",
+    "DELETE FROM displaced WHERE deletion = ?",
 )
 
 # A block that was rewritten and deleted again belongs to a later deletion than its descendants.
@@ -272,50 +340,87 @@ SELECT row FROM gone
 """
 
 
-def move_block(
-    db: sqlite3.Connection, scope: Scope, names: FindLinks, block_id: str, parent: str | None, order: float
-) -> None:
+class BlockMove(NamedTuple):
+    """Where a block goes, when, and the version that is moved, 0 for any."""
+
+    id: str
+    parent: str | None
+    order: float
+    now: datetime
+    version: int
+
+
+def move_block(db: sqlite3.Connection, scope: Scope, names: workspace.FindLinks, move: BlockMove) -> None:
     """Move a block under another parent, or make it a root.
 
-    Raises `NotFound` for a block the scope cannot read, and `InvalidRequest` for a cycle or a tree that is too deep.
+    Raises `NotFound` for a block the scope cannot read, `NotPermitted` for one it may not edit, `Conflict` for another
+    version, and `InvalidRequest` for a cycle or a tree that is too deep.
     """
-    classes = BlockAccessClasses(db, scope)
-    block = _load_live(db, scope, classes, block_id)
-    below = None if parent is None else _load_live(db, scope, classes, parent)
+    classes = schema.BlockAccessClasses(db, scope)
+    block = _load_live(db, scope, classes, move.id)
+    below = None if move.parent is None else _load_live(db, scope, classes, move.parent)
+    rights = BlockRights(db, scope, classes)
+    rights.require_edit(block)
+    check_version(block.id, block.version, move.version)
+    if block.parent != (None if below is None else below.row):
+        _require_edit_of_parent(db, rights, classes, block)
     if below is not None:
+        rights.require_edit(below)
         _check_not_below_itself(db, block, below)
-    mark_subtree_outdated(db, block.row)
+    schema.mark_subtree_outdated(db, block.row)
     inherited = classes.get_or_create((PUBLIC,)) if below is None else below.access
     access = inherited if block.readers is None else block.access
+    if access != block.access:
+        rights.require_manage(block, "move it to a place with other readers")
+    keep_revision(db, block.row, block.version)
     db.execute(
-        "UPDATE blocks SET parent = ?, position = ?, class = ?, facts = NULL WHERE row = ?",
-        (None if below is None else below.row, order, access, block.row),
+        "UPDATE blocks SET parent = ?, position = ?, class = ?, version = version + 1, facts = NULL, "
+        "writer = ?, written = ? WHERE row = ?",
+        (
+            *(None if below is None else below.row, move.order, access),
+            *(scope.user, schema.to_microseconds(move.now), block.row),
+        ),
     )
     check_depth(db, block.row, block.id)
     invalidate_summaries(db, [block.parent, None if below is None else below.row])
     if access != block.access:
         db.execute(INHERIT_ACCESS, {"row": block.row, "class": access})
-    if block.type == BlockType.DB_ROW:
-        told = Block(id=block.id, type=BlockType.DB_ROW, text=block.text, properties=decode_json(block.properties))
+    if block.type == workspace.BlockType.DB_ROW:
+        told = workspace.Block(
+            id=block.id, type=workspace.BlockType.DB_ROW, text=block.text, properties=decode_json(block.properties)
+        )
         LinkIndexer(db, scope.tenant, names).replace_links(block.row, told, block.modified)
 
 
-def delete_blocks(db: sqlite3.Connection, scope: Scope, ids: Sequence[str], now: datetime) -> int:
-    """Soft-delete each of these blocks with its live descendants, as one deletion each.
+def delete_blocks(
+    db: sqlite3.Connection, scope: Scope, ids: Sequence[str], now: datetime, versions: Mapping[str, int]
+) -> int:
+    """Soft-delete each of these blocks with the live descendants that the scope may edit, as one deletion each.
 
-    Returns how many of the deleted blocks the scope may read.
+    Other descendants move to the parent of the block. Raises `NotPermitted` for a block that the scope may read but
+    not edit, and `Conflict` for another version. Returns how many blocks were deleted.
     """
-    classes = BlockAccessClasses(db, scope)
+    classes = schema.BlockAccessClasses(db, scope)
+    rights = BlockRights(db, scope, classes)
     gone = 0
     for name in ids:
-        block = load_rows_by_id(db, scope.tenant, [name]).get(name)
+        block = schema.load_rows_by_id(db, scope.tenant, [name]).get(name)
         if block is None or block.deletion is not None or not classes.may_read(block.access):
             continue
-        mark_subtree_outdated(db, block.row)
-        query = "INSERT INTO deletions (tenant, root, time) VALUES (?, ?, ?) RETURNING number"
-        number: int = db.execute(query, (scope.tenant, block.row, to_microseconds(now))).fetchone()[0]
+        rights.require_edit(block)
+        check_version(name, block.version, versions.get(name, 0))
+        schema.mark_subtree_outdated(db, block.row)
+        query = "INSERT INTO deletions (tenant, root, time, writer) VALUES (?, ?, ?, ?) RETURNING number"
+        given = (scope.tenant, block.row, schema.to_microseconds(now), scope.user)
+        number: int = db.execute(query, given).fetchone()[0]
+        kept = find_kept(db, rights, block)
+        db.executemany(
+            "INSERT INTO displaced VALUES (?, ?, ?, ?, ?)",
+            [(number, each.row, each.parent, block.parent, each.readers) for each in kept],
+        )
+        displace(db, classes, kept, schema.load_row(db, block.parent))
         db.execute(
-            f"{SUBTREE_CTE} UPDATE blocks SET deletion = :number "
+            f"{schema.SUBTREE_CTE} UPDATE blocks SET deletion = :number "
             "WHERE deletion IS NULL AND row IN (SELECT row FROM below)",
             {"row": block.row, "number": number},
         )
@@ -325,72 +430,93 @@ def delete_blocks(db: sqlite3.Connection, scope: Scope, ids: Sequence[str], now:
 
 
 def restore_blocks(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> int:
-    """Undo the deletion of each of these blocks; raises `InvalidRequest` while its parent is deleted."""
-    classes = BlockAccessClasses(db, scope)
+    """Undo the deletion of each of these blocks; raises `InvalidRequest` while its parent is deleted.
+
+    Blocks that the deletion moved return to their places, unless they were moved again.
+    """
+    classes = schema.BlockAccessClasses(db, scope)
+    rights = BlockRights(db, scope, classes)
     back = 0
     for name in ids:
-        block = load_rows_by_id(db, scope.tenant, [name]).get(name)
+        block = schema.load_rows_by_id(db, scope.tenant, [name]).get(name)
         if block is None or block.deletion is None or not classes.may_read(block.access):
             continue
+        rights.require_edit(block)
         above = db.execute(_OUTER_PARENTS, {"number": block.deletion}).fetchall()
         if any(deletion is not None for _, deletion in above):
             raise InvalidRequest(f"block {name!r} cannot be restored while its parent is deleted")
         back += _count_readable(db, scope, block.deletion)
+        replace_displaced(db, block.deletion)
         for step in _RESTORE_STATEMENTS:
             db.execute(step, (block.deletion,))
+        rights.clear()
         invalidate_summaries(db, [row for row, _ in above])
     return back
 
 
 def purge_deleted(db: sqlite3.Connection, scope: Scope, before: datetime) -> int:
-    """Permanently remove blocks deleted before a time, where the scope may read the deleted root.
-
-    Returns how many of the removed blocks the scope may read.
-    """
-    classes = BlockAccessClasses(db, scope)
-    query = "SELECT number, root FROM deletions WHERE tenant = ? AND time < ?"
-    gone = 0
-    for number, row in db.execute(query, (scope.tenant, to_microseconds(before))).fetchall():
-        root = load_row(db, row)
-        if root is None or classes.may_read(root.access):
-            gone += _purge_deletion(db, scope, number)
-    return gone
+    """Permanently remove the blocks deleted before a time that the scope manages; returns how many."""
+    classes = schema.BlockAccessClasses(db, scope)
+    rights = BlockRights(db, scope, classes)
+    return sum(_purge_deletion(db, classes, rights, number) for number in _deletions_before(db, scope, before))
 
 
-def _purge_deletion(db: sqlite3.Connection, scope: Scope, number: int) -> int:
-    """Permanently remove the blocks of one deletion, and descendants that were deleted earlier."""
-    rows = json.dumps([row[0] for row in db.execute(_DELETED_ROWS, {"number": number})])
-    count = (
-        f"SELECT count(*) FROM json_each(:rows) i CROSS JOIN blocks b ON b.row = i.value WHERE {readable_condition()}"
-    )
-    gone: int = db.execute(count, scope_params(scope, rows=rows)).fetchone()[0]
-    _delete_rows(db, rows)
-    db.execute("DELETE FROM deletions WHERE number = ?", (number,))
-    return gone
+def _deletions_before(db: sqlite3.Connection, scope: Scope, before: datetime) -> list[int]:
+    query = "SELECT number FROM deletions WHERE tenant = ? AND time < ? ORDER BY number"
+    return [row[0] for row in db.execute(query, (scope.tenant, schema.to_microseconds(before)))]
+
+
+def _load_deleted(db: sqlite3.Connection, number: int) -> list[schema.BlockRow]:
+    """The blocks of one deletion, and descendants that were deleted earlier."""
+    rows = [row[0] for row in db.execute(_DELETED_ROWS, {"number": number})]
+    return [block for row in rows if (block := schema.load_row(db, row)) is not None]
+
+
+def _purge_deletion(
+    db: sqlite3.Connection, classes: schema.BlockAccessClasses, rights: BlockRights, number: int
+) -> int:
+    """Remove the blocks of a deletion that the scope manages; the others stay deleted, below the next that is left."""
+    found = _load_deleted(db, number)
+    removed = {block.row: block for block in found if rights.may_manage(block)}
+    left = [block for block in found if block.row not in removed]
+    for block in left:
+        above = block.parent
+        while above in removed:
+            above = removed[above].parent
+        if above != block.parent:
+            displace(db, classes, [block], schema.load_row(db, above))
+    _delete_rows(db, json.dumps(list(removed)))
+    rights.clear()
+    if not left:
+        db.execute("DELETE FROM deletions WHERE number = ?", (number,))
+        db.execute("DELETE FROM displaced WHERE deletion = ?", (number,))
+    return len(removed)
 
 
 def list_trash(db: sqlite3.Connection, scope: Scope, before: datetime) -> list[str]:
-    """Ids of the blocks that `purge_deleted` removes, hidden ones too."""
-    classes = BlockAccessClasses(db, scope)
-    query = "SELECT number, root FROM deletions WHERE tenant = ? AND time < ?"
-    ids: dict[str, None] = {}
-    for number, row in db.execute(query, (scope.tenant, to_microseconds(before))).fetchall():
-        root = load_row(db, row)
-        if root is None or classes.may_read(root.access):
-            rows = json.dumps([each[0] for each in db.execute(_DELETED_ROWS, {"number": number})])
-            ids.update(dict.fromkeys(_ids_of_rows(db, rows)))
-    return list(ids)
+    """Ids of the blocks that `purge_deleted` removes."""
+    rights = BlockRights(db, scope, schema.BlockAccessClasses(db, scope))
+    found = (block for number in _deletions_before(db, scope, before) for block in _load_deleted(db, number))
+    return list(dict.fromkeys(block.id for block in found if rights.may_manage(block)))
+
+
+def list_private(db: sqlite3.Connection, scope: Scope) -> list[str]:
+    """Ids of the blocks, deleted or not, whose only reader is the scope's user."""
+    query = (
+        "SELECT b.id FROM blocks b JOIN classes c ON c.class = b.class WHERE b.tenant = ? AND c.acl = ? ORDER BY b.row"
+    )
+    return [str(row[0]) for row in db.execute(query, (scope.tenant, schema.encode_readers([f"user:{scope.user}"])))]
 
 
 def list_relatives(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> list[str]:
     """Ids of these readable blocks, of all above and below them, and of those that link to them."""
-    classes = BlockAccessClasses(db, scope)
+    classes = schema.BlockAccessClasses(db, scope)
     found: dict[str, None] = {}
-    for block in load_rows_by_id(db, scope.tenant, ids).values():
+    for block in schema.load_rows_by_id(db, scope.tenant, ids).values():
         if not classes.may_read(block.access):
             continue
-        below = [row[0] for row in db.execute(f"{SUBTREE_CTE} SELECT row FROM below", {"row": block.row})]
-        above = list(islice(walk_up(db, block.row), MAX_DEPTH))
+        below = [row[0] for row in db.execute(f"{schema.SUBTREE_CTE} SELECT row FROM below", {"row": block.row})]
+        above = list(islice(schema.walk_up(db, block.row), schema.MAX_DEPTH))
         near = _ids_of_rows(db, json.dumps([*below, *above]))
         names = json.dumps([row[0] for row in db.execute("SELECT name FROM names WHERE row = ?", (block.row,))])
         linking = db.execute(
@@ -402,16 +528,33 @@ def list_relatives(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> 
     return list(found)
 
 
+def list_rights(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> dict[str, workspace.BlockRight]:
+    """The highest right of the scope to each of these blocks that it may read."""
+    classes = schema.BlockAccessClasses(db, scope)
+    rights = BlockRights(db, scope, classes)
+    found = schema.load_rows_by_id(db, scope.tenant, ids).values()
+    return {block.id: rights.highest(block) for block in found if classes.may_read(block.access)}
+
+
 def erase_blocks(db: sqlite3.Connection, scope: Scope, ids: Sequence[str]) -> list[str]:
-    """Permanently remove these readable blocks with all their descendants, deleted or not; returns all removed ids."""
-    classes = BlockAccessClasses(db, scope)
+    """Permanently remove these readable blocks with their descendants, deleted or not; returns all removed ids.
+
+    Raises `NotPermitted` for a block that the scope does not manage; descendants that it does not manage move to the
+    parent of the block.
+    """
+    classes = schema.BlockAccessClasses(db, scope)
+    rights = BlockRights(db, scope, classes)
     gone: list[str] = []
     for name in ids:
-        block = load_rows_by_id(db, scope.tenant, [name]).get(name)
+        block = schema.load_rows_by_id(db, scope.tenant, [name]).get(name)
         if block is None or not classes.may_read(block.access):
             continue
-        mark_subtree_outdated(db, block.row)
-        rows = json.dumps([row[0] for row in db.execute(f"{SUBTREE_CTE} SELECT row FROM below", {"row": block.row})])
+        rights.require_manage(block, "erase it")
+        schema.mark_subtree_outdated(db, block.row)
+        displace(db, classes, find_kept(db, rights, block, manage=True), schema.load_row(db, block.parent))
+        rows = json.dumps(
+            [row[0] for row in db.execute(f"{schema.SUBTREE_CTE} SELECT row FROM below", {"row": block.row})]
+        )
         gone += _ids_of_rows(db, rows)
         invalidate_summaries(db, [block.parent])
         _delete_rows(db, rows)
@@ -425,27 +568,28 @@ def _ids_of_rows(db: sqlite3.Connection, rows: str) -> list[str]:
 
 
 def _delete_rows(db: sqlite3.Connection, rows: str) -> None:
-    tables = {"links": "source", "names": "row", "touches": "row", "cells": "row", "blocks": "row"}
+    tables = {"links": "source", "names": "row", "touches": "row", "cells": "row"}
+    tables |= {"revisions": "row", "blocks": "row"}
     for table, column in tables.items():
         db.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:rows))", {"rows": rows})
 
 
-def _load_live(db: sqlite3.Connection, scope: Scope, classes: BlockAccessClasses, name: str) -> BlockRow:
-    found = load_rows_by_id(db, scope.tenant, [name]).get(name)
+def _load_live(db: sqlite3.Connection, scope: Scope, classes: schema.BlockAccessClasses, name: str) -> schema.BlockRow:
+    found = schema.load_rows_by_id(db, scope.tenant, [name]).get(name)
     if found is None or found.deletion is not None or not classes.may_read(found.access):
         raise NotFound(f"there is no block {name!r}")
     return found
 
 
-def _check_not_below_itself(db: sqlite3.Connection, block: BlockRow, below: BlockRow) -> None:
-    if block.row in islice(walk_up(db, below.row), MAX_DEPTH):
+def _check_not_below_itself(db: sqlite3.Connection, block: schema.BlockRow, below: schema.BlockRow) -> None:
+    if block.row in islice(schema.walk_up(db, below.row), schema.MAX_DEPTH):
         raise InvalidRequest(f"block {block.id!r} would become its own descendant")
 
 
 def _count_readable(db: sqlite3.Connection, scope: Scope, number: int) -> int:
     """Number of blocks of a deletion that the scope may read."""
-    query = f"SELECT count(*) FROM blocks b WHERE b.deletion = :number AND {readable_condition()}"
-    found: int = db.execute(query, scope_params(scope, number=number)).fetchone()[0]
+    query = f"SELECT count(*) FROM blocks b WHERE b.deletion = :number AND {schema.readable_condition()}"
+    found: int = db.execute(query, schema.scope_params(scope, number=number)).fetchone()[0]
     return found
 
 
@@ -454,7 +598,7 @@ _PARENT_ID = "SELECT p.id FROM blocks b JOIN blocks p ON p.row = b.parent WHERE 
 _SUBTREE_HEIGHT = f"""
 WITH RECURSIVE below (row, level) AS (
     SELECT :row, 0 UNION SELECT b.row, below.level + 1 FROM below CROSS JOIN blocks b ON b.parent = below.row
-    WHERE below.level < {MAX_DEPTH}
+    WHERE below.level < {schema.MAX_DEPTH}
 )
 SELECT max(level) FROM below
 """
@@ -462,26 +606,28 @@ SELECT max(level) FROM below
 
 def check_depth(db: sqlite3.Connection, row: int, name: str) -> None:
     """Raise `InvalidRequest` if a block or its descendants are deeper than `MAX_DEPTH` after a move."""
-    above = sum(1 for _ in islice(walk_up(db, row), MAX_DEPTH + 1))
-    if above + db.execute(_SUBTREE_HEIGHT, {"row": row}).fetchone()[0] > MAX_DEPTH:
-        raise InvalidRequest(f"block {name!r} or one of its descendants would be more than {MAX_DEPTH} levels deep")
+    above = sum(1 for _ in islice(schema.walk_up(db, row), schema.MAX_DEPTH + 1))
+    if above + db.execute(_SUBTREE_HEIGHT, {"row": row}).fetchone()[0] > schema.MAX_DEPTH:
+        raise InvalidRequest(
+            f"block {name!r} or one of its descendants would be more than {schema.MAX_DEPTH} levels deep"
+        )
 
 
 class WritePlan:
     """The order in which a batch of blocks is written: parents before children."""
 
-    def __init__(self, db: sqlite3.Connection, tenant: str, blocks: Sequence[Block]) -> None:
+    def __init__(self, db: sqlite3.Connection, tenant: str, blocks: Sequence[workspace.Block]) -> None:
         self._db = db
         self._tenant = tenant
         self._incoming = {block.id: block for block in blocks}
         self._depths: dict[str, int] = {}
 
-    def in_order(self) -> Iterator[Block]:
+    def in_order(self) -> Iterator[workspace.Block]:
         """Yield the blocks, each after its parent; raises `InvalidRequest` for a cycle or a tree that is too deep."""
         for name in self._incoming:
             yield from self._with_parents(name)
 
-    def _with_parents(self, name: str) -> Iterator[Block]:
+    def _with_parents(self, name: str) -> Iterator[workspace.Block]:
         """Yield the ancestors that were not yielded yet, then the block."""
         chain: dict[str, None] = {}
         at: str | None = name
@@ -493,8 +639,8 @@ class WritePlan:
         depth = 0 if at is None else self._depths[at]
         for each in reversed(chain):
             depth += 1
-            if depth > MAX_DEPTH:
-                raise InvalidRequest(f"block {name!r} would be more than {MAX_DEPTH} levels deep")
+            if depth > schema.MAX_DEPTH:
+                raise InvalidRequest(f"block {name!r} would be more than {schema.MAX_DEPTH} levels deep")
             self._depths[each] = depth
             if each in self._incoming:
                 yield self._incoming[each]
@@ -512,14 +658,14 @@ _NO_COLUMNS: Mapping[str, Json] = {}
 
 
 class _WrittenBlock(NamedTuple):
-    block: Block
+    block: workspace.Block
     modified: int
 
 
 class LinkIndexer:
     """Stores names of written blocks immediately, and their links in `finish`, when all database schemas are known."""
 
-    def __init__(self, db: sqlite3.Connection, tenant: str, names: FindLinks) -> None:
+    def __init__(self, db: sqlite3.Connection, tenant: str, names: workspace.FindLinks) -> None:
         self._db = db
         self._tenant = tenant
         self._names = names
@@ -527,20 +673,20 @@ class LinkIndexer:
         self._schemas: dict[int, Mapping[str, Json]] = {}
         self._changed_databases: list[int] = []
 
-    def add_block(self, row: int, block: Block, before: BlockRow | None, *, modified: int) -> None:
+    def add_block(self, row: int, block: workspace.Block, before: schema.BlockRow | None, *, modified: int) -> None:
         """Record a block that was written to this row."""
         self._written[row] = _WrittenBlock(block, modified)
         if before is not None:
             self._db.execute("DELETE FROM names WHERE row = ?", (row,))
-            if BlockType.DB in (before.type, block.type) and _stored_schema(
+            if workspace.BlockType.DB in (before.type, block.type) and _stored_schema(
                 before.type, before.properties
             ) != _block_schema(block):
                 self._changed_databases.append(row)
-        if block.type in LINKABLE_TYPES:
-            rank = LINKABLE_TYPES.index(block.type)
+        if block.type in workspace.LINKABLE_TYPES:
+            rank = workspace.LINKABLE_TYPES.index(block.type)
             self._db.executemany(
                 "INSERT INTO names VALUES (?, ?, ?, ?, ?)",
-                [(self._tenant, name, rank, block.id, row) for name in link_names(block)],
+                [(self._tenant, name, rank, block.id, row) for name in workspace.link_names(block)],
             )
 
     def finish(self) -> None:
@@ -548,21 +694,23 @@ class LinkIndexer:
         for row, (block, modified) in self._written.items():
             self.replace_links(row, block, modified)
         for database in self._changed_databases:
-            mark_outdated(self._db, "parent = :parent AND type = 'db_row'", {"parent": database})
+            schema.mark_outdated(self._db, "parent = :parent AND type = 'db_row'", {"parent": database})
             for row, id_, text, properties, modified in self._db.execute(_DATABASE_ROWS, (database,)).fetchall():
                 if row not in self._written:
-                    block = Block(id=id_, type=BlockType.DB_ROW, text=text, properties=decode_json(properties))
+                    block = workspace.Block(
+                        id=id_, type=workspace.BlockType.DB_ROW, text=text, properties=decode_json(properties)
+                    )
                     self.replace_links(row, block, modified)
 
-    def replace_links(self, row: int, block: Block, modified: int) -> None:
+    def replace_links(self, row: int, block: workspace.Block, modified: int) -> None:
         """Replace the stored links of a block."""
-        schema = self._parent_schema(row) if block.type is BlockType.DB_ROW else _NO_COLUMNS
+        schema = self._parent_schema(row) if block.type is workspace.BlockType.DB_ROW else _NO_COLUMNS
         self._db.execute("DELETE FROM links WHERE source = ?", (row,))
         self._db.executemany(
             "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (row, place, self._tenant, block.id, str(named.kind), named.column,
-                 named.id or None, plain_name(named.page) or None, modified)
+                 named.id or None, workspace.plain_name(named.page) or None, modified)
                 for place, named in enumerate(self._names(block, schema))
             ],
         )  # fmt: skip
@@ -579,11 +727,11 @@ class LinkIndexer:
 
 
 def _stored_schema(kind: str, properties: str) -> Mapping[str, Json]:
-    return _schema_columns(decode_json(properties)) if kind == BlockType.DB else _NO_COLUMNS
+    return _schema_columns(decode_json(properties)) if kind == workspace.BlockType.DB else _NO_COLUMNS
 
 
-def _block_schema(block: Block) -> Mapping[str, Json]:
-    return _schema_columns(block.properties) if block.type is BlockType.DB else _NO_COLUMNS
+def _block_schema(block: workspace.Block) -> Mapping[str, Json]:
+    return _schema_columns(block.properties) if block.type is workspace.BlockType.DB else _NO_COLUMNS
 
 
 def _schema_columns(properties: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -71,6 +71,31 @@ MIGRATIONS = (
     INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks
     WHERE deletion IS NULL AND type IN ('todo', 'kanban_card', 'db_row', 'db', 'page');
     """,  # noqa: S608 - fixed pieces
+    # Blocks that are stored already have no creator: those who may edit them manage them.
+    f"""
+    ALTER TABLE blocks ADD COLUMN creator {_TEXT};
+    ALTER TABLE blocks ADD COLUMN editors {_TEXT};
+    ALTER TABLE blocks ADD COLUMN managers {_TEXT};
+    ALTER TABLE blocks ADD COLUMN version BIGINT NOT NULL DEFAULT 1;
+    CREATE TABLE displaced (
+        deletion BIGINT NOT NULL, row BIGINT NOT NULL, parent BIGINT NOT NULL, home BIGINT, readers {_TEXT},
+        PRIMARY KEY (deletion, row)
+    );
+    """,
+    f"""
+    ALTER TABLE blocks ADD COLUMN writer {_TEXT};
+    ALTER TABLE blocks ADD COLUMN written BIGINT;
+    ALTER TABLE deletions ADD COLUMN writer {_TEXT};
+    CREATE TABLE revisions (
+        row BIGINT NOT NULL, version BIGINT NOT NULL, type TEXT NOT NULL, text TEXT NOT NULL,
+        properties TEXT NOT NULL, class BIGINT NOT NULL, writer {_TEXT} NOT NULL, written BIGINT NOT NULL,
+        PRIMARY KEY (row, version)
+    );
+    CREATE INDEX blocks_top ON blocks (tenant, position, id) WHERE parent IS NULL AND deletion IS NULL;
+    CREATE INDEX blocks_shared ON blocks (tenant, position, id)
+    WHERE readers IS NOT NULL AND parent IS NOT NULL AND deletion IS NULL;
+    CREATE INDEX deletions_tenant ON deletions (tenant, number);
+    """,
 )
 """Texts of any length use hash indexes, because the entries of a B-tree index are limited in size."""
 

@@ -83,6 +83,31 @@ MIGRATIONS = (
     INSERT INTO pending (tenant, id, class) SELECT tenant, id, class FROM blocks
     WHERE deletion IS NULL AND type IN ('todo', 'kanban_card', 'db_row', 'db', 'page');
     """,
+    # Blocks that are stored already have no creator: those who may edit them manage them.
+    """
+    ALTER TABLE blocks ADD COLUMN creator TEXT;
+    ALTER TABLE blocks ADD COLUMN editors TEXT;
+    ALTER TABLE blocks ADD COLUMN managers TEXT;
+    ALTER TABLE blocks ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+    CREATE TABLE displaced (
+        deletion INTEGER NOT NULL, row INTEGER NOT NULL, parent INTEGER NOT NULL, home INTEGER, readers TEXT,
+        PRIMARY KEY (deletion, row)
+    ) WITHOUT ROWID;
+    """,
+    """
+    ALTER TABLE blocks ADD COLUMN writer TEXT;
+    ALTER TABLE blocks ADD COLUMN written INTEGER;
+    ALTER TABLE deletions ADD COLUMN writer TEXT;
+    CREATE TABLE revisions (
+        row INTEGER NOT NULL, version INTEGER NOT NULL, type TEXT NOT NULL, text TEXT NOT NULL,
+        properties TEXT NOT NULL, class INTEGER NOT NULL, writer TEXT NOT NULL, written INTEGER NOT NULL,
+        PRIMARY KEY (row, version)
+    ) WITHOUT ROWID;
+    CREATE INDEX blocks_top ON blocks (tenant, position, id) WHERE parent IS NULL AND deletion IS NULL;
+    CREATE INDEX blocks_shared ON blocks (tenant, position, id)
+    WHERE readers IS NOT NULL AND parent IS NOT NULL AND deletion IS NULL;
+    CREATE INDEX deletions_tenant ON deletions (tenant, number);
+    """,
 )
 """A link stores the id or name from its text; its target is resolved per scope when it is read."""
 
@@ -100,7 +125,10 @@ def readable_condition(block: str = "b") -> str:
 
 def block_columns(block: str = "b") -> str:
     """Columns that `BlockDecoder.decode_block` reads; the parent id is NULL where the scope may not read the parent."""
-    named = ("id", "type", "text", "position", "properties", "readers", "author", "created", "modified", "class")
+    named = (
+        "id", "type", "text", "position", "properties", "readers", "author", "created", "modified", "class",
+        "creator", "editors", "managers", "version",
+    )  # fmt: skip
     parent = (
         f"(SELECT p.id FROM blocks p WHERE p.row = {block}.parent "  # noqa: S608 - a table's name
         f"AND (p.class = {block}.class OR {readable_condition('p')}))"
@@ -163,7 +191,8 @@ class BlockDecoder:
 
     def decode_block(self, db: sqlite3.Connection, row: Sequence[Any]) -> Block:
         """Decode one row; columns after those of `block_columns` are ignored."""
-        id_, kind, text, position, properties, readers, author, created, modified, access, parent = row[:11]
+        id_, kind, text, position, properties, readers, author, created, modified, access = row[:10]
+        creator, editors, managers, version, parent = row[10:15]
         return Block(
             id=id_,
             type=_BLOCK_TYPES[kind],
@@ -176,6 +205,10 @@ class BlockDecoder:
             created=from_microseconds(created),
             modified=from_microseconds(modified),
             acl=self.get_acl(db, access),
+            creator=(creator or "").removeprefix("user:"),
+            editors=None if editors is None else _decode_names(editors),
+            managers=None if managers is None else _decode_names(managers),
+            version=version,
         )
 
     def get_acl(self, db: sqlite3.Connection, access: int) -> tuple[str, ...]:
@@ -226,7 +259,10 @@ def is_storable_id(name: str) -> bool:
     return _UNSTORABLE.search(name) is None
 
 
-_ROW_COLUMNS = "row, id, parent, position, type, text, properties, readers, class, author, created, modified, deletion"
+_ROW_COLUMNS = (
+    "row, id, parent, position, type, text, properties, readers, class, author, created, modified, deletion, "
+    "creator, editors, managers, version"
+)
 
 # `UNION`, so that the recursion ends in a damaged tree with a cycle.
 SUBTREE_CTE = """
@@ -252,6 +288,10 @@ class BlockRow(NamedTuple):
     created: int
     modified: int
     deletion: int | None
+    creator: str | None
+    editors: str | None
+    managers: str | None
+    version: int
 
 
 def load_rows_by_id(db: sqlite3.Connection, tenant: str, ids: Iterable[str]) -> dict[str, BlockRow]:

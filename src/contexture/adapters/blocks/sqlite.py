@@ -12,6 +12,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
+from contexture import workspace
+from contexture.adapters.blocks import _history as history
 from contexture.adapters.blocks import _pending as pending
 from contexture.adapters.blocks import _queries as queries
 from contexture.adapters.blocks import _selection as selection
@@ -22,23 +24,6 @@ from contexture.adapters.sqlite import SqliteTables, Tables
 from contexture.adapters.store_damage import sqlite_errors
 from contexture.errors import SourceUnavailable
 from contexture.types import Scope
-from contexture.workspace import (
-    Activity,
-    ActivityKind,
-    Block,
-    BlockFacts,
-    BlockLink,
-    BlockQuery,
-    BlockSelection,
-    BlockType,
-    BlockUsage,
-    CellValue,
-    ChangeFeed,
-    FindLinks,
-    ImportAccess,
-    PutResult,
-    StaleBlock,
-)
 
 
 class StoredBlocks:
@@ -49,7 +34,7 @@ class StoredBlocks:
     write returns, it is durable.
     """
 
-    def __init__(self, tables: Tables, names: FindLinks) -> None:
+    def __init__(self, tables: Tables, names: workspace.FindLinks) -> None:
         self._names = names
         self._decoder = BlockDecoder()
         self._tables = tables
@@ -61,37 +46,39 @@ class StoredBlocks:
 
     # --- reading ---
 
-    async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[Block]:
+    async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[workspace.Block]:
         """Blocks with these ids that exist and are readable, in the order of `ids`."""
         return await self._tables.read(lambda db: queries.get_blocks(db, self._decoder, scope, ids))
 
-    async def ancestors(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Block]]:
+    async def ancestors(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[workspace.Block]]:
         """Ancestors by block id, nearest first; a chain ends at the first ancestor the scope may not read."""
         return await self._tables.read(lambda db: queries.get_ancestors(db, self._decoder, scope, ids))
 
-    async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[Block]:
+    async def siblings(self, scope: Scope, block_id: str, *, before: int, after: int) -> Sequence[workspace.Block]:
         """The nearest `before` and `after` siblings, in document order, without the block itself."""
         return await self._tables.read(
             lambda db: queries.get_siblings(db, self._decoder, scope, block_id, before, after)
         )
 
-    async def children(self, scope: Scope, block_id: str, *, limit: int, after: Block | None = None) -> Sequence[Block]:
+    async def children(
+        self, scope: Scope, block_id: str, *, limit: int, after: workspace.Block | None = None
+    ) -> Sequence[workspace.Block]:
         """First `limit` children after the block `after`, in document order."""
         return await self._tables.read(
             lambda db: queries.get_children(db, self._decoder, scope, block_id, limit, after)
         )
 
     async def subtree(
-        self, scope: Scope, block_id: str, *, depth: int, limit: int, leaves: Sequence[BlockType] = ()
-    ) -> Sequence[Block]:
+        self, scope: Scope, block_id: str, *, depth: int, limit: int, leaves: Sequence[workspace.BlockType] = ()
+    ) -> Sequence[workspace.Block]:
         """First `limit` descendants in document order, at most `depth` levels down and none below `leaves`."""
         return await self._tables.read(
             lambda db: queries.get_subtree(db, self._decoder, scope, block_id, depth, limit, leaves)
         )
 
     async def subtrees(
-        self, scope: Scope, limits: Mapping[str, int], *, depth: int, leaves: Sequence[BlockType] = ()
-    ) -> Mapping[str, Sequence[Block]]:
+        self, scope: Scope, limits: Mapping[str, int], *, depth: int, leaves: Sequence[workspace.BlockType] = ()
+    ) -> Mapping[str, Sequence[workspace.Block]]:
         """Subtrees by block id, each with its own limit, all in one read transaction."""
         return await self._tables.read(
             lambda db: {
@@ -100,53 +87,73 @@ class StoredBlocks:
             }
         )
 
-    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
+    async def links(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[workspace.BlockLink]:
         """Links from these blocks, relations first."""
         return await self._tables.read(lambda db: queries.get_links(db, scope, ids, limit))
 
-    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[BlockLink]:
+    async def backlinks(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[workspace.BlockLink]:
         """Links to these blocks, last modified source first."""
         return await self._tables.read(lambda db: queries.get_backlinks(db, self._decoder, scope, ids, limit))
 
-    async def recent(self, scope: Scope, deed: ActivityKind, *, since: datetime, limit: int) -> Sequence[Activity]:
+    async def recent(
+        self, scope: Scope, deed: workspace.ActivityKind, *, since: datetime, limit: int
+    ) -> Sequence[workspace.Activity]:
         """Newest edits or views by the scope's user, one per block, newest first."""
         return await self._tables.read(lambda db: queries.get_recent_activity(db, scope, deed, since, limit))
 
-    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockUsage]:
+    async def touches(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, workspace.BlockUsage]:
         """Edits, views and authorship of these blocks by the scope's user."""
         return await self._tables.read(lambda db: queries.get_touches(db, scope, ids))
 
-    async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, BlockFacts]:
+    async def facts(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, workspace.BlockFacts]:
         """Facts computed for these blocks when their re-indexing was last settled."""
         return await self._tables.read(lambda db: pending.get_facts(db, scope, ids))
 
     async def tasks(
         self, scope: Scope, *, due_before: datetime | None = None, open_only: bool = True, limit: int
-    ) -> Sequence[Block]:
+    ) -> Sequence[workspace.Block]:
         """Todos, cards and database rows with a due date, earliest first."""
         return await self._tables.read(
             lambda db: queries.get_tasks(db, self._decoder, scope, due_before, limit, open_only=open_only)
         )
 
-    async def select(self, scope: Scope, query: BlockQuery, *, limit: int) -> BlockSelection:
+    async def select(self, scope: Scope, query: workspace.BlockQuery, *, limit: int) -> workspace.BlockSelection:
         """Blocks that a query selects, with counts."""
         return await self._tables.read(lambda db: selection.select_blocks(db, self._decoder, scope, query, limit))
 
-    async def find_values(self, scope: Scope, values: Sequence[str], *, limit: int) -> Sequence[CellValue]:
+    async def find_values(self, scope: Scope, values: Sequence[str], *, limit: int) -> Sequence[workspace.CellValue]:
         """Columns that hold one of these values, and people it names."""
         return await self._tables.read(lambda db: selection.find_values(db, scope, values, limit))
 
     async def changes(
         self, scope: Scope, *, since: datetime, until: datetime, users: Sequence[str] = (), limit: int
-    ) -> ChangeFeed:
+    ) -> workspace.ChangeFeed:
         """Blocks that changed, the latest change of each, newest first."""
         return await self._tables.read(lambda db: selection.get_changes(db, scope, since, until, users, limit))
 
-    async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, Block]:
+    async def find_pages(self, scope: Scope, names: Sequence[str]) -> Mapping[str, workspace.Block]:
         """Blocks by title or alias, keyed by the name as given; pages before databases before database rows."""
         return await self._tables.read(lambda db: queries.find_pages(db, self._decoder, scope, names))
 
-    async def stale(self, *, limit: int, tenant: str | None = None) -> Sequence[StaleBlock]:
+    async def find_named(self, scope: Scope, name: str, *, limit: int) -> Sequence[workspace.Block]:
+        """Blocks with a title or alias; pages before databases before database rows."""
+        return await self._tables.read(lambda db: queries.find_named(db, self._decoder, scope, name, limit))
+
+    async def roots(
+        self, scope: Scope, *, limit: int, after: workspace.Block | None = None
+    ) -> Sequence[workspace.Block]:
+        """First `limit` blocks without a readable parent, by order and id."""
+        return await self._tables.read(lambda db: history.get_roots(db, self._decoder, scope, limit, after))
+
+    async def history(self, scope: Scope, block_id: str, *, limit: int) -> Sequence[workspace.BlockRevision]:
+        """Versions of a block, the current one first."""
+        return await self._tables.read(lambda db: history.get_history(db, scope, block_id, limit))
+
+    async def deletions(self, scope: Scope, *, limit: int, offset: int = 0) -> Sequence[workspace.Deletion]:
+        """Deletions whose block the scope may read, the latest first."""
+        return await self._tables.read(lambda db: history.list_deletions(db, self._decoder, scope, limit, offset))
+
+    async def stale(self, *, limit: int, tenant: str | None = None) -> Sequence[workspace.StaleBlock]:
         """Blocks of a tenant, or of all, queued for re-indexing, longest waiting first."""
         if not self.exists:
             return ()
@@ -155,22 +162,30 @@ class StoredBlocks:
     # --- writing ---
 
     async def put(
-        self, scope: Scope, blocks: Sequence[Block], *, now: datetime, importing: ImportAccess | None = None
-    ) -> PutResult:
+        self,
+        scope: Scope,
+        blocks: Sequence[workspace.Block],
+        *,
+        now: datetime,
+        importing: workspace.ImportAccess | None = None,
+    ) -> workspace.PutResult:
         """Upsert these blocks in one transaction; an import never widens access."""
         return await self._tables.write(
             lambda db: BlockUpsert(db, scope, self._names, now, importing).put(blocks), grows=True
         )
 
-    async def move(self, scope: Scope, block_id: str, *, parent: str | None, order: float) -> None:
+    async def move(
+        self, scope: Scope, block_id: str, *, parent: str | None, order: float, now: datetime, version: int = 0
+    ) -> None:
         """Move a block with its subtree under another parent, or make it a root."""
-        await self._tables.write(
-            lambda db: writing.move_block(db, scope, self._names, block_id, parent, order), grows=True
-        )
+        move = writing.BlockMove(block_id, parent, order, now, version)
+        await self._tables.write(lambda db: writing.move_block(db, scope, self._names, move), grows=True)
 
-    async def delete(self, scope: Scope, ids: Sequence[str], *, now: datetime) -> int:
-        """Soft-delete these blocks with their subtrees; returns how many of the deleted blocks the scope may read."""
-        return await self._tables.write(lambda db: writing.delete_blocks(db, scope, ids, now))
+    async def delete(
+        self, scope: Scope, ids: Sequence[str], *, now: datetime, versions: Mapping[str, int] | None = None
+    ) -> int:
+        """Soft-delete these blocks with all below them that the scope may edit; returns how many were deleted."""
+        return await self._tables.write(lambda db: writing.delete_blocks(db, scope, ids, now, versions or {}))
 
     async def restore(self, scope: Scope, ids: Sequence[str]) -> int:
         """Undo the deletion of each of these blocks; returns how many restored blocks the scope may read."""
@@ -178,14 +193,16 @@ class StoredBlocks:
 
     async def view(self, scope: Scope, block_id: str, *, now: datetime) -> None:
         """Record a view of a block by the scope's user."""
-        await self.note(scope, [Activity(block_id=block_id, user=scope.user, deed=ActivityKind.VIEW, time=now)])
+        await self.note(
+            scope, [workspace.Activity(block_id=block_id, user=scope.user, deed=workspace.ActivityKind.VIEW, time=now)]
+        )
 
-    async def note(self, scope: Scope, deeds: Sequence[Activity]) -> None:
+    async def note(self, scope: Scope, deeds: Sequence[workspace.Activity]) -> None:
         """Record edits and views; raises `NotFound` for a block the scope may not read."""
         await self._tables.write(lambda db: queries.record_activity(db, scope, deeds), grows=True)
 
     async def purge(self, scope: Scope, *, before: datetime) -> int:
-        """Permanently remove blocks deleted before a time; returns how many of them the scope may read."""
+        """Permanently remove blocks deleted before a time that the scope manages; returns how many."""
         gone = await self._tables.write(lambda db: writing.purge_deleted(db, scope, before))
         await self._tables.scrub()
         return gone
@@ -194,9 +211,17 @@ class StoredBlocks:
         """Ids of all blocks that `purge` would remove."""
         return await self._tables.read(lambda db: writing.list_trash(db, scope, before)) if self.exists else ()
 
+    async def private(self, scope: Scope) -> Sequence[str]:
+        """Ids of all blocks, deleted or not, that only the scope's user may read."""
+        return await self._tables.read(lambda db: writing.list_private(db, scope)) if self.exists else ()
+
     async def relatives(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
         """Ids of these blocks, of all above and below them, and of those that link to them."""
         return await self._tables.read(lambda db: writing.list_relatives(db, scope, ids)) if self.exists else ()
+
+    async def rights(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, workspace.BlockRight]:
+        """The highest right of the scope to each of these blocks that it may read."""
+        return await self._tables.read(lambda db: writing.list_rights(db, scope, ids)) if self.exists else {}
 
     async def erase(self, scope: Scope, ids: Sequence[str]) -> Sequence[str]:
         """Permanently remove these blocks with their descendants; returns the ids of everything removed."""
@@ -206,7 +231,11 @@ class StoredBlocks:
         await self._tables.scrub()
         return gone
 
-    async def settle(self, done: Sequence[StaleBlock]) -> Sequence[StaleBlock]:
+    async def scrub(self) -> None:
+        """Remove what deleted rows left in the files of the store."""
+        await self._tables.scrub()
+
+    async def settle(self, done: Sequence[workspace.StaleBlock]) -> Sequence[workspace.StaleBlock]:
         """Mark these blocks as re-indexed; returns those that changed since `stale` returned them."""
         return await self._tables.write(lambda db: pending.settle_pending(db, self._decoder, done))
 
@@ -218,7 +247,7 @@ class StoredBlocks:
 class SqliteBlocks(StoredBlocks):
     """Blocks in one SQLite file."""
 
-    def __init__(self, path: Path, names: FindLinks) -> None:
+    def __init__(self, path: Path, names: workspace.FindLinks) -> None:
         super().__init__(SqliteConnectionPool(path, MIGRATIONS), names)
 
 

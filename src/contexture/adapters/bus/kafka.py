@@ -28,7 +28,7 @@ try:
     from faststream import AckPolicy
     from faststream.confluent import KafkaBroker, Topic
 except ImportError as missing:
-    raise ImportError('a bus over Kafka needs faststream: pip install "contexture[worker]"') from missing
+    raise ImportError('a bus over Kafka needs faststream: pip install "contexture-ai[worker]"') from missing
 
 _LOG = logging.getLogger("contexture.bus")
 _TIMEOUT_SECONDS = 5.0  # for one answer of the broker
@@ -175,12 +175,12 @@ class KafkaBus:
         except BufferError as failure:
             raise SourceUnavailable(f"too many messages are queued for the bus at {self._servers}") from failure
         except KafkaException as failure:
-            told = cast("KafkaError", failure.args[0])
-            if told.code() == _MESSAGE_TIMED_OUT:
+            error = cast("KafkaError", failure.args[0])
+            if error.code() == _MESSAGE_TIMED_OUT:
                 raise SourceTimeout(f"the bus at {self._servers} did not answer in time") from failure
-            if told.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 raise InvalidRequest(f"the message is larger than the bus at {self._servers} accepts") from failure
-            raise SourceUnavailable(f"the bus at {self._servers} failed: {told.str()}") from failure
+            raise SourceUnavailable(f"the bus at {self._servers} failed: {error.str()}") from failure
 
 
 def _delivery_timeout(seconds: float) -> Mapping[str, int]:

@@ -28,7 +28,7 @@ try:
     from nats.js.api import ConsumerConfig, StreamConfig
     from nats.js.errors import BadRequestError
 except ImportError as missing:
-    raise ImportError('a bus over NATS needs faststream: pip install "contexture[worker]"') from missing
+    raise ImportError('a bus over NATS needs faststream: pip install "contexture-ai[worker]"') from missing
 
 RETENTION_DAYS = 7
 _TIMEOUT_SECONDS = 5.0  # for one answer of the server

@@ -117,7 +117,7 @@ class Outbox:
         aside = [] if self._path is None else sorted(self._path.parent.glob(f"{self._path.name}.damaged-*[0-9]"))
         return replace(found, set_aside=aside[-1].name) if aside else found
 
-    async def parked(self) -> Sequence[OutboxItem]:
+    async def list_parked(self) -> Sequence[OutboxItem]:
         """Parked items with the reason of failure, oldest first; they stay stored."""
         return await self._read(outbox_table.select_parked)
 

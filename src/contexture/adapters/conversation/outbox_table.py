@@ -11,14 +11,8 @@ from uuid import uuid4
 
 import msgspec
 
+from contexture import conversation
 from contexture.adapters.sqlite import check_storable
-from contexture.conversation import (
-    MEMORIES_COLLECTION,
-    SUMMARY_TYPE,
-    ErasureTarget,
-    Memory,
-    record_reference,
-)
 from contexture.errors import InvalidRequest
 from contexture.types import Scope
 
@@ -45,7 +39,7 @@ class OutboxItem:
 
     seq: int
     scope: Scope
-    memory: Memory
+    memory: conversation.Memory
     tries: int
     blames: int
     failure: str
@@ -94,7 +88,7 @@ class OutboxStatus:
     set_aside: str = ""
 
 
-def make_row(scope: Scope, memory: Memory, due: float) -> OutboxRow:
+def make_row(scope: Scope, memory: conversation.Memory, due: float) -> OutboxRow:
     """Row of a memory; one without an idempotency key gets a new one, so that a repeated delivery is harmless.
 
     Raises `InvalidRequest` for a memory that cannot be stored.
@@ -170,7 +164,9 @@ def write_outcome(db: sqlite3.Connection, taken: Iterable[int], verdicts: Sequen
     db.executemany("UPDATE items SET tries = ?, blames = ?, due = ?, parked = ?, failure = ? WHERE seq = ?", verdicts)
 
 
-def erase_items(db: sqlite3.Connection, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> list[str]:
+def erase_items(
+    db: sqlite3.Connection, scope: Scope, target: conversation.ErasureTarget, *, preview: bool = False
+) -> list[str]:
     """Delete the items of the scope's user that copy the target's texts; returns their idempotency keys.
 
     An item that cannot be decoded is deleted with everything of its user, and kept otherwise.
@@ -185,30 +181,34 @@ def erase_items(db: sqlite3.Connection, scope: Scope, target: ErasureTarget, *, 
     return list(found.values())
 
 
-def _without_injected(memory: bytes, target: ErasureTarget) -> bytes | None:
+def _without_injected(memory: bytes, target: conversation.ErasureTarget) -> bytes | None:
     """The item without the ids of removed memories that were in its prompt; None if it has none."""
     try:
-        held = msgspec.json.decode(memory, type=Memory)
+        held = msgspec.json.decode(memory, type=conversation.Memory)
     except (msgspec.MsgspecError, ValueError):
         return None
     gone = target.records | target.own_records
-    kept = tuple(name for name in held.injected if record_reference(MEMORIES_COLLECTION, name) not in gone)
+    kept = tuple(
+        name
+        for name in held.injected
+        if conversation.record_reference(conversation.MEMORIES_COLLECTION, name) not in gone
+    )
     return msgspec.json.encode(replace(held, injected=kept)) if len(kept) < len(held.injected) else None
 
 
-def _copies(key: str, memory: bytes, target: ErasureTarget) -> bool:
+def _copies(key: str, memory: bytes, target: conversation.ErasureTarget) -> bool:
     if target.whole_user or key in target.events:
         return True
     try:
-        held = msgspec.json.decode(memory, type=Memory)
+        held = msgspec.json.decode(memory, type=conversation.Memory)
     except (msgspec.MsgspecError, ValueError):
         return False
     if held.session_id and held.session_id in target.sessions:
         return True
-    if record_reference(MEMORIES_COLLECTION, held.id) in target.records | target.own_records:
+    if conversation.record_reference(conversation.MEMORIES_COLLECTION, held.id) in target.records | target.own_records:
         return True
     # A summary that waits is made again from what is left of its session.
-    if held.type == SUMMARY_TYPE and held.session_id in target.touched_sessions:
+    if held.type == conversation.SUMMARY_TYPE and held.session_id in target.touched_sessions:
         return True
     return target.matches is not None and target.matches(held.text)
 
@@ -232,7 +232,7 @@ def _item_from_row(row: Sequence[Any]) -> OutboxItem:
     return OutboxItem(
         seq=seq,
         scope=Scope(tenant=tenant, user=user, groups=tuple(json.loads(groups))),
-        memory=msgspec.json.decode(memory, type=Memory),
+        memory=msgspec.json.decode(memory, type=conversation.Memory),
         tries=tries,
         blames=blames,
         failure=failure,

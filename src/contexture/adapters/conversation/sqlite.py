@@ -8,16 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from contexture import conversation
 from contexture.adapters.sqlite import SqliteTables, Tables, check_storable, decode_json, encode_json
-from contexture.conversation import (
-    RECALLED_KEY,
-    ErasureTarget,
-    OwnedEvent,
-    ReplyState,
-    SessionEvent,
-    StoredReply,
-    record_reference,
-)
 from contexture.types import Scope
 
 SESSION_MIGRATIONS = (
@@ -68,13 +60,15 @@ class StoredSessions:
     def __init__(self, tables: Tables) -> None:
         self._database = tables
 
-    async def append(self, scope: Scope, session_id: str, events: Sequence[SessionEvent]) -> int:
+    async def append(self, scope: Scope, session_id: str, events: Sequence[conversation.SessionEvent]) -> int:
         """Append the events in one transaction, without those whose id is known; returns the last position."""
         rows = [_event_row(event) for event in events]
         key = _session_key(scope, session_id)
         return await self._database.write(lambda db: _insert_events(db, key, rows), grows=True)
 
-    async def list_events(self, scope: Scope, session_id: str, *, limit: int = 20) -> Sequence[SessionEvent]:
+    async def list_events(
+        self, scope: Scope, session_id: str, *, limit: int = 20
+    ) -> Sequence[conversation.SessionEvent]:
         """Newest `limit` events, oldest first."""
         if limit <= 0:
             return ()
@@ -87,7 +81,7 @@ class StoredSessions:
         given = (*_owner_key(scope), min(max(0, limit), _MAX_LIMIT))
         return await self._database.read(lambda db: [str(row[0]) for row in db.execute(query, given)])
 
-    async def citing(self, scope: Scope, record_ids: Sequence[str]) -> Sequence[OwnedEvent]:
+    async def citing(self, scope: Scope, record_ids: Sequence[str]) -> Sequence[conversation.OwnedEvent]:
         """Events of every user of the tenant whose prompts held one of these memories."""
         if not record_ids or not self._database.exists:
             return ()
@@ -128,7 +122,7 @@ def _session_key(scope: Scope, session_id: str) -> tuple[str, str, str]:
     return (*_owner_key(scope), check_storable("the session", session_id))
 
 
-def _event_row(event: SessionEvent) -> _EventRow:
+def _event_row(event: conversation.SessionEvent) -> _EventRow:
     name = f"event {event.id!r}"
     return _EventRow(
         check_storable("the event", event.id),
@@ -139,8 +133,8 @@ def _event_row(event: SessionEvent) -> _EventRow:
     )
 
 
-def _recalled_ids(event: SessionEvent) -> tuple[str, ...]:
-    found: object = event.metadata.get(RECALLED_KEY)
+def _recalled_ids(event: conversation.SessionEvent) -> tuple[str, ...]:
+    found: object = event.metadata.get(conversation.RECALLED_KEY)
     ids = cast("Sequence[object]", found) if isinstance(found, list | tuple) else ()
     return tuple(dict.fromkeys(check_storable("the memory", name) for name in ids if isinstance(name, str)))
 
@@ -182,7 +176,7 @@ def _touch_session(db: sqlite3.Connection, key: tuple[str, str, str]) -> int:
     return row
 
 
-def _select_newest(db: sqlite3.Connection, key: tuple[str, str, str], limit: int) -> list[SessionEvent]:
+def _select_newest(db: sqlite3.Connection, key: tuple[str, str, str], limit: int) -> list[conversation.SessionEvent]:
     rows = db.execute(
         "SELECT e.id, e.time, e.message, e.metadata, e.position FROM events e JOIN sessions s ON s.row = e.session "
         "WHERE s.tenant = ? AND s.user = ? AND s.id = ? ORDER BY e.position DESC LIMIT ?",
@@ -191,8 +185,8 @@ def _select_newest(db: sqlite3.Connection, key: tuple[str, str, str], limit: int
     return [_event_from_row(_EventRow(*row[:4]), row[4]) for row in reversed(rows)]
 
 
-def _event_from_row(row: _EventRow, position: int) -> SessionEvent:
-    return SessionEvent(
+def _event_from_row(row: _EventRow, position: int) -> conversation.SessionEvent:
+    return conversation.SessionEvent(
         id=row.id,
         message=decode_json(row.message),
         time=datetime.fromisoformat(row.time),
@@ -201,8 +195,8 @@ def _event_from_row(row: _EventRow, position: int) -> SessionEvent:
     )
 
 
-def _select_citing(db: sqlite3.Connection, tenant: str, record_ids: Sequence[str]) -> list[OwnedEvent]:
-    found: dict[tuple[int, int], OwnedEvent] = {}
+def _select_citing(db: sqlite3.Connection, tenant: str, record_ids: Sequence[str]) -> list[conversation.OwnedEvent]:
+    found: dict[tuple[int, int], conversation.OwnedEvent] = {}
     for some in _chunks(record_ids):
         rows = db.execute(
             "SELECT s.user, s.id, e.id, e.time, e.message, e.metadata, e.position, e.session FROM recalled r "  # noqa: S608 - fixed
@@ -211,7 +205,7 @@ def _select_citing(db: sqlite3.Connection, tenant: str, record_ids: Sequence[str
             (tenant, *some),
         )
         for user, session_id, *event, position, session in rows:
-            found[session, position] = OwnedEvent(
+            found[session, position] = conversation.OwnedEvent(
                 user=user, session_id=session_id, event=_event_from_row(_EventRow(*event), position)
             )
     return list(found.values())
@@ -230,7 +224,9 @@ def _remove_citations(db: sqlite3.Connection, tenant: str, gone: frozenset[str])
             held: dict[str, Any] = decode_json(metadata)
             kept = {
                 **held,
-                RECALLED_KEY: [each for each in held.get(RECALLED_KEY, ()) if each not in gone],
+                conversation.RECALLED_KEY: [
+                    each for each in held.get(conversation.RECALLED_KEY, ()) if each not in gone
+                ],
                 **({"citations": _other_citations(held["citations"], gone)} if "citations" in held else {}),
             }
             packed = encode_json(kept, f"the metadata of event {name!r}")
@@ -310,12 +306,12 @@ class StoredReplies:
         self._database = tables
         self._retention = timedelta(days=days)
 
-    async def get(self, scope: Scope, message_id: str) -> StoredReply | None:
+    async def get(self, scope: Scope, message_id: str) -> conversation.StoredReply | None:
         """Stored reply to a message; None if there is none."""
         key = _reply_key(scope, message_id)
         return await self._database.read(lambda db: _select_reply(db, key))
 
-    async def put(self, scope: Scope, reply: StoredReply) -> StoredReply:
+    async def put(self, scope: Scope, reply: conversation.StoredReply) -> conversation.StoredReply:
         """Store a reply, unless a complete one is stored already, and return the stored one."""
         key = _reply_key(scope, reply.message_id)
         session = check_storable("the session", reply.session_id)
@@ -323,7 +319,7 @@ class StoredReplies:
         oldest = (reply.time - self._retention).timestamp()
         cited = [check_storable("a reference", name) for name in reply.references]
 
-        def work(db: sqlite3.Connection) -> StoredReply:
+        def work(db: sqlite3.Connection) -> conversation.StoredReply:
             _delete_outdated(db, oldest)
             db.execute(_PUT_REPLY, row)
             db.executemany(_PUT_CITED, [(key[0], name, key[1], key[2]) for name in cited])
@@ -331,7 +327,7 @@ class StoredReplies:
 
         return await self._database.write(work, grows=True)
 
-    async def erase(self, scope: Scope, target: ErasureTarget, *, preview: bool = False) -> Sequence[str]:
+    async def erase(self, scope: Scope, target: conversation.ErasureTarget, *, preview: bool = False) -> Sequence[str]:
         """Remove the replies that repeat the target's texts; returns the ids of their messages."""
         if not self._database.exists:
             return ()
@@ -371,15 +367,15 @@ def _reply_key(scope: Scope, message_id: str) -> tuple[str, str, str]:
     )
 
 
-def _select_reply(db: sqlite3.Connection, key: Sequence[str]) -> StoredReply | None:
+def _select_reply(db: sqlite3.Connection, key: Sequence[str]) -> conversation.StoredReply | None:
     row: Sequence[Any] | None = db.execute(_GET_REPLY, tuple(key)).fetchone()
     if row is None:
         return None
     name, session, state, time, body = row
-    return StoredReply(
+    return conversation.StoredReply(
         message_id=name,
         session_id=session,
-        state=ReplyState(state),
+        state=conversation.ReplyState(state),
         time=datetime.fromtimestamp(time, UTC),
         body=bytes(body),
     )
@@ -391,12 +387,14 @@ def _delete_outdated(db: sqlite3.Connection, oldest: float) -> None:
     db.executemany("DELETE FROM replies WHERE tenant = ? AND user = ? AND id = ?", gone)
 
 
-def _select_repeating(db: sqlite3.Connection, owner: tuple[str, str], target: ErasureTarget) -> set[tuple[str, str]]:
+def _select_repeating(
+    db: sqlite3.Connection, owner: tuple[str, str], target: conversation.ErasureTarget
+) -> set[tuple[str, str]]:
     """User and message id of the replies that repeat the target's texts."""
     found: set[tuple[str, str]] = set()
     for some in _chunks(target.records):
         found.update(_select_citing_replies(db, owner[0], some))
-    own = [*target.own_records, *(record_reference("event", name) for name in target.events)]
+    own = [*target.own_records, *(conversation.record_reference("event", name) for name in target.events)]
     for some in _chunks(own):
         found.update(each for each in _select_citing_replies(db, owner[0], some) if each[0] == owner[1])
     if not (target.sessions or target.whole_user or target.matches):

@@ -1,13 +1,16 @@
-"""Reads XLSX, EPUB and ODT files: packages of XML, as Markdown pages."""
+"""Reads XLSX, CSV, EPUB and ODT files as Markdown pages."""
 
 from __future__ import annotations
 
+import csv
+import io
 import posixpath
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from pathlib import Path
+from statistics import median
 from typing import Any, cast
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -15,13 +18,14 @@ from xml.etree import ElementTree as ET
 import openpyxl  # pyright: ignore[reportMissingModuleSource] - its stubs are not installed
 
 from contexture.adapters.documents._html import html_to_markdown
-from contexture.adapters.documents._text import PAGE_BREAK, build_document, find_title, pages_from_texts
+from contexture.adapters.documents._text import PAGE_BREAK, build_document, decode_text, find_title, pages_from_texts
 from contexture.adapters.documents.office import check_archive
 from contexture.documents import ReadDocument, ReadLimits
 from contexture.errors import InvalidRequest
 
 _ROWS_PER_PAGE = 40
 _MAX_COLUMNS = 64
+_SNIFFED_CHARS = 8_192
 _PARSER_ERRORS = (zipfile.BadZipFile, KeyError, ValueError, AttributeError, TypeError, OSError, ET.ParseError)
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -41,7 +45,10 @@ class XlsxReader:
             with path.open("rb") as file:
                 book: Any = cast("Any", openpyxl).load_workbook(file, read_only=True, data_only=True)
                 sheets = [
-                    page for sheet in book.worksheets if sheet.sheet_state == "visible" for page in _sheet_pages(sheet)
+                    page
+                    for sheet in book.worksheets
+                    if sheet.sheet_state == "visible"
+                    for page in _table_pages(sheet.iter_rows(values_only=True), f"# {sheet.title}")
                 ]
         except _PARSER_ERRORS as failure:
             raise InvalidRequest(f"the workbook is damaged: {failure}") from failure
@@ -53,27 +60,54 @@ class XlsxReader:
         return ReadDocument(pages=pages_from_texts(sheets), title=str(book.properties.title or ""))
 
 
-def _sheet_pages(sheet: Any) -> Iterator[str]:
-    """Pages of a sheet: its name as heading, and a table; every page repeats the header."""
-    rows = [
-        row
-        for each in sheet.iter_rows(values_only=True)
-        if any(row := [_cell_text(cell) for cell in each[:_MAX_COLUMNS]])
-    ]
+class CsvReader:
+    """Implements `DocumentReader` for tables of comma, semicolon or tab separated values, forty rows a page."""
+
+    extensions = ("csv",)
+
+    def read(self, path: Path, limits: ReadLimits, progress: Callable[[int, int], None]) -> ReadDocument:
+        """Read all rows; the separator is the one that the first lines agree on, else a comma."""
+        text = decode_text(path.read_bytes())
+        try:
+            dialect = csv.Sniffer().sniff(text[:_SNIFFED_CHARS], delimiters=",;\t|")
+        except csv.Error:  # a single column, or lines that disagree
+            dialect = csv.excel
+        try:
+            pages = list(_table_pages(csv.reader(io.StringIO(text, newline=""), dialect, strict=True)))
+        except csv.Error as failure:
+            raise InvalidRequest(f"the table is damaged: {failure}") from failure
+        if not pages:
+            raise InvalidRequest("the table contains no text")
+        if len(pages) > limits.pages:
+            raise InvalidRequest(f"the table has {len(pages)} pages; the limit is {limits.pages}")
+        progress(len(pages), len(pages))
+        return ReadDocument(pages=pages_from_texts(pages), title="")
+
+
+def _table_pages(cells: Iterable[Sequence[object]], *notes_above: str) -> Iterator[str]:
+    """Pages of a table below some lines of text; every page repeats them and the header."""
+    rows = [row for each in cells if any(row := [_cell_text(cell) for cell in each[:_MAX_COLUMNS]])]
     if not rows:
         return
     used = [at for at in range(max(map(len, rows))) if any(at < len(row) and row[at] for row in rows)]
     table = [[row[at] if at < len(row) else "" for at in used] for row in rows]
-    first = next((at for at, row in enumerate(table) if sum(map(bool, row)) > 1), 0)
+    first = _find_header(table)
     notes = [" ".join(filter(None, row)) for row in table[:first]]
     head, body = table[first], table[first + 1 :] or [[]]
     for start in range(0, len(body), _ROWS_PER_PAGE):
         blocks = [
-            f"# {sheet.title}",
+            *notes_above,
             *notes,
             format_table([head, *(row for row in body[start : start + _ROWS_PER_PAGE] if row)]),
         ]
         yield "\n\n".join(blocks)
+
+
+def _find_header(table: Sequence[Sequence[str]]) -> int:
+    """Index of the first row that has as many cells as most rows; notes above a table have fewer."""
+    counts = [sum(map(bool, row)) for row in table]
+    usual = median(count for count in counts if count > 1) if max(counts) > 1 else 1
+    return next(at for at, count in enumerate(counts) if count >= usual)
 
 
 def _cell_text(value: object) -> str:

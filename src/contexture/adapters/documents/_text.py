@@ -61,6 +61,7 @@ PAGE_CHARACTERS = 3_000
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t#]*$")
 _FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
 _TABLE_ROW = re.compile(r"\s*\|.*\|\s*$")
+_TABLE_RULE = re.compile(r"[\s|:-]+$")
 _IMAGE = re.compile(r"!\[([^\]]*)\]\([^)]*\)")
 _WHOLE_PAGE: BoundingBox = (0.0, 0.0, 1.0, 1.0)
 
@@ -101,7 +102,10 @@ def _paginate(sheet: str) -> Iterator[list[str]]:
 
 
 def _split_blocks(text: str) -> Iterator[str]:
-    """Paragraphs, headings and whole code listings; a block that is far too long is split at a line end."""
+    """Paragraphs, headings, tables and whole code listings; a far too long block is split at a line end.
+
+    Each part of a split table has its header.
+    """
     lines: list[str] = []
     fenced = False
     for line in text.split("\n"):
@@ -117,6 +121,9 @@ def _split_blocks(text: str) -> Iterator[str]:
 
 
 def _split_long_block(block: str) -> Iterator[str]:
+    if len(block) > PAGE_CHARACTERS and _is_table(block) and _TABLE_RULE.match(block.split("\n")[1]):
+        yield from _split_long_table(block.split("\n"))
+        return
     while len(block) > PAGE_CHARACTERS:
         at = max(block.rfind("\n", 0, PAGE_CHARACTERS), block.rfind(" ", 0, PAGE_CHARACTERS))
         at = at if at > PAGE_CHARACTERS // 2 else PAGE_CHARACTERS
@@ -124,6 +131,17 @@ def _split_long_block(block: str) -> Iterator[str]:
         block = block[at:].lstrip()
     if block.strip():
         yield block.strip("\n")
+
+
+def _split_long_table(rows: Sequence[str]) -> Iterator[str]:
+    head, rest = rows[:2], rows[2:]
+    part: list[str] = []
+    for row in rest:
+        if part and sum(map(len, (*head, *part, row))) + len(part) > PAGE_CHARACTERS:
+            yield "\n".join([*head, *part])
+            part = []
+        part.append(row)
+    yield "\n".join([*head, *part])
 
 
 def _build_page(number: int, blocks: Sequence[str], outline: HeadingOutline) -> Page:

@@ -11,27 +11,31 @@ from importlib import import_module
 from pathlib import Path
 
 from contexture.documents import DocumentReader, ReadDocument, ReadLimits
-from contexture.errors import InvalidRequest
+from contexture.errors import InvalidRequest, explain_missing_module
 
 _READERS = {
     "pdf": ("contexture.adapters.documents.pdf.reader", "PdfReader"),
     "docx": ("contexture.adapters.documents.office", "DocxReader"),
     "pptx": ("contexture.adapters.documents.office", "PptxReader"),
     "xlsx": ("contexture.adapters.documents._packages", "XlsxReader"),
+    "csv": ("contexture.adapters.documents._packages", "CsvReader"),
     "epub": ("contexture.adapters.documents._packages", "EpubReader"),
     "odt": ("contexture.adapters.documents._packages", "OdtReader"),
     "eml": ("contexture.adapters.documents._mail", "EmlReader"),
+    "msg": ("contexture.adapters.documents._mail", "MsgReader"),
     "html": ("contexture.adapters.documents._html", "HtmlReader"),
     "text": ("contexture.adapters.documents._text", "TextReader"),
     "image": ("contexture.adapters.documents._images", "ImageReader"),
 }
 _KIND_BY_EXTENSION = {
-    "pdf": "pdf", "docx": "docx", "pptx": "pptx", "xlsx": "xlsx", "epub": "epub", "odt": "odt", "eml": "eml",
+    "pdf": "pdf", "docx": "docx", "pptx": "pptx", "xlsx": "xlsx", "csv": "csv", "epub": "epub", "odt": "odt",
+    "eml": "eml", "msg": "msg",
     "html": "html", "htm": "html", "xhtml": "html",
     "md": "text", "markdown": "text", "txt": "text", "text": "text", "rst": "text",
     "png": "image", "jpg": "image", "jpeg": "image", "tif": "image", "tiff": "image", "webp": "image", "bmp": "image",
 }  # fmt: skip
 _BMP_MAGIC = b"BM"
+_COMPOUND_FILE = "an old or protected office file"
 _MAGIC = (
     (b"%PDF-", "pdf"),
     (b"\x89PNG\r\n\x1a\n", "image"),
@@ -40,11 +44,11 @@ _MAGIC = (
     (b"MM\0*", "image"),
     (_BMP_MAGIC, "image"),
     (b"PK\x03\x04", "zip"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old or protected office file"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _COMPOUND_FILE),
 )
 _SNIFF_BYTES = 1_024
-_TEXT_KINDS = frozenset({"text", "html", "eml"})
-_BINARY_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "epub", "odt", "image"})
+_TEXT_KINDS = frozenset({"text", "html", "eml", "csv"})
+_BINARY_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "epub", "odt", "msg", "image"})
 _PACKAGE_PARTS = {
     "word/document.xml": "docx", "ppt/presentation.xml": "pptx", "xl/workbook.xml": "xlsx",
     "META-INF/container.xml": "epub", "content.xml": "odt",
@@ -99,6 +103,8 @@ def _sniff_kind(head: bytes, path: Path, said: str) -> str:
     found = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
     if found == "zip":
         return _detect_archive_kind(path)
+    if found == _COMPOUND_FILE and said == "msg":
+        return said
     if said in _TEXT_KINDS:
         return "" if head.startswith(_BMP_MAGIC) and b"\0" not in head else found
     return found or ("pdf" if b"%PDF-" in head else "")
@@ -124,4 +130,7 @@ def _describe_kind(kind: str) -> str:
 def _load_reader(kind: str) -> DocumentReader:
     """Reader for a file kind; its libraries are imported on first use."""
     module, name = _READERS[kind]
-    return getattr(import_module(module), name)()
+    try:
+        return getattr(import_module(module), name)()
+    except ImportError as missing:
+        raise InvalidRequest(explain_missing_module(missing)) from missing

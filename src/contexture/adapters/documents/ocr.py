@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from contexture.adapters.documents.pdf.layout import FontStyle, Word
 from contexture.adapters.native import import_native
 from contexture.errors import SourceUnavailable
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _TESSDATA_FOLDERS = (
     "/usr/share/tesseract-ocr/5/tessdata",

@@ -1,22 +1,33 @@
-"""onnxruntime sessions for the embedders, and whether this processor multiplies int8 exactly."""
+"""Embedders that run by onnxruntime: `OnnxEmbedder`, sessions, and whether this processor multiplies int8 exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from contexture.adapters.embedders import encoding
+from contexture.adapters.embedders._onnx_graph import ONNXRUNTIME_DOMAIN, OnnxGraph
+from contexture.types import Matrix, Vector
+
 QUANTIZED_MATMUL = "DynamicQuantizeMatMul"
-ONNX_DOMAIN = "com.microsoft"
-OPSET = 17
-IR_VERSION = 8
+
+DIMENSIONS = 384
+
+# Longer texts are truncated before tokenization: 512 wordpieces of ordinary prose are much shorter than this.
+MAX_CHARACTERS = 8_192
 
 _PROBE_LENGTH = 64
 _MAX_INT8 = 127
+
+TokenIds = npt.NDArray[np.int64]
 
 
 class OnnxSession(Protocol):
@@ -27,6 +38,69 @@ class OnnxSession(Protocol):
     ) -> Sequence[npt.NDArray[np.float32]]:
         """Run the model on these inputs and return all outputs."""
         ...
+
+
+class SentenceModel(ABC):
+    """A loaded tokenizer and session; a model says in `run` how the states of its tokens become a vector."""
+
+    def __init__(self, tokenize: Callable[[str], list[int]], session: OnnxSession) -> None:
+        self._tokenize = tokenize
+        self.session = session
+
+    @abstractmethod
+    def run(self, ids: TokenIds) -> Vector:
+        """The vector of one text, of any length; texts in one run would share a quantization scale."""
+
+    def embed(self, texts: list[str]) -> Matrix:
+        """One unit vector per text, in order."""
+        return np.stack([encoding.normalize_vector(self.run(self._encode(text))) for text in texts])
+
+    def _encode(self, text: str) -> TokenIds:
+        return np.array([self._tokenize(encoding.replace_lone_surrogates(text[:MAX_CHARACTERS]))], np.int64)
+
+
+class OnnxEmbedder:
+    """A sentence embedder with 384 dimensions, computed in process; the model is loaded on first use."""
+
+    def __init__(self, name: str, calibration: encoding.Calibration, load: Callable[[], SentenceModel]) -> None:
+        self._name = name
+        self._calibration = calibration
+        self._load = load
+        self._loading = Lock()
+        self._loaded: SentenceModel | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model; identifies weights, truncation and pooling."""
+        return self._name
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        return DIMENSIONS
+
+    def warm(self) -> None:
+        """Load the model now, so that the first query does not wait for it."""
+        self._load_model().embed(["warm"])
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """One unit vector per text, in order, computed in a worker thread."""
+        return await asyncio.to_thread(self._embed, list(texts))
+
+    def calibrate(self, cosine: Vector) -> Vector:
+        """Map cosines to similarities from 0 to 1."""
+        return self._calibration(cosine)
+
+    def _embed(self, texts: list[str]) -> Matrix:
+        if not texts:
+            return np.empty((0, DIMENSIONS), np.float32)
+        return self._load_model().embed(texts)
+
+    def _load_model(self) -> SentenceModel:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
 
 
 def open_onnx_session(model: Path | bytes, *, threads: int) -> OnnxSession:
@@ -51,25 +125,12 @@ def multiplies_exactly() -> bool:
     return round(float(product[0, 0])) == _MAX_INT8 * _PROBE_LENGTH
 
 
-def serialize_graph(graph: Any) -> bytes:
-    """A graph as a serialized model that may use onnxruntime's own operators."""
-    helper: Any = import_module("onnx").helper
-    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(ONNX_DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION).SerializeToString()
-
-
 def _overflow_probe_model() -> bytes:
     """Model with a single quantized product: a row times a column of the largest int8 values."""
-    onnx: Any = import_module("onnx")
-    number, helper = onnx.TensorProto.FLOAT, onnx.helper
-    weights = onnx.numpy_helper.from_array(np.full((_PROBE_LENGTH, 1), _MAX_INT8, np.int8), "weights")
-    scale = onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
-    return serialize_graph(
-        helper.make_graph(
-            [helper.make_node(QUANTIZED_MATMUL, ["row", "weights", "scale"], ["product"], domain=ONNX_DOMAIN)],
-            "product",
-            [helper.make_tensor_value_info("row", number, [1, _PROBE_LENGTH])],
-            [helper.make_tensor_value_info("product", number, [1, 1])],
-            [weights, scale],
-        )
-    )
+    graph = OnnxGraph()
+    row = graph.add_input("row", np.float32, [1, _PROBE_LENGTH])
+    weights = graph.add_weights("weights", np.full((_PROBE_LENGTH, 1), _MAX_INT8, np.int8))
+    scale = graph.add_weights("scale", np.ones(1, np.float32))
+    product = graph.add_node(QUANTIZED_MATMUL, row, weights, scale, domain=ONNXRUNTIME_DOMAIN)
+    graph.add_output("product", product, [1, 1])
+    return graph.encode()

@@ -1,6 +1,6 @@
 """Embedders and rerankers from fastembed's catalogues, loaded from its hub cache or a local folder.
 
-Needs `contexture[fastembed]`.
+Needs `contexture-ai[fastembed]`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from contexture.adapters.embedders.encoding import (
-    DEFAULT_CALIBRATION,
-    Calibration,
-    normalize_vector,
-    replace_lone_surrogates,
-)
+from contexture.adapters.embedders import encoding
 from contexture.errors import SourceUnavailable, UnknownAdapter
 from contexture.types import Matrix, Vector
 
@@ -29,7 +24,7 @@ try:
     _rerank: Any = import_module("fastembed.rerank.cross_encoder")
     _runtime: Any = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
 except ImportError as missing:
-    raise ImportError('fastembed models need fastembed: pip install "contexture[fastembed]"') from missing
+    raise ImportError('fastembed models need fastembed: pip install "contexture-ai[fastembed]"') from missing
 
 
 EMBEDDER_CATALOGUE: Any = _fastembed.TextEmbedding
@@ -78,7 +73,7 @@ class FastEmbedEmbedder:
         cache_dir: Path | None = None,
         path: Path | None = None,
         threads: int = 1,
-        calibration: Calibration = DEFAULT_CALIBRATION,
+        calibration: encoding.Calibration = encoding.DEFAULT_CALIBRATION,
     ) -> None:
         self._model = model
         self._dimensions = int(find_catalogue_entry(EMBEDDER_CATALOGUE, model)["dim"])
@@ -105,7 +100,7 @@ class FastEmbedEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """One unit vector per text, in order, computed in a worker thread."""
-        return await asyncio.to_thread(self._embed, [replace_lone_surrogates(text) for text in texts])
+        return await asyncio.to_thread(self._embed, [encoding.replace_lone_surrogates(text) for text in texts])
 
     def calibrate(self, cosine: Vector) -> Vector:
         """Map cosines to similarities with the given calibration."""
@@ -114,7 +109,7 @@ class FastEmbedEmbedder:
     def _embed(self, texts: list[str]) -> Matrix:
         rows = np.empty((len(texts), self._dimensions), np.float32)
         for row, vector in enumerate(self._load_once().embed(texts, batch_size=1)):
-            rows[row] = normalize_vector(np.asarray(vector, np.float32))
+            rows[row] = encoding.normalize_vector(np.asarray(vector, np.float32))
         return rows
 
     def _load_once(self) -> Any:
@@ -151,7 +146,9 @@ class FastEmbedReranker:
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """One score between 0 and 1 per text, in order, computed in a worker thread."""
         return await asyncio.to_thread(
-            self._rerank, replace_lone_surrogates(query), [replace_lone_surrogates(text) for text in texts]
+            self._rerank,
+            encoding.replace_lone_surrogates(query),
+            [encoding.replace_lone_surrogates(text) for text in texts],
         )
 
     def _rerank(self, query: str, texts: list[str]) -> list[float]:

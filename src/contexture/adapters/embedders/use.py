@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from contexture.adapters.embedders.encoding import (
-    Calibration,
-    normalize_vector,
-    replace_lone_surrogates,
-    truncate_at_space,
-)
+from contexture.adapters.embedders import encoding
 from contexture.adapters.model_files import find_packaged_file, verify_sha256
 from contexture.types import Matrix, Vector
 
@@ -27,7 +22,7 @@ DIMENSIONS = 512
 MAX_CHARACTERS = 3_000
 
 # Fitted by scripts/fit_calibration.py.
-CALIBRATION = Calibration(((0.0, 0.0), (0.15, 0.3), (0.32, 0.8), (1.0, 1.0)))
+CALIBRATION = encoding.Calibration(((0.0, 0.0), (0.15, 0.3), (0.32, 0.8), (1.0, 1.0)))
 
 
 class MultilingualUSE:
@@ -68,7 +63,9 @@ class MultilingualUSE:
     def _embed(self, texts: list[str]) -> Matrix:
         rows = np.empty((len(texts), DIMENSIONS), np.float32)
         for row, text in enumerate(texts):
-            rows[row] = self._embed_one(replace_lone_surrogates(truncate_at_space(text, MAX_CHARACTERS)))
+            rows[row] = self._embed_one(
+                encoding.replace_lone_surrogates(encoding.truncate_at_space(text, MAX_CHARACTERS))
+            )
         return rows
 
     def _embed_one(self, text: str) -> Vector:
@@ -77,7 +74,7 @@ class MultilingualUSE:
         with self._lock:
             if self._loaded is None:
                 self._loaded = _load_encoder(self._threads)
-            return normalize_vector(self._loaded.encode(text))
+            return encoding.normalize_vector(self._loaded.encode(text))
 
 
 def _load_encoder(threads: int) -> Any:

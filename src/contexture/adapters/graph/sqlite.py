@@ -52,9 +52,10 @@ class StoredGraphCache:
         return await self._tables.read(lambda db: _find_mentioning(db, tenant, version, keys))
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None:
-        """Delete the extractions of these records."""
+        """Delete the extractions of these records, also from the log of the database."""
         if ids and self._tables.exists:
             await self._tables.write(lambda db: _forget(db, tenant, ids))
+            await self._tables.scrub()
 
     def close(self) -> None:
         """Release the tables."""

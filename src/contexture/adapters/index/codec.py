@@ -121,7 +121,12 @@ def pack_facts(facts: PassageFacts) -> bytes:
 
 def pack_vectors(passage: Passage) -> bytes:
     """The dense vectors of a passage as bytes, each number in half precision."""
-    return _encode({name: vector.astype(np.float16).tobytes() for name, vector in passage.vectors.items()})
+    return pack_named_vectors(passage.vectors)
+
+
+def pack_named_vectors(vectors: Mapping[str, Vector]) -> bytes:
+    """Dense vectors as bytes, by name, each number in half precision."""
+    return _encode({name: vector.astype(np.float16).tobytes() for name, vector in vectors.items()})
 
 
 def unpack_facts(data: bytes) -> PassageFacts:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from contexture.adapters.index.codec import pack_named_vectors, unpack_header
 from contexture.adapters.index.collection_indexes import CollectionIndexes, EmbeddedOptions
 from contexture.adapters.index.collection_registry import collection_columns
 from contexture.adapters.index.disk_space import check_free_space
@@ -17,7 +18,7 @@ from contexture.adapters.index.record_store import SqliteRecordStore, StoreChang
 from contexture.adapters.index.search_ports import BM25, SearchBackend
 from contexture.adapters.store_damage import RECORDS_DATABASE, sqlite_errors
 from contexture.errors import StoreUnwritable
-from contexture.types import Collection, PreparedRecord, Record, Scope
+from contexture.types import Collection, PreparedRecord, Record, Scope, UnembeddedBatch, UnembeddedPassage, Vector
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 
@@ -106,6 +107,57 @@ class EmbeddedIndex(IndexedStore):
             done, removed = self._sqlite_store.delete(scope, collection, ids, self._writes.check_cancelled)
             self._apply_change(scope, collection, done)
             return removed
+
+    # --- the `VectorBacklog` port ---
+
+    async def count_unembedded(self, scope: Scope, collection: str) -> int:
+        """How many passages that the scope may read have no vectors yet."""
+        if self._registry.find(scope.tenant, collection) is None:
+            return 0
+
+        def count() -> int:
+            return self._sqlite_store.count_unembedded(self._access_of_scope(scope, collection).allowed)
+
+        return await self._read_inline(count)
+
+    async def next_unembedded(self, *, after: str, limit: int) -> UnembeddedBatch | None:
+        """The next passages to embed, those of the first tenant after `after` that has some; None without any."""
+        waiting = self._sqlite_store.unembedded
+        if not waiting:
+            return None
+        found = await self._read_in_thread(lambda: self._sqlite_store.next_unembedded(limit, after))
+        if found is None:
+            return None
+        tenant, collection, rows = found
+        records: dict[str, Record] = {}
+        for row, text in rows:
+            if row.record_id not in records:
+                records[row.record_id] = unpack_header(row.header, row.record_id, text)[0]
+        return UnembeddedBatch(
+            tenant=tenant,
+            collection=collection,
+            passages=tuple(
+                UnembeddedPassage(
+                    number=row.pid, record=records[row.record_id], start=row.facts.start, end=row.facts.end
+                )
+                for row, _ in rows
+            ),
+            waiting=waiting,
+        )
+
+    async def add_vectors(self, batch: UnembeddedBatch, vectors: Mapping[int, Mapping[str, Vector]]) -> frozenset[int]:
+        """Write vectors by passage number; returns the passages that were still there to get them."""
+        scope = Scope(tenant=batch.tenant, user="vectors")
+        packed = {number: pack_named_vectors(row) for number, row in vectors.items()}
+
+        def write() -> frozenset[int]:
+            check_free_space(self._folder)
+            with self._write_lock:
+                change = self._sqlite_store.add_vectors(batch.tenant, batch.collection, packed)
+                self._apply_change(scope, batch.collection, change)
+            return frozenset(change.removed)
+
+        return await self._write_in_turn(scope, write)
 
     def _apply_change(self, scope: Scope, collection: str, done: StoreChange) -> int:
         known = self._access_classes.get(collection)

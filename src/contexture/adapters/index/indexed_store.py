@@ -242,18 +242,18 @@ class IndexedStore:
     async def _write_in_turn(self, scope: Scope, work: Callable[[], _T]) -> _T:
         """Run a write when it is the tenant's turn; one whose caller is cancelled before it is committed is undone."""
 
-        def guarded() -> _T:
+        def run_with_reader() -> _T:
             with self._latch.reader(), self._read_session():
                 return work()
 
-        return await self._writes.run(scope.tenant, guarded)
+        return await self._writes.run(scope.tenant, run_with_reader)
 
     async def _read_in_thread(self, work: Callable[[], _T]) -> _T:
-        def guarded() -> _T:
+        def run_with_reader() -> _T:
             with self._latch.reader(), self._read_session():
                 return work()
 
-        return await asyncio.to_thread(guarded)
+        return await asyncio.to_thread(run_with_reader)
 
     async def _read_inline(self, work: Callable[[], _T]) -> _T:
         """Run a short read in the calling thread where the database is in process; in a thread otherwise."""

@@ -22,7 +22,7 @@ from contexture.adapters.index.collection_registry import Declaration, merge_col
 from contexture.adapters.index.journal import TouchedRecord
 from contexture.adapters.index.matrices import pack_matrix, unpack_matrix
 from contexture.adapters.index.schema import migrate
-from contexture.adapters.private_files import create_private_file
+from contexture.adapters.private_files import create_private_database
 from contexture.adapters.store_damage import check_at_open, sqlite_errors
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
 from contexture.types import Collection, FieldType, Matrix, PreparedRecord, Record, Scope
@@ -30,6 +30,7 @@ from contexture.types import Collection, FieldType, Matrix, PreparedRecord, Reco
 _T = TypeVar("_T")
 _MMAP_BYTES = 1 << 34  # rows of one result are far apart; reads by system call cost ten times as much
 _PASSAGE_COLUMNS = "p.pid, r.class, r.id, r.header, r.hash, r.rules, p.ordinal, p.text, p.facts"
+_NO_VECTORS = codec.pack_named_vectors({})
 _MAX_PARAMETERS = 500  # SQLite limits the number of parameters per statement
 
 
@@ -79,6 +80,7 @@ class PackedRecord(NamedTuple):
     redactions: bytes
     passages: tuple[tuple[str, bytes, bytes], ...]
     matrices: tuple[tuple[str, bytes], ...]
+    unembedded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,14 @@ class SqliteRecordStore:
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
-        with suppress(OSError):  # the connection below reports the failure with a better message
-            create_private_file(path)
         check_at_open(path)
+        with suppress(OSError, sqlite3.Error):  # the connection below reports the failure with a better message
+            create_private_database(path)
         with ExitStack() as undo, sqlite_errors(path):
             undo.callback(self.close)
             migrate(self._connection())
             self.seq = int(self.meta("seq") or 0)
+            self._unembedded = self._count_unembedded()
             undo.pop_all()
 
     # --- meta and collections ---
@@ -273,6 +276,38 @@ class SqliteRecordStore:
         for id_, header, text in rows:
             yield codec.unpack_header(header, id_, text)[0]
 
+    def count_unembedded(self, classes: Iterable[int]) -> int:
+        """Number of passages of these access classes that wait for their vectors; read from memory."""
+        waiting = self._unembedded
+        return sum(waiting[access] for access in classes) if waiting else 0
+
+    @property
+    def unembedded(self) -> int:
+        """Number of passages of all tenants that wait for their vectors; read from memory."""
+        return self._unembedded.total()
+
+    def next_unembedded(self, limit: int, after: str) -> tuple[str, str, list[tuple[PassageRow, str]]] | None:
+        """Up to `limit` passages without vectors, the oldest of one tenant's collection, each with its record's text.
+
+        The tenant is the next one after `after`, in alphabetical order and around. Also returns tenant and collection.
+        """
+        db = self._connection()
+        next_of = "SELECT tenant, pid FROM unembedded WHERE tenant > ? ORDER BY tenant, pid LIMIT 1"
+        found = db.execute(next_of, (after,)).fetchone() or db.execute(next_of, ("",)).fetchone()
+        if found is None:
+            return None
+        tenant, first = found
+        (collection,) = db.execute(
+            "SELECT collection FROM passages JOIN records USING (row) WHERE pid = ?", (first,)
+        ).fetchone()
+        rows = db.execute(
+            f"SELECT r.text, {_PASSAGE_COLUMNS} "  # noqa: S608 - fixed
+            "FROM unembedded u JOIN passages p USING (pid) JOIN records r USING (row) "
+            "WHERE u.tenant = ? AND r.collection = ? ORDER BY u.pid LIMIT ?",
+            (tenant, collection, limit),
+        )
+        return tenant, collection, [(_to_passage_row(columns), text) for text, *columns in rows]
+
     def count(self, collection: str) -> int:
         """Number of passages in a collection."""
         total = self._connection().execute("SELECT sum(passages) FROM classes WHERE collection = ?", (collection,))
@@ -298,7 +333,10 @@ class SqliteRecordStore:
             stored = self.load_records(collection, scope.tenant, [record.id for record in unchanged])
             check_unchanged(unchanged, (record for _, record in stored.values()))
             seq = self._next_seq(db)
-            before, removed = self._remove(db, scope, collection, list(newest), seq, must_see=True, check=check)
+            waiting = self._unembedded.copy()
+            before, removed = self._remove(
+                db, scope, collection, list(newest), seq, must_see=True, waiting=waiting, check=check
+            )
             access = {
                 readers: _ensure_access_class(db, collection, scope.tenant, readers)
                 for readers in dict.fromkeys(item.readers for item in newest.values())
@@ -306,10 +344,11 @@ class SqliteRecordStore:
             added: list[PassageRow] = []
             for item in newest.values():
                 check()
-                added += self._insert_rows(db, scope, collection, access[item.readers], item, seq)
+                added += self._insert_rows(db, scope, collection, access[item.readers], item, seq, waiting)
             self._count_terms(db, added, +1)
             touched = (*before, *((item.id, item.readers) for item in newest.values()))
             classes = self._load_touched_classes(db, scope, collection, touched)
+        self._unembedded = +waiting
         self.seq = seq
         return StoreChange(seq=seq, added=tuple(added), removed=tuple(removed), touched=touched, classes=classes)
 
@@ -322,11 +361,47 @@ class SqliteRecordStore:
         """
         with self._write_transaction() as db:
             seq = self._next_seq(db)
-            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False, check=check)
+            waiting = self._unembedded.copy()
+            gone, removed = self._remove(db, scope, collection, ids, seq, must_see=False, waiting=waiting, check=check)
             classes = self._load_touched_classes(db, scope, collection, gone)
+        self._unembedded = +waiting
         self.seq = seq
         done = StoreChange(seq=seq, added=(), removed=tuple(removed), touched=tuple(gone), classes=classes)
         return done, len(gone)
+
+    def add_vectors(self, tenant: str, collection: str, vectors: Mapping[int, bytes]) -> StoreChange:
+        """Give passages that wait for them their vectors; those that were replaced or removed meanwhile are left out.
+
+        Each passage gets a new number, so that the change is replayed and applied like any other.
+        """
+        added, removed = list[PassageRow](), list[int]()
+        touched = dict[TouchedRecord, None]()
+        with self._write_transaction() as db:
+            seq = self._next_seq(db)
+            waiting = self._unembedded.copy()
+            for pid, data in vectors.items():
+                found = db.execute(
+                    "DELETE FROM unembedded WHERE tenant = ? AND pid = ? RETURNING class", (tenant, pid)
+                ).fetchall()
+                if not found:
+                    continue
+                waiting[found[0][0]] -= 1
+                renumbered = db.execute(
+                    "INSERT INTO passages (row, ordinal, seq, text, facts) "
+                    "SELECT row, ordinal, ?, text, facts FROM passages WHERE pid = ?",
+                    (seq, pid),
+                ).lastrowid
+                db.execute("DELETE FROM passages WHERE pid = ?", (pid,))
+                db.execute("UPDATE vectors SET pid = ?, data = ? WHERE pid = ?", (renumbered, data, pid))
+                db.execute("INSERT INTO removed VALUES (?, ?, ?)", (pid, collection, seq))
+                removed.append(pid)
+                for row in self._select("p.pid = ?", (renumbered,)):
+                    added.append(row._replace(vectors=data))
+                    readers = tuple(codec.unpack_header(row.header, row.record_id, "")[0].acl)
+                    touched[row.record_id, readers] = None
+        self._unembedded = +waiting
+        self.seq = seq
+        return StoreChange(seq=seq, added=tuple(added), removed=tuple(removed), touched=tuple(touched))
 
     def prune_removed(self, seq: int) -> None:
         """Delete tombstones up to `seq`, once the search indexes have made those removals durable."""
@@ -384,9 +459,12 @@ class SqliteRecordStore:
         seq: int,
         *,
         must_see: bool,
+        waiting: Counter[int],
         check: Callable[[], None] = lambda: None,
     ) -> tuple[list[TouchedRecord], list[int]]:
         """Remove records; returns those removed, with their readers, and the ids of their passages.
+
+        Their passages that wait for vectors are taken off `waiting`.
 
         A record that the scope may not read is skipped, or raises `NotPermitted` with `must_see`.
         """
@@ -410,6 +488,13 @@ class SqliteRecordStore:
             self._count_terms(db, rows, -1)
             removed.extend(row.pid for row in rows)
             db.executemany("INSERT INTO removed VALUES (?, ?, ?)", [(row.pid, collection, seq) for row in rows])
+            if waiting:
+                gone_from_backlog = db.execute(
+                    "DELETE FROM unembedded WHERE tenant = ? AND pid IN (SELECT pid FROM passages WHERE row = ?) "
+                    "RETURNING class",
+                    (scope.tenant, found[0]),
+                )
+                waiting.subtract(access for (access,) in gone_from_backlog.fetchall())
             db.execute("DELETE FROM vectors WHERE pid IN (SELECT pid FROM passages WHERE row = ?)", (found[0],))
             db.execute("DELETE FROM passages WHERE row = ?", (found[0],))
             db.execute("DELETE FROM matrices WHERE row = ?", (found[0],))
@@ -432,7 +517,14 @@ class SqliteRecordStore:
         return found
 
     def _insert_rows(
-        self, db: sqlite3.Connection, scope: Scope, collection: str, access: int, item: PackedRecord, seq: int
+        self,
+        db: sqlite3.Connection,
+        scope: Scope,
+        collection: str,
+        access: int,
+        item: PackedRecord,
+        seq: int,
+        waiting: Counter[int],
     ) -> Iterator[PassageRow]:
         row = db.execute(
             "INSERT INTO records (collection, tenant, id, class, hash, header, text, rules, redactions) "
@@ -449,8 +541,15 @@ class SqliteRecordStore:
             if pid is None:
                 raise SourceUnavailable("SQLite returned no id for a new passage")
             db.execute("INSERT INTO vectors VALUES (?, ?)", (pid, vectors))
+            if item.unembedded and vectors == _NO_VECTORS:
+                db.execute("INSERT INTO unembedded VALUES (?, ?, ?)", (scope.tenant, pid, access))
+                waiting[access] += 1
             columns = (pid, access, item.id, item.header, item.hash, item.rules, ordinal, text, facts, vectors)
             yield _to_passage_row(columns)
+
+    def _count_unembedded(self) -> Counter[int]:
+        rows = self._connection().execute("SELECT class, count(*) FROM unembedded GROUP BY class")
+        return Counter(dict(rows.fetchall()))
 
     def _count_terms(self, db: sqlite3.Connection, rows: Sequence[PassageRow], sign: int) -> None:
         terms: Counter[tuple[int, int]] = Counter()
@@ -502,6 +601,7 @@ def _pack_record(item: PreparedRecord) -> PackedRecord:
                 for passage in item.passages
             ),
             matrices=tuple((name, pack_matrix(matrix)) for name, matrix in item.matrices.items()),
+            unembedded=item.unembedded,
         )
     except (TypeError, ValueError, OverflowError, RecursionError) as failure:
         raise InvalidRequest(f"record {record.id!r} cannot be stored: {failure}") from failure

@@ -49,6 +49,12 @@ MIGRATIONS: tuple[str, ...] = (
         FROM collections k JOIN classes c ON c.collection = k.name;
     DROP TABLE collections;
     """,
+    """
+    -- Passages that are stored without vectors and get them later.
+    CREATE TABLE unembedded (
+        tenant TEXT NOT NULL, pid INTEGER NOT NULL, class INTEGER NOT NULL, PRIMARY KEY (tenant, pid)
+    ) WITHOUT ROWID;
+    """,
 )
 
 

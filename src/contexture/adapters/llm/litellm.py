@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from importlib import import_module
 from typing import Any
 
-from contexture.errors import SourceTimeout, SourceUnavailable
-from contexture.types import Message
+from contexture.errors import InvalidRequest, SourceTimeout, SourceUnavailable
+from contexture.types import Json, Message
 
 try:
     _litellm: Any = import_module("litellm")
     _openai: Any = import_module("openai")
 except ImportError as missing:
-    raise ImportError('LiteLLMChat needs litellm: pip install "contexture[litellm]"') from missing
+    raise ImportError('LiteLLMChat needs litellm: pip install "contexture-ai[litellm]"') from missing
 
 # On failures LiteLLM prints advice to standard output, which is reserved for the program's own output.
 _litellm.suppress_debug_info = True
 _litellm.telemetry = False
 
 _CENTS_PER_MILLION_TOKENS = 100 * 1_000_000
+_MAX_REFUSAL = 500  # characters of a vendor's refusal that the caller is told
+_KNOWN_OPTIONS = frozenset(
+    """temperature top_p stop presence_penalty frequency_penalty logit_bias user response_format seed tools tool_choice
+    parallel_tool_calls logprobs top_logprobs reasoning_effort verbosity service_tier modalities prediction audio
+    functions function_call safety_identifier prompt_cache_key web_search_options thinking""".split()
+)
+"""Options that LiteLLM translates for each vendor. All others go into the body of the request and nowhere else: an
+argument such as `api_base` would send the operator's key to an address that the caller chooses."""
 
 
 class LiteLLMChat:
@@ -84,8 +92,45 @@ class LiteLLMChat:
         if not heard:
             raise self._empty_answer_error()
 
-    async def _ask(self, messages: Sequence[Message], max_tokens: int, *, stream: bool) -> Any:
+    async def complete_choice(
+        self, messages: Sequence[Message], *, max_tokens: int | None, options: Mapping[str, Json]
+    ) -> dict[str, Any]:
+        """Return the vendor's answer with its tool calls; raises `InvalidRequest` for a request that it refuses."""
+        async with self._translate_errors(refusals=True):
+            answer = await self._ask(messages, max_tokens, stream=False, options=options)
+        if not answer.choices:
+            raise self._empty_answer_error()
+        return answer.choices[0].model_dump(exclude_none=True)
+
+    async def stream_choices(
+        self, messages: Sequence[Message], *, max_tokens: int | None, options: Mapping[str, Json]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the vendor's chunks; raises `InvalidRequest` for a request that it refuses."""
+        async with self._translate_errors(refusals=True):
+            answer = await self._ask(messages, max_tokens, stream=True, options=options)
+        async with aclosing(answer):
+            pieces = aiter(answer)
+            while True:
+                async with self._translate_errors():
+                    chunk: Any = await anext(pieces, None)
+                if chunk is None:
+                    return
+                if chunk.choices:
+                    yield chunk.choices[0].model_dump(exclude_none=True)
+
+    async def _ask(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int | None,
+        *,
+        stream: bool,
+        options: Mapping[str, Json] | None = None,
+    ) -> Any:
+        known = {name: value for name, value in (options or {}).items() if name in _KNOWN_OPTIONS}
+        other = {name: value for name, value in (options or {}).items() if name not in _KNOWN_OPTIONS}
         return await _litellm.acompletion(
+            **known,
+            **({"extra_body": other} if other else {}),
             model=self._model,
             messages=[dict(message) for message in messages],
             max_tokens=max_tokens,
@@ -102,12 +147,17 @@ class LiteLLMChat:
         return SourceUnavailable(f"{self._model!r} sent an empty answer")
 
     @asynccontextmanager
-    async def _translate_errors(self) -> AsyncGenerator[None]:
-        """Raise vendor errors as `SourceError`, and `SourceTimeout` after `timeout` seconds."""
+    async def _translate_errors(self, *, refusals: bool = False) -> AsyncGenerator[None]:
+        """Raise vendor errors as `SourceError`, and `SourceTimeout` after `timeout` seconds.
+
+        With `refusals`, a request that the vendor refuses as wrong raises `InvalidRequest`.
+        """
         try:
             async with asyncio.timeout(self._timeout):
                 yield
         except (TimeoutError, _openai.APITimeoutError) as failure:
             raise SourceTimeout(f"{self._model!r} did not answer within {self._timeout} s") from failure
         except _openai.OpenAIError as failure:
+            if refusals and isinstance(failure, (_openai.BadRequestError, _openai.UnprocessableEntityError)):
+                raise InvalidRequest(f"{self._model!r} refused the request: {failure}"[:_MAX_REFUSAL]) from failure
             raise SourceUnavailable(f"{self._model!r} refused: {failure}") from failure

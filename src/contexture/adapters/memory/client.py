@@ -7,18 +7,9 @@ from typing import Any, Protocol, cast
 
 import httpx
 
+from contexture import memory_payloads as payloads
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable
-from contexture.memory_payloads import (
-    ids_from_json,
-    memory_from_json,
-    memory_to_json,
-    recall_answer_from_json,
-    recall_answer_to_json,
-    recall_from_json,
-    recall_to_json,
-    scope_to_json,
-)
 from contexture.ports import Clock, MemoryService
 from contexture.types import Scope
 
@@ -63,15 +54,18 @@ class ClientMemory:
         """Store all memories or none; returns their ids in order."""
         if not memories:
             return ()
-        payload = {**scope_to_json(scope), "memories": [memory_to_json(memory) for memory in memories]}
-        return ids_from_json(await self._ask(self._client.remember_batch, payload), memories)
+        payload = {
+            **payloads.scope_to_json(scope),
+            "memories": [payloads.memory_to_json(memory) for memory in memories],
+        }
+        return payloads.ids_from_json(await self._ask(self._client.remember_batch, payload), memories)
 
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
         """Best memories at or above the threshold."""
         if not query.top_k:
             return ()
-        return recall_answer_from_json(
-            await self._ask(self._client.context_evaluate, recall_to_json(scope, query)), query
+        return payloads.recall_answer_from_json(
+            await self._ask(self._client.context_evaluate, payloads.recall_to_json(scope, query)), query
         )
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
@@ -105,8 +99,8 @@ class MemoryClient:
     async def context_evaluate(self, payload: Payload) -> dict[str, Any]:
         """Memories for a recall query, under `candidates` and `results`."""
         self._check(payload)
-        query = recall_from_json(payload, now=self._clock.now())
-        return dict[str, Any](recall_answer_to_json(await self._service.recall(self._scope, query)))
+        query = payloads.recall_from_json(payload, now=self._clock.now())
+        return dict[str, Any](payloads.recall_answer_to_json(await self._service.recall(self._scope, query)))
 
     async def recall(self, payload: Payload) -> dict[str, Any]:
         """Same as `context_evaluate`."""
@@ -119,10 +113,10 @@ class MemoryClient:
         items = cast("list[object]", found) if isinstance(found, list) else None
         if items is None or not all(isinstance(item, Mapping) for item in items):
             raise InvalidRequest("`memories` must be a list of objects")
-        memories = [memory_from_json(cast("Payload", item)) for item in items]
+        memories = [payloads.memory_from_json(cast("Payload", item)) for item in items]
         return {"ok": True, "ids": list(await self._service.remember(self._scope, memories))}
 
     def _check(self, payload: Payload) -> None:
-        for name, own in scope_to_json(self._scope).items():
+        for name, own in payloads.scope_to_json(self._scope).items():
             if payload.get(name) not in (None, "", own):
                 raise NotPermitted(f"this client may not act for {name} {payload[name]!r}")

@@ -9,17 +9,9 @@ from urllib.parse import quote
 
 import httpx
 
+from contexture import memory_payloads as payloads
 from contexture.conversation import Feedback, Memory, Recall, Recalled
 from contexture.errors import InvalidRequest, NotFound, SourceTimeout, SourceUnavailable
-from contexture.memory_payloads import (
-    feedback_to_json,
-    ids_from_json,
-    invalid_answer_error,
-    memory_to_json,
-    recall_answer_from_json,
-    recall_to_json,
-    scope_to_json,
-)
 from contexture.types import Scope
 
 MAX_ANSWER_BYTES = 16 * 2**20
@@ -68,26 +60,31 @@ class RemoteMemory:
         """Store all memories or none; returns their ids in order."""
         if not memories:
             return ()
-        payload = {**scope_to_json(scope), "memories": [memory_to_json(memory) for memory in memories]}
-        return ids_from_json(await self._post(scope, "/memory/remember/batch", payload), memories)
+        payload = {
+            **payloads.scope_to_json(scope),
+            "memories": [payloads.memory_to_json(memory) for memory in memories],
+        }
+        return payloads.ids_from_json(await self._post(scope, "/memory/remember/batch", payload), memories)
 
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
         """Best memories at or above the threshold, which is enforced even if the service ignores it."""
         if not query.top_k:
             return ()
-        answer = await self._post(scope, self._path, recall_to_json(scope, query))
-        return recall_answer_from_json(answer, query, self._on_invalid)
+        answer = await self._post(scope, self._path, payloads.recall_to_json(scope, query))
+        return payloads.recall_answer_from_json(answer, query, self._on_invalid)
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
         """Send feedback, which ranks one memory a little higher or lower."""
-        await self._post(scope, "/context/feedback", feedback_to_json(scope, given))
+        await self._post(scope, "/context/feedback", payloads.feedback_to_json(scope, given))
 
     async def forget(self, scope: Scope, ids: Sequence[str]) -> int:
         """Delete memories that the scope may read; missing ones are ignored. Returns how many were deleted."""
         gone = 0
         for each in dict.fromkeys(ids):
             try:
-                await self._ask(scope, "DELETE", f"/memory/{quote(each, safe='')}", scope_to_json(scope), in_query=True)
+                await self._ask(
+                    scope, "DELETE", f"/memory/{quote(each, safe='')}", payloads.scope_to_json(scope), in_query=True
+                )
             except NotFound:
                 continue
             gone += 1
@@ -129,7 +126,7 @@ class RemoteMemory:
             async for piece in response.aiter_bytes():
                 body += piece
                 if len(body) > MAX_ANSWER_BYTES:
-                    raise invalid_answer_error(f"it is longer than {MAX_ANSWER_BYTES} bytes")
+                    raise payloads.invalid_answer_error(f"it is longer than {MAX_ANSWER_BYTES} bytes")
             return response.status_code, bytes(body)
         finally:
             await response.aclose()
@@ -165,7 +162,7 @@ def _decode_body(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as failure:
-        raise invalid_answer_error(f"not JSON: {failure}") from failure
+        raise payloads.invalid_answer_error(f"not JSON: {failure}") from failure
 
 
 def _check_status(status: int, body: bytes) -> None:

@@ -13,6 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from contexture.conversation import HealthState
+
 PHASE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 RETRIEVAL_BUCKETS = (*PHASE_BUCKETS, 2.0)
 TOTAL_BUCKETS = (*RETRIEVAL_BUCKETS, 5.0)
@@ -173,6 +175,17 @@ class WorkspaceMetrics:
             self._blocks.labels(state).inc(count)
         for source in lost:
             self._lost.labels(source).inc()
+
+
+def watch_memory(registry: CollectorRegistry, read: Callable[[], tuple[HealthState, float, bool]]) -> None:
+    """Create gauges of the memory service: its state, the open breaker, and whether it refuses us."""
+    states = list(HealthState)
+    for name, text, value in (
+        ("state", "0 normal, 1 degraded, 2 down.", lambda: float(states.index(read()[0]))),
+        ("breaker_open_seconds", "Seconds for which the breaker still rejects calls.", lambda: read()[1]),
+        ("refused", "1 while the memory service refuses our key or user.", lambda: float(read()[2])),
+    ):
+        Gauge(f"contexture_memory_{name}", text, registry=registry).set_function(value)
 
 
 class CacheMetrics(Collector):

@@ -6,34 +6,38 @@ Splits a page into chunks (tables, captions, blocks of text) and embeds each wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from contexture.adapters.embedders.encoding import Calibration
+from contexture.adapters.embedders import encoding
 from contexture.documents import BoundingBox, EncodedPage, Page, Region, RegionKind
 from contexture.types import Matrix, Vector
 
 # Fitted on 120 claims and 500 abstracts, a row per sentence: 9 in 10 unrelated pairs fall below 0.3, related ones are
 # about 0.8.
-BEST_OF_MANY_CALIBRATION = Calibration(((0.0, 0.0), (0.45, 0.28), (0.7, 0.55), (0.87, 0.8), (1.0, 1.0)))
+BEST_OF_MANY_CALIBRATION = encoding.Calibration(((0.0, 0.0), (0.45, 0.28), (0.7, 0.55), (0.87, 0.8), (1.0, 1.0)))
 
 
 class TextEmbedders(Protocol):
     """Embedders by language, as used by text search."""
 
     @property
-    def vectors(self) -> Mapping[str, int]:
-        """Dimensions of every vector a text may have, by name."""
+    def context_free_vectors(self) -> Mapping[str, int]:
+        """Dimensions of every vector a text without context may have, by name."""
         ...
 
     async def passages(self, texts: Sequence[str], langs: Sequence[str]) -> Sequence[Mapping[str, Vector]]:
         """Vectors of each text by name; texts of one language have the same names."""
         ...
 
-    async def question(self, text: str, lang: str) -> Mapping[str, Vector]:
-        """Vectors of a question by name."""
+    async def question(self, text: str, lang: str, among: Container[str] | None = None) -> Mapping[str, Vector]:
+        """Vectors of a question by name; with `among`, only those with these names."""
+        ...
+
+    async def forget(self, texts: Sequence[str]) -> None:
+        """Remove the vectors of these texts from all caches."""
         ...
 
     def similarities(self, scores: Sequence[Mapping[str, float]]) -> Sequence[tuple[float, ...] | None]:
@@ -53,8 +57,8 @@ class RegionEncoder:
 
     @property
     def vectors(self) -> Mapping[str, int]:
-        """Vectors of the text embedders, under the same names."""
-        return self._embedders.vectors
+        """Vectors of the text embedders, under the same names; the text of a region has no context."""
+        return self._embedders.context_free_vectors
 
     async def pages(self, pages: Sequence[Page]) -> Sequence[EncodedPage]:
         """One encoded page per page, in order; the regions of all pages are embedded in one batch."""
@@ -65,9 +69,15 @@ class RegionEncoder:
         vectors = iter(await self._embedders.passages(texts, spoken) if texts else [])
         return [_encode_chunks(each, [next(vectors) for _ in each]) for each in shown]
 
+    async def forget(self, pages: Sequence[Page]) -> None:
+        """Remove the cached vectors of the regions of these pages."""
+        texts = [piece.text for page in pages for piece in split_page(page)]
+        if texts:
+            await self._embedders.forget(texts)
+
     async def question(self, text: str) -> Mapping[str, Matrix]:
         """One row per vector space that pages may have."""
-        found = await self._embedders.question(text, self._detect(text))
+        found = await self._embedders.question(text, self._detect(text), self.vectors)
         return {name: vector[None, :] for name, vector in found.items()}
 
     def calibrate(self, name: str, similarity: Vector) -> Vector:

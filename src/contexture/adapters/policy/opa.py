@@ -40,7 +40,7 @@ class OpaPolicy:
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
         """Allow only if OPA answers `true` within the timeout."""
-        asked: dict[str, Json] = {
+        document: dict[str, Json] = {
             "tenant": scope.tenant,
             "user": scope.user,
             "groups": list(scope.groups),
@@ -48,7 +48,7 @@ class OpaPolicy:
             "resource": dict(resource),
         }
         try:
-            found = await self._ask(asked)
+            found = await self._ask(document)
         except SourceError as failure:
             return Decision(allowed=False, reason=str(failure))
         return _parse_decision(found, action)
@@ -65,10 +65,10 @@ class OpaPolicy:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _ask(self, asked: Mapping[str, Json]) -> object:
+    async def _ask(self, document: Mapping[str, Json]) -> object:
         """Result of the query; None if it is undefined. Raises `SourceError`."""
         try:
-            body = msgspec.json.encode({"input": asked})
+            body = msgspec.json.encode({"input": document})
         except UnicodeEncodeError as failure:
             raise SourceUnavailable("the request to the policy server is not valid Unicode") from failure
         try:
@@ -96,8 +96,8 @@ def _parse_result(content: bytes) -> object:
 
 
 def _parse_decision(found: object, action: str) -> Decision:
-    told = cast("dict[str, Any]", found) if isinstance(found, dict) else {"allow": found}
-    allow, reason = told.get("allow"), told.get("reason")
+    decided = cast("dict[str, Any]", found) if isinstance(found, dict) else {"allow": found}
+    allow, reason = decided.get("allow"), decided.get("reason")
     if allow is True:
         return Decision(allowed=True)
     if isinstance(reason, str) and reason:

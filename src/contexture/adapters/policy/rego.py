@@ -60,14 +60,14 @@ class RegoPolicy:
 
     async def decide(self, scope: Scope, action: str, resource: Mapping[str, Json]) -> Decision:
         """Allow only if the policy evaluates to `true` within the timeout."""
-        asked: dict[str, Json] = {
+        document: dict[str, Json] = {
             "tenant": scope.tenant,
             "user": scope.user,
             "groups": list(scope.groups),
             "action": action,
             "resource": dict(resource),
         }
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._decide, asked)
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._decide, document)
         try:
             async with asyncio.timeout(self._timeout):
                 return await work
@@ -90,7 +90,7 @@ class RegoPolicy:
             return False
         return True
 
-    def _decide(self, asked: Mapping[str, Json]) -> Decision:
+    def _decide(self, document: Mapping[str, Json]) -> Decision:
         try:
             rules = self._current_rules()
         except InvalidRequest as failure:
@@ -98,17 +98,17 @@ class RegoPolicy:
             return _deny(_UNUSABLE_REASON)
         self._logged = ""
         try:
-            allowed = rules.evaluate_allow(asked)
+            allowed = rules.evaluate_allow(document)
             if allowed is True:
                 return Decision(allowed=True)
             said = rules.evaluate_reason()
         except InvalidRequest as failure:
             return _deny(str(failure))
         if allowed is False:
-            return _deny(said or f"the policy denies {asked['action']!r}")
+            return _deny(said or f"the policy denies {document['action']!r}")
         if allowed is None:
-            return _deny(said or f"the policy does not say whether {asked['action']!r} is allowed")
-        return _deny(said or f"the policy's `allow` for {asked['action']!r} is not a boolean")
+            return _deny(said or f"the policy does not say whether {document['action']!r} is allowed")
+        return _deny(said or f"the policy's `allow` for {document['action']!r} is not a boolean")
 
     def _log_once(self, failure: str) -> None:
         """Log each failure of the files once; operators read the log, and callers get no details."""
@@ -138,12 +138,12 @@ class _CompiledRules:
         self._allow = interpreter.build(_ALLOW_QUERY)
         self._reason = interpreter.build(_REASON_QUERY)
 
-    def evaluate_allow(self, asked: Mapping[str, Json]) -> object:
+    def evaluate_allow(self, document: Mapping[str, Json]) -> object:
         """Value of `allow` for this input; None if it is undefined."""
         try:
             # `set_input` truncates strings at a NUL and interprets backslashes; a JSON term keeps every character.
             # It must not be ASCII-escaped: escaped letters would not equal the same letters in a policy.
-            self._interpreter.set_input_term(json.dumps(asked, ensure_ascii=False))
+            self._interpreter.set_input_term(json.dumps(document, ensure_ascii=False))
         except (_regopy.RegoError, ValueError, TypeError) as failure:
             raise InvalidRequest(f"the policy rejects its input: {_shorten(str(failure))}") from failure
         return self._query(self._allow)

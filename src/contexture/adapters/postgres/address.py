@@ -14,7 +14,7 @@ try:
     from psycopg import Error
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:
-    raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
+    raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture-ai[postgres]"') from missing
 
 _DEFAULT_SCHEMA = "contexture"
 _SCHEMA_PATTERN = re.compile("[a-z_][a-z0-9_]{0,40}")

@@ -17,7 +17,7 @@ try:
     from psycopg.conninfo import make_conninfo
     from psycopg.types.numeric import Int8Dumper
 except ImportError as missing:
-    raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture[postgres]"') from missing
+    raise ImportError('a store in PostgreSQL needs psycopg: pip install "contexture-ai[postgres]"') from missing
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 

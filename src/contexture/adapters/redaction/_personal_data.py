@@ -154,7 +154,8 @@ def passes_mod97(text: str) -> bool:
     return turned.isascii() and int("".join(str(int(char, 36)) for char in turned)) % 97 == 1
 
 
-def _weighted_sum(weights: tuple[int, ...], found: tuple[int, ...]) -> int:
+def sum_weighted(weights: tuple[int, ...], found: tuple[int, ...]) -> int:
+    """The sum of the digits times their weights; digits beyond the weights do not count."""
     return sum(starmap(mul, zip(weights, found, strict=False)))
 
 
@@ -164,11 +165,11 @@ def passes_inn(text: str) -> bool:
     if not any(found):
         return False
     if len(found) == len(_INN_10_WEIGHTS) + 1:
-        return _weighted_sum(_INN_10_WEIGHTS, found) % 11 % 10 == found[9]
+        return sum_weighted(_INN_10_WEIGHTS, found) % 11 % 10 == found[9]
     if len(found) == len(_INN_12_WEIGHTS) + 1:
         return (
-            _weighted_sum(_INN_11_WEIGHTS, found) % 11 % 10,
-            _weighted_sum(_INN_12_WEIGHTS, found) % 11 % 10,
+            sum_weighted(_INN_11_WEIGHTS, found) % 11 % 10,
+            sum_weighted(_INN_12_WEIGHTS, found) % 11 % 10,
         ) == found[10:]
     return False
 
@@ -178,7 +179,7 @@ def passes_snils(text: str) -> bool:
     found = ascii_digits(text)
     if len(found) != len(_SNILS_WEIGHTS) + 2 or not any(found):
         return False
-    return _weighted_sum(_SNILS_WEIGHTS, found) % 101 % 100 == 10 * found[9] + found[10]
+    return sum_weighted(_SNILS_WEIGHTS, found) % 101 % 100 == 10 * found[9] + found[10]
 
 
 # ISO 13616: IBAN length by country.

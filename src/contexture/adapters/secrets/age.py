@@ -12,7 +12,7 @@ from contexture.errors import InvalidRequest
 try:
     import pyrage  # pyright: ignore[reportMissingTypeStubs] - it has none
 except ImportError as missing:
-    raise ImportError('files encrypted with age need pyrage: pip install "contexture[age]"') from missing
+    raise ImportError('files encrypted with age need pyrage: pip install "contexture-ai[age]"') from missing
 
 _IDENTITY_PREFIX = "AGE-SECRET-KEY-"
 _age = cast("Any", pyrage)  # it has no type hints
@@ -45,7 +45,7 @@ class AgeSecrets:
             raise InvalidRequest(f"the secrets file {str(path)!r} is not UTF-8") from failure
         self._known = parse_secrets(text, path)
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """Values by key; the last of several lines with the same key wins."""
         return dict(self._known)
 

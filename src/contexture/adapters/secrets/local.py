@@ -35,7 +35,7 @@ class FileSecrets:
             raise InvalidRequest(f"the secrets file {str(path)!r} is not UTF-8") from failure
         self._known = parse_secrets(text, path)
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """Values by key; the last of several lines with the same key wins."""
         return dict(self._known)
 
@@ -89,7 +89,7 @@ def _parse_value(text: str) -> str | None:
 class EnvironmentSecrets:
     """Environment variables that start with `prefix`, by their names without it.
 
-    EnvironmentSecrets({"SECRET_DB": "hunter2"}, prefix="SECRET_").known()     # {'DB': 'hunter2'}
+    EnvironmentSecrets({"SECRET_DB": "hunter2"}, prefix="SECRET_").known_values()     # {'DB': 'hunter2'}
     """
 
     def __init__(self, environment: Mapping[str, str], *, prefix: str) -> None:
@@ -99,7 +99,7 @@ class EnvironmentSecrets:
             if prefix and value and name.startswith(prefix) and name != prefix
         }
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """Values by key."""
         return dict(self._known)
 
@@ -113,11 +113,11 @@ class CombinedSecrets:
     def __init__(self, sources: Sequence[Secrets]) -> None:
         self._sources = tuple(sources)
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """Values by key."""
         found: dict[str, str] = {}
         for source in self._sources:
-            for key, value in source.known().items():
+            for key, value in source.known_values().items():
                 if found.get(key, value) != value:
                     found[_shadowed_key(key, found)] = found[key]
                 found[key] = value

@@ -51,7 +51,7 @@ class VaultSecrets:
             raise SourceUnavailable(f"Vault cannot be reached: {type(failure).__name__}") from failure
         self._known = _parse_values(answer)
 
-    def known(self) -> Mapping[str, str]:
+    def known_values(self) -> Mapping[str, str]:
         """Values by key."""
         return dict(self._known)
 

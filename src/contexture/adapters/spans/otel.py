@@ -14,7 +14,7 @@ try:
     from opentelemetry import trace
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 except ImportError as missing:
-    raise ImportError('OtelSpans needs opentelemetry: pip install "contexture[otel]"') from missing
+    raise ImportError('OtelSpans needs opentelemetry: pip install "contexture-ai[otel]"') from missing
 
 CHAT_OPERATION = "chat"
 """Operation that calls a model and gets a client span; others are internal."""
@@ -29,7 +29,7 @@ class OtelTracer:
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
-        self._tracer = trace.get_tracer("contexture", version("contexture"), provider)
+        self._tracer = trace.get_tracer("contexture", version("contexture-ai"), provider)
 
     @contextmanager
     def span(self, operation: str, target: str, attributes: Mapping[str, Scalar]) -> Generator[SetAttributes]:

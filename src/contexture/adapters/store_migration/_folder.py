@@ -18,17 +18,7 @@ from contexture.adapters.index.record_store import SqliteRecordStore, pack_recor
 from contexture.adapters.keys import ApiKeys
 from contexture.adapters.sqlite import SqliteTables
 from contexture.adapters.store_damage import RECORDS_DATABASE, sqlite_errors
-from contexture.adapters.store_migration.migrate import (
-    BUILDS_FOLDER,
-    PICTURES_FOLDER,
-    SALT_FOLDER,
-    RecordColumns,
-    StoreFiles,
-    StoreRecords,
-    StoreTables,
-    TenantCollection,
-    unpack_record,
-)
+from contexture.adapters.store_migration import migrate
 from contexture.types import Collection, PreparedRecord, Scope
 
 T = TypeVar("T")
@@ -54,9 +44,9 @@ class FolderStore:
             undo.callback(self._lock.release)
             self._record_store = SqliteRecordStore(folder / RECORDS_DATABASE)
             undo.pop_all()
-        self.records: StoreRecords = FolderRecords(folder / RECORDS_DATABASE, self._record_store)
-        self.tables: StoreTables = FolderTables(folder)
-        self.files: StoreFiles = FolderFiles(folder)
+        self.records: migrate.StoreRecords = FolderRecords(folder / RECORDS_DATABASE, self._record_store)
+        self.tables: migrate.StoreTables = FolderTables(folder)
+        self.files: migrate.StoreFiles = FolderFiles(folder)
 
     def close(self) -> None:
         """Close the record store and release the lock."""
@@ -71,11 +61,11 @@ class FolderRecords:
         self._path = path
         self._record_store = record_store
 
-    def declared(self) -> Mapping[TenantCollection, Collection]:
+    def list_collections(self) -> Mapping[migrate.TenantCollection, Collection]:
         """Every collection of every tenant, with its declared fields."""
         with sqlite_errors(self._path):
             return {
-                TenantCollection(collection.name, tenant): collection
+                migrate.TenantCollection(collection.name, tenant): collection
                 for tenant, collection in self._record_store.list_declarations()
             }
 
@@ -83,22 +73,22 @@ class FolderRecords:
         """Declare a collection for a tenant, or replace its declared fields."""
         self._record_store.declare(tenant, collection)
 
-    def parts(self) -> Mapping[TenantCollection, int]:
+    def parts(self) -> Mapping[migrate.TenantCollection, int]:
         """Number of records by tenant and collection, without empty ones."""
         rows = self._fetch_all("SELECT collection, tenant, count(*) FROM records GROUP BY collection, tenant", ())
-        return {TenantCollection(collection, tenant): count for collection, tenant, count in rows}
+        return {migrate.TenantCollection(collection, tenant): count for collection, tenant, count in rows}
 
-    def page(self, part: TenantCollection, after: str, limit: int) -> Sequence[PreparedRecord]:
+    def page(self, part: migrate.TenantCollection, after: str, limit: int) -> Sequence[PreparedRecord]:
         """Up to `limit` records of a part with ids greater than `after`, in id order."""
         return list(self._select_records(f"{_SELECT} id > ? ORDER BY id LIMIT ?", (*part, after, limit)))
 
-    def get_many(self, part: TenantCollection, ids: Sequence[str]) -> Mapping[str, PreparedRecord]:
+    def get_many(self, part: migrate.TenantCollection, ids: Sequence[str]) -> Mapping[str, PreparedRecord]:
         """Records of a part by id; missing ids are left out."""
         marks = ",".join("?" * len(ids))
         found = self._select_records(f"{_SELECT} id IN ({marks})", (*part, *ids))
         return {item.record.id: item for item in found}
 
-    def write(self, part: TenantCollection, records: Sequence[PreparedRecord]) -> None:
+    def write(self, part: migrate.TenantCollection, records: Sequence[PreparedRecord]) -> None:
         """Write records, replacing those with the same ids."""
         old = self.get_many(part, [item.record.id for item in records])
         for readers in {item.record.acl for item in old.values()}:
@@ -114,7 +104,9 @@ class FolderRecords:
             )
             matrices = dict(self._fetch_all("SELECT name, data FROM matrices WHERE row = ?", (row,)))
             with sqlite_errors(self._path):
-                item = unpack_record(RecordColumns(id_, header, text, rules, redactions, passages, matrices))
+                item = migrate.unpack_record(
+                    migrate.RecordColumns(id_, header, text, rules, redactions, passages, matrices)
+                )
             yield item
 
     def _fetch_all(self, query: str, given: Sequence[Any]) -> list[Any]:
@@ -154,12 +146,14 @@ class FolderFiles:
 
     def names(self) -> Sequence[tuple[str, str]]:
         """Place and name of every file, oldest build first."""
-        builds = sorted((self._folder / BUILDS_FOLDER).glob("ctx-*.json"), key=lambda path: path.stat().st_mtime_ns)
-        pictures = sorted((self._folder / PICTURES_FOLDER).glob("*/*.jpg"))
-        salt = [(SALT_FOLDER, path.name) for path in self._folder.glob("redaction.salt")]
+        builds = sorted(
+            (self._folder / migrate.BUILDS_FOLDER).glob("ctx-*.json"), key=lambda path: path.stat().st_mtime_ns
+        )
+        pictures = sorted((self._folder / migrate.PICTURES_FOLDER).glob("*/*.jpg"))
+        salt = [(migrate.SALT_FOLDER, path.name) for path in self._folder.glob("redaction.salt")]
         return [
-            *((BUILDS_FOLDER, path.stem) for path in builds),
-            *((f"{PICTURES_FOLDER}/{path.parent.name}", path.name) for path in pictures),
+            *((migrate.BUILDS_FOLDER, path.stem) for path in builds),
+            *((f"{migrate.PICTURES_FOLDER}/{path.parent.name}", path.name) for path in pictures),
             *salt,
         ]
 
@@ -176,9 +170,9 @@ class FolderFiles:
         path.write_bytes(data)
 
     def _path(self, place: str, name: str) -> Path:
-        if place == SALT_FOLDER:
+        if place == migrate.SALT_FOLDER:
             return self._folder / name
-        return self._folder / place / (f"{name}.json" if place == BUILDS_FOLDER else name)
+        return self._folder / place / (f"{name}.json" if place == migrate.BUILDS_FOLDER else name)
 
 
 def _scope_for_readers(tenant: str, readers: Sequence[str]) -> Scope:

@@ -72,7 +72,7 @@ class PostgresRecords:
     def __init__(self, pool: PostgresPool) -> None:
         self._pool = pool
 
-    def declared(self) -> Mapping[TenantCollection, Collection]:
+    def list_collections(self) -> Mapping[TenantCollection, Collection]:
         """Every collection of every tenant, with its declared fields."""
         rows = self._fetch_all("SELECT tenant, name, fields FROM declared ORDER BY tenant, name")
         return {

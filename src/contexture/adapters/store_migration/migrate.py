@@ -107,16 +107,16 @@ def compare_stores(
 
 def _copy_declared(source: StoreRecords, target: StoreRecords) -> None:
     """Declare in the target the collections and fields that every tenant has in the source."""
-    known = target.declared()
-    for part, collection in source.declared().items():
+    known = target.list_collections()
+    for part, collection in source.list_collections().items():
         wanted = merge_collection(known.get(part), collection)
         if wanted != known.get(part):
             target.declare(part.tenant, wanted)
 
 
 def _compare_declared(source: MigrationStore, target: MigrationStore) -> None:
-    theirs = target.records.declared()
-    for part, mine in source.records.declared().items():
+    theirs = target.records.list_collections()
+    for part, mine in source.records.list_collections().items():
         found = theirs.get(part)
         if found is None or not mine.fields.items() <= found.fields.items():
             raise BrokenPromise(f"the fields of {part.collection!r} differ in {target.name}")
@@ -203,7 +203,7 @@ class TenantCollection(NamedTuple):
 class StoreRecords(Protocol):
     """The records of a store, without access control."""
 
-    def declared(self) -> Mapping[TenantCollection, Collection]:
+    def list_collections(self) -> Mapping[TenantCollection, Collection]:
         """Every collection of every tenant, with its declared fields."""
         ...
 
@@ -243,13 +243,15 @@ class RecordColumns(NamedTuple):
 def unpack_record(kept: RecordColumns) -> PreparedRecord:
     """Decode a record from its packed columns."""
     record, title_redactions = codec.unpack_header(kept.header, kept.id, kept.text)
+    passages = tuple(_unpack_passage(facts, vectors) for facts, vectors in kept.passages)
     return PreparedRecord(
         record=record,
-        passages=tuple(_unpack_passage(facts, vectors) for facts, vectors in kept.passages),
+        passages=passages,
         redactions=codec.unpack_spans(kept.redactions),
         title_redactions=title_redactions,
         rules=kept.rules,
         matrices={name: unpack_matrix(data) for name, data in kept.matrices.items()},
+        unembedded=not all(passage.vectors for passage in passages),
     )
 
 
@@ -328,6 +330,7 @@ STORE_TABLES: Mapping[str, tuple[TableSpec, ...]] = {
             (
                 *("row", "tenant", "id", "parent", "position", "type", "text", "properties", "readers"),
                 *("class", "author", "created", "modified", "due", "done", "deletion", "facts"),
+                *("creator", "editors", "managers", "version", "writer", "written"),
             ),
             "row",
         ),
@@ -335,7 +338,9 @@ STORE_TABLES: Mapping[str, tuple[TableSpec, ...]] = {
         TableSpec("links", ("source", "place", "tenant", "id", "kind", "label", "target", "name", "modified")),
         TableSpec("touches", ("tenant", "user", "row", "deed", "id", "count", "last")),
         TableSpec("cells", ("tenant", "value", "name", "shown", "row")),
-        TableSpec("deletions", ("number", "tenant", "root", "time"), "number"),
+        TableSpec("deletions", ("number", "tenant", "root", "time", "writer"), "number"),
+        TableSpec("displaced", ("deletion", "row", "parent", "home", "readers")),
+        TableSpec("revisions", ("row", "version", "type", "text", "properties", "class", "writer", "written")),
         TableSpec("pending", ("number", "tenant", "id", "class"), "number"),
     ),
     "keys": (

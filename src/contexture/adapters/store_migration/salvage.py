@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from contexture.adapters import store_damage
 from contexture.adapters.index import codec
 from contexture.adapters.index.collection_registry import unpack_collection
 from contexture.adapters.index.lock import StoreLock
@@ -24,15 +25,6 @@ from contexture.adapters.index.record_store import SqliteRecordStore
 from contexture.adapters.keys import ApiKeys
 from contexture.adapters.sqlite import SqliteTables
 from contexture.adapters.store_backup import list_loose_files
-from contexture.adapters.store_damage import (
-    CACHE_DATABASES,
-    RECORDS_DATABASE,
-    damaged_database_error,
-    find_damage,
-    is_damage,
-    is_sound_record,
-    list_databases,
-)
 from contexture.adapters.store_migration._folder import TABLE_FILES, FolderRecords
 from contexture.adapters.store_migration.migrate import RecordColumns, TenantCollection, unpack_record
 from contexture.errors import InvalidRequest, NotFound, StoreUnwritable
@@ -76,7 +68,7 @@ def salvage_store(
     Nothing in `home` is changed. Raises `NotFound` without a store in `home`, `InvalidRequest` if `target` is not
     empty, and `StoreLocked` while another process has the store open.
     """
-    if not (home / RECORDS_DATABASE).is_file():
+    if not (home / store_damage.RECORDS_DATABASE).is_file():
         raise NotFound(f"there is no store in {str(home)!r}")
     if target.exists() and any(target.iterdir()):
         raise InvalidRequest(f"{str(target)!r} is not empty; name a new folder")
@@ -85,9 +77,13 @@ def salvage_store(
     try:
         work = target / _WORK_FOLDER
         work.mkdir(mode=0o700, parents=True)
-        for path in (path for path in list_databases(home) if path.name not in CACHE_DATABASES):
+        for path in (
+            path for path in store_damage.list_databases(home) if path.name not in store_damage.CACHE_DATABASES
+        ):
             tell(f"reading {path.name}", 0, 0)
-            if path.name == RECORDS_DATABASE:
+            if not path.stat().st_size:
+                report.incomplete.append(f"{path.name}: it is empty")
+            if path.name == store_damage.RECORDS_DATABASE:
                 _salvage_records(path, target, prepare, report, tell)
             elif path.name in _FILES_OF_TABLES or path.name == _KEYS_FILE:
                 _create_database(target / path.name)
@@ -136,11 +132,11 @@ def delete_derived_files(home: Path) -> list[str]:
     lock = StoreLock(home)
     done: list[str] = []
     try:
-        for name in sorted(CACHE_DATABASES):
+        for name in sorted(store_damage.CACHE_DATABASES):
             for suffix in ("", "-wal", "-shm"):
                 (home / f"{name}{suffix}").unlink(missing_ok=True)
-        for path in list_databases(home):
-            if why := find_damage(path):
+        for path in store_damage.list_databases(home):
+            if why := store_damage.find_damage(path):
                 _rebuild_indexes(path, why)
                 done.append(path.name)
         for folder in ("index", "replicas"):
@@ -155,15 +151,15 @@ def delete_derived_files(home: Path) -> list[str]:
 
 
 def _rebuild_indexes(path: Path, why: str) -> None:
-    if find_damage(path, quick=True):
-        raise damaged_database_error(path, why)
+    if store_damage.find_damage(path, quick=True):
+        raise store_damage.damaged_database_error(path, why)
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("REINDEX")
     except sqlite3.Error as failure:
-        raise damaged_database_error(path, str(failure)) from failure
-    if left := find_damage(path):
-        raise damaged_database_error(path, left)
+        raise store_damage.damaged_database_error(path, str(failure)) from failure
+    if left := store_damage.find_damage(path):
+        raise store_damage.damaged_database_error(path, left)
 
 
 # --- rows ----------------------------------------------------------------------------------
@@ -204,7 +200,7 @@ def copy_readable_rows(source: Path, target: Path, work: Path) -> CopiedRows:
 
 def _create_database(path: Path) -> None:
     """Create an empty database with the schema that belongs to its name."""
-    if path.name == RECORDS_DATABASE:
+    if path.name == store_damage.RECORDS_DATABASE:
         SqliteRecordStore(path).close()
     elif path.name == _KEYS_FILE:
         ApiKeys(path).close()
@@ -340,7 +336,7 @@ class _TableReader:
                 last = row[:width]
                 yield row[width:]
         except sqlite3.Error as failure:
-            if not is_damage(failure):
+            if not store_damage.is_damage(failure):
                 raise
             return _ScanEnd(last, is_complete=False)
         return _ScanEnd(last, is_complete=True)
@@ -386,7 +382,7 @@ def _salvage_record(
     report: SalvageReport,
 ) -> None:
     row, _, _, id_, digest, header, text, rules, redactions = columns
-    if not is_sound_record(digest, text, header, redactions):
+    if not store_damage.is_sound_record(digest, text, header, redactions):
         report.dropped += 1
         return
     passages = db.execute(
@@ -438,6 +434,6 @@ def _copy_files(home: Path, target: Path, report: SalvageReport) -> None:
 
 
 def _check_result(target: Path) -> None:
-    for path in list_databases(target):
-        if why := find_damage(path):
-            raise damaged_database_error(path, why)
+    for path in store_damage.list_databases(target):
+        if why := store_damage.find_damage(path):
+            raise store_damage.damaged_database_error(path, why)

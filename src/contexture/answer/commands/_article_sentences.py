@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from contexture.answer.commands.answer import Evidence
 from contexture.errors import RedactionFailed
 from contexture.graph.store import blank_hidden
 from contexture.ledger import Trace
@@ -228,6 +227,24 @@ class ArticleReader:
     def _mask_line(self, text: str) -> str:
         line = self.mask.mask_passage(" ".join(text.split()))
         return line if len(line) <= _MAX_SENTENCE_CHARACTERS else line[: _MAX_SENTENCE_CHARACTERS - 1].rstrip() + "…"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """One numbered reference: the characters of an article or a memory that support a statement.
+
+    `text` is the redacted text at that location; `citation` points to the stored text.
+    """
+
+    number: int
+    article_id: str
+    title: str
+    url: str
+    source: str
+    date: str
+    lang: str
+    text: str
+    citation: Citation
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from functools import lru_cache
@@ -17,7 +17,7 @@ from itertools import product
 
 from contexture.graph.entities import name_key
 from contexture.text.language import STOPWORDS
-from contexture.text.terms import split_words, stem
+from contexture.text.terms import find_lemmas, find_verb, split_words, stem
 
 
 class SentenceRelation(StrEnum):
@@ -27,6 +27,13 @@ class SentenceRelation(StrEnum):
     UPDATE = "update"
     CONFLICT = "conflict"
     UNRELATED = "unrelated"
+
+
+class Tense(StrEnum):
+    """When something happens, as its sentence says."""
+
+    PAST = "past"
+    FUTURE = "future"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,14 +61,9 @@ _MIN_SHARED_PREDICATE = 0.6  # the same without names
 _MIN_SHARED_FOR_FIGURES = 0.6
 _MIN_MEANING = 0.6  # similarity across languages at which two sentences speak of the same
 _SAME_TEXT_MEANING = 0.8
+_MIN_SHARED_OTHER_VERB = 0.75  # share of the predicate at which two sentences with other verbs say the same
 _MIN_TERMS = 2
-_ON_STRIKE = re.compile(
-    r"\b(?:walk(?:ed|ing|s)? out|stop(?:ped|ping)? work(?:ing)?|down(?:ed)? tools|(?:go|went|gone|are|is|were|was) on strike"
-    r"|бастуют|бастовали|забастовали|прекратили работу|остановили работу|вышли на забастовку)\b",
-    re.IGNORECASE,
-)
-
-_STRIKES = frozenset(map(stem, ("strike", "walkout", "забастовка", "стачка")))
+_MAX_RATIO = 50  # of two figures of one thing
 
 
 def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: float | None = None) -> SentenceVerdict:
@@ -76,36 +78,68 @@ def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: f
         return _compare_languages(one, other, left, right, meaning or 0.0)
     if _differ_in_place(left, right):
         return UNRELATED
-    shared = _share(left.terms, right.terms)
-    predicate = _share(left.terms - left.names, right.terms - right.names)
-    if _count_same_event(one, other, left, right):
-        return SentenceVerdict(relation=SentenceRelation.CONFLICT, about="people")
-    if min(shared, predicate) < _MIN_SHARED_FOR_FIGURES or min(len(left.terms), len(right.terms)) < _MIN_TERMS:
-        return UNRELATED
-    if _has_pair(left.terms, right.terms, _SUCCESSIVE):
+    if _count_same_event(left, right):
+        return _judge_figures(one, other, "people")
+    if min(len(left.terms), len(right.terms)) < _MIN_TERMS or _has_pair(
+        left.terms, right.terms, _stem_lists().successive
+    ):
         return UNRELATED
     unit = _differing_unit(left.figures, right.figures)
     if unit:
-        return _judge_figures(one, other, unit)
-    return _judge_words(left, right, shared, predicate)
+        same = min(_measure_overlap(left, right, _stem_lists().levels)) >= _MIN_SHARED_FOR_FIGURES
+        same = same and _are_comparable(left.figures, right.figures, unit)
+        return _judge_figures(one, other, unit) if same else UNRELATED
+    return _judge_words(left, right)
 
 
-def _count_same_event(one: ComparedSentence, other: ComparedSentence, left: _Analysis, right: _Analysis) -> bool:
-    """Whether both count the people on strike at one place within a day, in whatever words, and differently."""
-    near = one.day is not None and other.day is not None and abs((one.day - other.day).days) <= 1
-    same_event = bool(left.terms & _STRIKES and right.terms & _STRIKES and left.places & right.places)
-    return near and same_event and _differing_unit(left.figures, right.figures) == "people"
+def _are_comparable(left: Sequence[Quantity], right: Sequence[Quantity], unit: str) -> bool:
+    """Whether figures of a unit are of one order: of two cases and 3,500 cases one counts a part of the other."""
+    pairs = product(_of_unit(left, unit), _of_unit(right, unit))
+    return any(max(one.high, other.high) <= _MAX_RATIO * min(one.low, other.low) for one, other in pairs)
 
 
-def _judge_words(left: _Analysis, right: _Analysis, shared: float, predicate: float) -> SentenceVerdict:
+def _measure_overlap(left: _Analysis, right: _Analysis, ignored: frozenset[str] = frozenset()) -> tuple[float, float]:
+    """The shares of common words and of common words other than names, without `ignored`."""
+    one, other = left.terms - ignored, right.terms - ignored
+    return _share(one, other), _share(one - left.names, other - right.names)
+
+
+def _count_same_event(left: _Analysis, right: _Analysis) -> bool:
+    """Whether both count the people to whom one thing happened at one place, and count differently.
+
+    What happened may be told in other words, so the share of common words does not decide here. Deaths and injuries
+    have a cause, which both must name.
+    """
+    effects = left.effects & right.effects
+    if not effects or left.effects != right.effects or not left.places & right.places:
+        return False
+    if effects & _CAUSED:
+        known = effects | _COUNTED
+        causes = [each.terms - each.names - known for each in (left, right)]
+        if not any(_is_same_word(one, other) for one in causes[0] for other in causes[1]):
+            return False
+    return _differing_unit(left.figures, right.figures) == "people"
+
+
+def _judge_words(left: _Analysis, right: _Analysis) -> SentenceVerdict:
+    shared, predicate = _measure_overlap(left, right)
     if shared < _MIN_SHARED or predicate < _MIN_SHARED_PREDICATE:
         return UNRELATED
     if left.figures and right.figures and not _has_common_figure(left.figures, right.figures):
         return UNRELATED
-    opposed = _has_pair(left.terms, right.terms, _CONTRADICTORY)
+    opposed = _has_pair(left.terms, right.terms, _stem_lists().contradictory)
     if opposed != (left.negated != right.negated):
         return SentenceVerdict(relation=SentenceRelation.CONFLICT, about="statement")
-    return AGREEMENT if left.future == right.future else UNRELATED
+    if {left.tense, right.tense} == {Tense.PAST, Tense.FUTURE} or _differ_in_verb(left, right, predicate):
+        return UNRELATED
+    return AGREEMENT
+
+
+def _differ_in_verb(left: _Analysis, right: _Analysis, predicate: float) -> bool:
+    """Whether the verbs have none in common, so that few common words more are needed to say the same."""
+    if not left.verbs or not right.verbs or predicate >= _MIN_SHARED_OTHER_VERB:
+        return False
+    return not any(_is_same_word(one, other) for one in left.verbs for other in right.verbs)
 
 
 def _judge_figures(one: ComparedSentence, other: ComparedSentence, unit: str) -> SentenceVerdict:
@@ -122,7 +156,7 @@ def _compare_languages(
     unit = _differing_unit(left.figures, right.figures)
     if unit:
         return _judge_figures(one, other, unit)
-    if left.negated != right.negated or left.future != right.future:
+    if left.negated != right.negated or {left.tense, right.tense} == {Tense.PAST, Tense.FUTURE}:
         return UNRELATED
     agrees = meaning >= _SAME_TEXT_MEANING or _has_common_figure(left.figures, right.figures)
     return AGREEMENT if agrees else UNRELATED
@@ -134,30 +168,62 @@ class _Analysis:
     names: frozenset[str]
     places: frozenset[str]
     figures: tuple[Quantity, ...]
+    effects: frozenset[str]
+    verbs: frozenset[str]
     negated: bool
-    future: bool
+    tense: Tense | None
 
 
 @lru_cache(maxsize=4_096)
 def _analyse(text: str) -> _Analysis:
-    text = _ATTRIBUTION_AFTER.sub(".", _ATTRIBUTION_BEFORE.sub("", text))
-    text = _ON_STRIKE.sub(" strike ", text)
-    figures = find_quantities(text)
+    denied = bool(_DENIAL.search(text))
+    text = _ATTRIBUTION_AFTER.sub(".", _ATTRIBUTION_BEFORE.sub("", _DENIAL.sub("", text)))
+    effects = frozenset(name for name, pattern in _EFFECTS.items() if pattern.search(text))
+    negated = bool(_NEGATION.search(text)) != bool(_AGAINST.search(text))
+    tense, verbs = _find_tense(text), _find_verbs(text)
+    text = _TOLL.sub(r"\1\2 people", text)
+    figures = tuple(_mark_change(text, each) for each in find_quantities(text))
     rest = _blank(text, [figure.span for figure in figures])
+    for name, pattern in _EFFECTS.items():
+        rest = pattern.sub(f" {name} ", rest)
     words = [word for word in split_words(rest) if not word.isdigit()]
-    terms = frozenset(stem(word) for word in words if word not in _IGNORED and len(word) > 1)
-    names = frozenset(stem(word) for found in _NAME.finditer(text) for word in split_words(found[0]))
-    initial = frozenset(stem(word) for word in split_words(text)[:1])  # capitalised whether a name or not
+    terms = frozenset(_base(word) for word in words if word not in _IGNORED and len(word) > 1) - _stem_lists().ignored
+    names = frozenset(_base(word) for found in _NAME.finditer(text) for word in split_words(found[0]))
+    initial = frozenset(_base(word) for word in split_words(text)[:1])  # capitalised whether a name or not
     inner = [found[1] or found[2] for found in _INNER_NAME.finditer(text)]
-    inner_stems = frozenset(stem(word) for name in inner for word in split_words(name))
+    inner_stems = frozenset(_base(word) for name in inner for word in split_words(name))
     return _Analysis(
-        terms=(terms - _IGNORED_STEMS) | {figure.unit for figure in figures if figure.unit in _COUNTED},
+        terms=terms | {figure.unit for figure in figures if figure.unit in _COUNTED},
         names=(names & terms) - (initial - inner_stems),
-        places=frozenset(key for name in inner if (key := name_key(name))),
+        places=frozenset(key for name in inner if name.lower() not in _IGNORED and (key := name_key(name))),
         figures=figures,
-        negated=bool(_NEGATION.search(text)),
-        future=bool(_FUTURE.search(text)),
+        effects=effects,
+        verbs=verbs - _stem_lists().ignored,
+        negated=negated != denied,
+        tense=tense,
     )
+
+
+def _mark_change(text: str, figure: Quantity) -> Quantity:
+    """A figure that says by how much something changed has another unit than one that says how much there is."""
+    changed = _CHANGE_BEFORE.search(text, max(0, figure.span[0] - 40), figure.span[0])
+    return replace(figure, unit=f"{figure.unit} change") if changed else figure
+
+
+def _find_tense(text: str) -> Tense | None:
+    if _FUTURE.search(text):
+        return Tense.FUTURE
+    tenses = {verb.tense for word in split_words(text) if _CYRILLIC.search(word) and (verb := find_verb(word))}
+    if "futr" in tenses:
+        return Tense.FUTURE
+    return Tense.PAST if "past" in tenses or _ENGLISH_PAST.search(text) else None
+
+
+def _find_verbs(text: str) -> frozenset[str]:
+    """The stems of words that are verbs: in Russian by its morphology, in English by their endings."""
+    russian = (word for word in split_words(text) if _CYRILLIC.search(word) and find_verb(word))
+    english = (found[0].lower() for found in _ENGLISH_PAST.finditer(text))
+    return frozenset(_base(word) for word in (*russian, *english) if word not in _IGNORED)
 
 
 def _blank(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -194,10 +260,10 @@ def _common_prefix(one: str, other: str) -> int:
 
 def _differ_in_place(left: _Analysis, right: _Analysis) -> bool:
     """Whether each sentence names something that the other does not, and neither name is part of the other's text."""
-    return bool(_unmatched(left.places, right)) and bool(_unmatched(right.places, left))
+    return bool(_find_unmatched(left.places, right)) and bool(_find_unmatched(right.places, left))
 
 
-def _unmatched(names: Iterable[str], other: _Analysis) -> list[str]:
+def _find_unmatched(names: Iterable[str], other: _Analysis) -> list[str]:
     known = " ".join(sorted(other.places)).split()
     return [
         name
@@ -211,9 +277,7 @@ def _is_same_name(one: str, other: str) -> bool:
     return _common_prefix(one, other) >= max(_MIN_PREFIX - 1, _MIN_PREFIX_SHARE * max(len(one), len(other)))
 
 
-def _has_pair(
-    left: frozenset[str], right: frozenset[str], pairs: Sequence[tuple[frozenset[str], frozenset[str]]]
-) -> bool:
+def _has_pair(left: frozenset[str], right: frozenset[str], pairs: StemPairs) -> bool:
     return any(
         (left & one and right & other and not left & other and not right & one)
         or (left & other and right & one and not left & one and not right & other)
@@ -221,48 +285,51 @@ def _has_pair(
     )
 
 
+def _base(word: str) -> str:
+    """The stem of a lower-case word; of a Russian one that of its dictionary form, without the reflexive ending."""
+    if not _CYRILLIC.search(word):
+        return stem(word)
+    verb = find_verb(word)
+    return stem((verb.lemma if verb else find_lemmas(word)[0]).removesuffix("ся").removesuffix("сь"))
+
+
 def _stems(words: str) -> frozenset[str]:
-    return frozenset(stem(word) for word in words.split())
+    return frozenset(_base(word) for word in words.split())
 
 
-_CONTRADICTORY: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
-    (_stems(one), _stems(other))
-    for one, other in (
-        ("approve approved approves backed passed adopted accepted", "reject rejected rejects blocked defeated vetoed"),
-        ("confirm confirmed confirms admitted acknowledged", "deny denied denies disputed refuted"),
-        (
-            "rose risen rise increased increase grew climbed",
-            "fell fall fallen decreased decrease dropped declined shrank",
-        ),
-        ("won win wins", "lost lose loses"),
-        ("guilty convicted", "innocent acquitted"),
-        ("allowed allows permitted legal", "banned bans prohibited illegal forbade"),
-        ("safe", "unsafe dangerous"),
-        ("alive survived", "dead died killed"),
-        ("supports supported support", "opposes opposed oppose"),
-        (
-            "принял приняла приняли принят одобрил одобрила одобрили одобрен",
-            "отклонил отклонила отклонили отклонён отверг отвергла отвергли",
-        ),
-        (
-            "подтвердил подтвердила подтвердили признал признала",
-            "опроверг опровергла опровергли отрицает отрицал отрицала",
-        ),
-        (
-            "вырос выросла выросло выросли увеличился повысил",
-            "упал упала упало упали снизился снизил сократился уменьшился",
-        ),
-        ("выиграл выиграла выиграли победил победила", "проиграл проиграла проиграли"),
-        ("разрешил разрешила разрешили разрешён", "запретил запретила запретили запрещён"),
-        ("виновен виновна осуждён", "невиновен оправдан оправдана"),
-        ("поддержал поддержала поддержали", "выступил против"),
-    )
+_CONTRADICTORY = (
+    ("approve approved approves backed passed adopted accepted", "reject rejected rejects blocked defeated vetoed"),
+    ("confirm confirmed confirms admitted acknowledged", "deny denied denies disputed refuted"),
+    (
+        "rose risen rise increased increase grew climbed",
+        "fell fall fallen decreased decrease dropped declined shrank",
+    ),
+    ("won win wins", "lost lose loses"),
+    ("guilty convicted", "innocent acquitted"),
+    ("allowed allows permitted legal", "banned bans prohibited illegal forbade"),
+    ("safe", "unsafe dangerous"),
+    ("alive survived", "dead died killed"),
+    ("supports supported support", "opposes opposed oppose"),
+    (
+        "принял приняла приняли принят одобрил одобрила одобрили одобрен",
+        "отклонил отклонила отклонили отклонён отверг отвергла отвергли",
+    ),
+    (
+        "подтвердил подтвердила подтвердили признал признала",
+        "опроверг опровергла опровергли отрицает отрицал отрицала",
+    ),
+    (
+        "вырос выросла выросло выросли увеличился повысил",
+        "упал упала упало упали снизился снизил сократился уменьшился",
+    ),
+    ("выиграл выиграла выиграли победил победила", "проиграл проиграла проиграли"),
+    ("разрешил разрешила разрешили разрешён", "запретил запретила запретили запрещён"),
+    ("виновен виновна осуждён", "невиновен оправдан оправдана"),
+    ("поддержал поддержала поддержали", "выступил против"),
 )
 """Words of which two sentences about one thing cannot both be true."""
 
-_SUCCESSIVE: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
-    (_stems(one), _stems(other))
-    for one, other in (
+_SUCCESSIVE = (
         ("stopped stop stops halted suspended paused", "resumed resume resumes restarted restart continue continues"),
         ("opened opens open", "closed closes close shut"),
         ("began begins begin started starts start launched", "ended ends end finished concluded"),
@@ -273,11 +340,39 @@ _SUCCESSIVE: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
         ("открыл открыла открыли открылся", "закрыл закрыла закрыли закрылся"),
         ("начал начала начали начался начнётся", "закончил закончила закончили завершил завершили завершился"),
         ("задержал задержали арестовал арестовали", "освободил освободили отпустил отпустили"),
-    )
 )  # fmt: skip
 """Words for events that follow each other, so that sentences with them neither agree nor contradict."""
 
-_SAID = r"(?:said|says|told \w+|reported|announced|estimates?|estimated|сообщил[аи]?|сообщает|заявил[аи]?|сказал[аи]?|рассказал[аи]?|оценил[аи]?)"
+_EFFECTS: dict[str, re.Pattern[str]] = {
+    name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
+    for name, words in {
+        "strike": r"strikes?|striking|walkouts?|walk(?:ed|ing|s)? out|stop(?:ped|ping)? work(?:ing)?|down(?:ed)? tools|(?:go|went|gone|are|is|were|was) on strike"
+        r"|забастовк\w+|стачк\w+|бастуют|бастовали|забастовали|прекратили работу|остановили работу|вышли на забастовку",
+        "evacuation": r"evacuat(?:ed|ion|ions)|(?:were|was|are) moved to safety|forced from their homes|эвакуирова\w+|эвакуаци\w+",
+        "arrest": r"arrest(?:ed|s)?|detain(?:ed)?|taken into custody|арестова\w+|задержа(?:л|ла|ли|н|на|ны)",
+        "layoff": r"laid off|lay(?:ing)? off|lay-?offs?|made redundant|redundanc(?:y|ies)|job cuts|сокращени\w+ штата|уволен[аы]?|уволил[аи]?",
+        "death": r"kill(?:s|ed|ing)?|died|dead|dies|deaths?|death toll|fatalit(?:y|ies)|lost their lives|(?:число|количество) (?:погибших|жертв)|погиб(?:ли|ла|ло|ших|шими)?|жертв(?:ами|ы)?|умерли|скончались",
+        "injury": r"injur(?:ed|ies|es|ing|y)|wounded|hurt|(?:число|количество) (?:пострадавших|раненых)|пострада(?:ли|л|ла|вших)|ранен(?:ы|о|ия|ых)?|травмирован\w*",
+        "protest": r"protest(?:ed|s)?|demonstrat(?:ed|ion|ions)|rall(?:ied|y|ies)|took to the streets|протестовали|митингова\w+|митинг\w*|вышли на улицы",
+    }.items()
+}
+"""What happens to people who are counted, with the words for it; the name stands for all of them in a comparison."""
+
+_CAUSED = frozenset({"death", "injury"})
+# "The death toll has risen to 63" counts people without naming them.
+_TOLL = re.compile(
+    r"\b((?:death toll|number of (?:dead|deaths|victims|injured)|(?:число|количество) (?:погибших|жертв|пострадавших|раненых))"
+    r"\b[^.;]*?\b(?:to|at|of|is|was|reached|hit|до|составил[оа]?|достигло)\s(?:at least |не менее )?)(\d[\d ,.]*\d|\d)(?!\s?(?:people|человек|[\d%]))",
+    re.IGNORECASE,
+)
+_CHANGE_BEFORE = re.compile(
+    r"\b(?:(?:rose|risen|rise|fell|fallen|fall|grew|grown|climbed|dropped|declined|gained|lost|jumped|increased|decreased|up|down|cut|raised)"
+    r"(?:\s(?:by|about|around|nearly|almost|another|more than))*"
+    r"|(?:вырос\w*|возрос\w*|упал\w*|снизил\w*|сократил\w*|увеличил\w*|подорожал\w*|подешевел\w*|повыс\w*)(?:\s\w+){0,2}?\sна)\s[$€£]?$",
+    re.IGNORECASE,
+)
+
+_SAID = r"(?:said|says|told \w+|reported|announced|estimates?|estimated|announced that|confirmed that|сообщил[аи]?|сообщает|заявил[аи]?|объявил[аи]?|утверждает|сказал[аи]?|рассказал[аи]?|оценил[аи]?)"
 # Who says something is not part of what is said.
 _ATTRIBUTION_BEFORE = re.compile(
     rf"^(?:[^\s,.]+\s){{1,5}}{_SAID}(?:\son\s\w+day)?,?\s(?:that\s|что\s)?(?=\S+\s)", re.IGNORECASE
@@ -288,10 +383,26 @@ _ATTRIBUTION_AFTER = re.compile(
 )
 _COUNTED = frozenset("people vote car ship home flight case".split())
 """Units that name what is counted; the others only measure."""
+_MEASURES = frozenset("% mph km/h m/s km m mile acre hectare dollar euro pound rouble degree".split())
 
+# A denial of what follows; the rest of the sentence is compared as its opposite.
+_DENIAL = re.compile(
+    r"^(?:[^\s,.]+\s){1,5}(?:denied|denies|rejected claims|отрицает|отрицал[аи]?|опроверг(?:ла|ли)?|опровергает)(?:,?\s(?:that|что))\s",
+    re.IGNORECASE,
+)
+_AGAINST = re.compile(
+    r"\b(?:vot(?:e|es|ed|ing)|ruled|decided|spoke|came out|(?:про)?голосова\w+|выступ\w+|высказал\w+)\s(?:\w+\s){0,2}?(?:against|против)\b",
+    re.IGNORECASE,
+)
 _NEGATION = re.compile(r"\b(?:not|never|cannot|не|нет|никогда|ни)\b|n['\u2019]t\b", re.IGNORECASE)
 _FUTURE = re.compile(
-    r"\b(?:will|won['\u2019]t|going to|plans? to|expected to|set to|буд(?:ет|ут)|намерен[аы]?|планиру\w+)\b",
+    r"\b(?:will|won['\u2019]t|going to|plans? to|expected to|set to|agree[sd]? to|promised to|vowed to|буд(?:ет|ут)|намерен[аы]?|планиру\w+)\b",
+    re.IGNORECASE,
+)
+_ENGLISH_PAST = re.compile(
+    r"\b(?:[a-z]{3,}ed|took|taken|went|gone|came|met|won|lost|fell|fallen|rose|risen|hit|began|begun|left|built|"
+    r"bought|sold|found|held|gave|given|made|paid|struck|shot|sank|sunk|broke|broken|spoke|wrote|written|chose|chosen|"
+    r"drew|drove|flew|froze|frozen|led|ran|sent|shut|stood|stole|stolen|swore|swept|threw|thrown|withdrew|was|were|had)\b",
     re.IGNORECASE,
 )
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
@@ -303,11 +414,38 @@ _TIME_WORDS = """monday tuesday wednesday thursday friday saturday sunday januar
     september october november december today yesterday tomorrow week month year day next last now this early late
     понедельник вторник среда среду четверг пятница пятницу суббота субботу воскресенье января февраля марта апреля мая июня
     июля августа сентября октября ноября декабря сегодня вчера завтра неделя неделе неделю неделей месяц год году года день следующей прошлой
-    теперь сейчас"""
+    теперь сейчас morning afternoon evening утром вечером ночью"""
 _REPORTING_WORDS = """said says say told according reported reports report about around nearly almost more than least some
-    also новый сообщил сообщила сообщили заявил заявила заявили сказал сказала около почти более свыше примерно словам данным"""
+    also новый сообщил сообщила сообщили заявил заявила заявили сказал сказала около почти более свыше примерно словам данным объявил объявила объявили still only just уже еще
+    пока будет будут"""
+_LEVEL_WORDS = """stood stands reached reaches totalled remain remained slowed fell fallen dropped cut raised rose risen grew grown climbed hit burned spread
+    составил составляет достиг достигла вырос выросла упал упала снизился снизилась замедлилась сократилась увеличилась остается осталось подорожал
+    подешевел стоил стоит повысил понизил"""
 _IGNORED = STOPWORDS["en"] | STOPWORDS["ru"] | frozenset(f"{_TIME_WORDS} {_REPORTING_WORDS}".split())
-_IGNORED_STEMS = frozenset(stem(word) for word in f"{_TIME_WORDS} {_REPORTING_WORDS}".split())
+
+
+StemPairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StemLists:
+    """The lists of words above by stem; verbs of `levels` only say how much there is."""
+
+    contradictory: StemPairs
+    successive: StemPairs
+    ignored: frozenset[str]
+    levels: frozenset[str]
+
+
+@lru_cache(maxsize=1)
+def _stem_lists() -> _StemLists:
+    """Made on first use: reading Russian words loads a dictionary."""
+    return _StemLists(
+        contradictory=tuple((_stems(one), _stems(other)) for one, other in _CONTRADICTORY),
+        successive=tuple((_stems(one), _stems(other)) for one, other in _SUCCESSIVE),
+        ignored=_stems(f"{_TIME_WORDS} {_REPORTING_WORDS}"),
+        levels=_stems(_LEVEL_WORDS),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -354,9 +492,9 @@ _SPELLED: dict[str, float] = {
     ),
 }
 _UNIT_NAMES = {
-    "%": "% percent per\u00a0cent процент процента процентов проценту процентах",
+    "%": "% percent процент процента процентов проценту процентах",
     "people": """people persons person dockers docker strikers striker докеров докера докеры забастовщиков рабочих работников workers worker employees staff protesters demonstrators passengers residents miners soldiers
-        victims patients deaths dead fatalities injured killed arrests homes\u00a0of человек человека людей людям рабочих рабочие сотрудников
+        victims patients deaths dead fatalities injured killed arrests survivors человек человека людей людям рабочих рабочие сотрудников
         работников жителей пассажиров погибших пострадавших раненых задержанных""",
     "mph": "mph",
     "km/h": "km/h kph км/ч",
@@ -379,7 +517,7 @@ _UNIT_NAMES = {
     "point": "point points пункт пункта пунктов",
     "degree": "degree degrees градус градуса градусов",
 }
-_UNITS = {word.replace("\u00a0", " "): unit for unit, words in _UNIT_NAMES.items() for word in words.split()}
+_UNITS = {word: unit for unit, words in _UNIT_NAMES.items() for word in words.split()}
 _CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound", "₽": "rouble"}
 _DIGITS = r"\d{1,3}(?:[ \u00a0\u202f,]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?"
 _SPELLED_PATTERN = "|".join(sorted(_SPELLED, key=len, reverse=True))
@@ -404,6 +542,7 @@ _MONTH_STEMS = re.compile(
 )
 _FOLLOWING_WORD = re.compile(r"[ \u00a0-]+([^\W\d_]+)")
 _MAX_ADJECTIVES = 2
+_FUNCTION_WORDS = STOPWORDS["en"] | STOPWORDS["ru"]
 
 
 def find_quantities(text: str) -> tuple[Quantity, ...]:
@@ -420,8 +559,8 @@ def _parse_quantity(text: str, match: re.Match[str]) -> Quantity | None:
     scale = _SCALES.get((match["scale"] or "").lower().rstrip("."), 1.0)
     low = _parse_value(match["low"]) * scale
     high = _parse_value(match["high"]) * scale if match["high"] else low
-    bare = not match["scale"] and not match["sign"]
-    if not unit or (bare and low in _YEARS and unit != "%"):
+    bare = match["low"].isdigit() and not match["scale"] and not match["sign"]
+    if not unit or (bare and low in _YEARS and unit not in _MEASURES):
         return None
     return Quantity(low=min(low, high), high=max(low, high), unit=unit, span=(match.start(), end))
 
@@ -438,7 +577,7 @@ def _parse_unit(text: str, match: re.Match[str]) -> tuple[str, int]:
     at, first = match.end(), word
     for _ in range(_MAX_ADJECTIVES):
         following = _FOLLOWING_WORD.match(text, at)
-        if following is None:
+        if following is None or following[1].lower() in _FUNCTION_WORDS:
             break
         if following[1].lower() in _UNITS:
             return _UNITS[following[1].lower()], following.end()

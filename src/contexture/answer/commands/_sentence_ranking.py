@@ -54,7 +54,13 @@ _PER_ARTICLE = 6  # of those, sentences of one article
 _TITLE_WEIGHT, _LEAD_WEIGHT, _RECENCY_WEIGHT = 0.35, 0.1, 0.2
 _ROUNDUP_PENALTY = 0.3  # a roundup says in one sentence what another article reports
 _RECENCY_DAYS = 7.0
-_MEANING, _WORDS, _PASSAGE, _FIRST = 0.4, 0.3, 0.3, 0.1
+_MEANING, _WORDS, _PASSAGE, _FIRST, _FIGURE = 0.4, 0.3, 0.3, 0.1, 0.2
+_ASKS_FOR_FIGURE = re.compile(
+    r"\bhow (?:many|much|old|long|far|high)\b|\bwhat (?:percentage|share|magnitude|number)\b|"
+    r"\bсколько\b|\bкак(?:ой|ая|ое|ова) (?:процент|доля|магнитуда|сумма|цена)\b",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(r"\d")
 _MIN_ARTICLE_SCORE = 0.5  # relative to the best article
 _MIN_MEANING, _MIN_MEANING_WITHOUT_NAMES = 0.5, 0.75  # similarity of a sentence that speaks of what was asked
 _MIN_MEANING_OF_WORDS, _MIN_WORDS = 0.3, 0.5  # the same with many words in common
@@ -98,7 +104,8 @@ class SentenceRanker:
         """The sentences of each article, best first, the articles best first; questions and headings are left out."""
         pool = [each for each in all_sentences(readings) if each.whole and not is_question(each.text)]
         pool = pool or all_sentences(readings)
-        words = _WordShares(pool, extract_subject_terms(question))
+        asks_for_figure = bool(_ASKS_FOR_FIGURE.search(question))
+        words = _WordShares(pool, extract_subject_terms(question), asks_for_figure=asks_for_figure)
         chosen = _shortlist(readings, pool, words)
         meaning = await self._compare(question, chosen)
         lang = detect_language(question)
@@ -110,7 +117,7 @@ class SentenceRanker:
             found = [_rank_sentence(each, reading, words, meaning, named=named) for each in own]
             if found:
                 found.sort(key=lambda each: (-each.score, each.sentence.key))
-                ranked.append((self._rate_article(reading, question, meaning, top), found))
+                ranked.append((self._rate_article(reading, question, meaning, top) + found[0].score, found))
         ranked.sort(key=lambda each: (-each[0], each[1][0].sentence.key))
         best = ranked[0][0] if ranked else 0.0
         return [found for score, found in ranked if score >= _MIN_ARTICLE_SCORE * best]
@@ -179,11 +186,12 @@ def _has_a_name(reading: ReadArticle, question: str, lang: str) -> bool:
 class _WordShares:
     """The share of the wanted terms that a sentence has, rare terms counting more."""
 
-    def __init__(self, pool: Sequence[ArticleSentence], wanted: frozenset[int]) -> None:
+    def __init__(self, pool: Sequence[ArticleSentence], wanted: frozenset[int], *, asks_for_figure: bool) -> None:
         holders = Counter(term for sentence in pool for term in sentence.terms & wanted)
         total = max(1, len(pool))
         self._weights = {term: math.log(1 + total / max(1, holders[term])) for term in sorted(wanted)}
         self._sum = math.fsum(self._weights.values())
+        self.asks_for_figure = asks_for_figure
 
     def __call__(self, sentence: ArticleSentence) -> float:
         shared = math.fsum(weight for term, weight in self._weights.items() if term in sentence.terms)
@@ -215,6 +223,7 @@ def _rank_sentence(
     similarity, share = meaning.get(sentence.key), words(sentence)
     score = (
         _MEANING * (similarity or 0.0)
+        + _FIGURE * (words.asks_for_figure and bool(_DIGITS.search(sentence.text)))
         + _WORDS * share
         + _PASSAGE * reading.passage_score(sentence)
         + _FIRST * sentence.lead
@@ -238,6 +247,12 @@ def is_roundup(reading: ReadArticle) -> bool:
     """Whether an article only sums up several stories: by its title, or by numbered headings."""
     numbered = sum(not each.whole and bool(_NUMBERED_HEADING.match(each.text)) for each in reading.sentences)
     return numbered >= _MIN_NUMBERED_HEADINGS or bool(_ROUNDUP_TITLE.search(reading.source.title))
+
+
+def list_leads(readings: Sequence[ReadArticle]) -> list[ArticleSentence]:
+    """The leads of articles in their order, those of roundups only if there are no others."""
+    stories = [reading for reading in readings if not is_roundup(reading)]
+    return [lead for reading in stories or readings if (lead := reading.lead)]
 
 
 def drop_similar(found: Sequence[ArticleSentence], like: SentenceSimilarity, most: int) -> list[ArticleSentence]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
+from contexture.answer.commands._article_sentences import Evidence, ReadArticle
 from contexture.builders.command.result import CommandContextJson
 from contexture.ledger import Degradation, LedgerEntry
 from contexture.results import JsonResult
-from contexture.types import Citation
-
-if TYPE_CHECKING:
-    from contexture.answer.commands._article_sentences import ReadArticle
 
 UNSUPPORTED_FIGURES = "figures_not_in_evidence"
 """Marks a model's statement with a figure that its evidence does not contain."""
@@ -29,24 +26,6 @@ class AnswerMode(StrEnum):
 
     MODEL = "model"
     EXTRACTIVE = "extractive"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
-    """One numbered reference: the characters of an article or a memory that support a statement.
-
-    `text` is the redacted text at that location; `citation` points to the stored text.
-    """
-
-    number: int
-    article_id: str
-    title: str
-    url: str
-    source: str
-    date: str
-    lang: str
-    text: str
-    citation: Citation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,8 +30,11 @@ _EVENTS_PER_ARTICLE = 3
 _SAME_EVENT_SIMILARITY = 0.3
 _SAME_EVENT_DAYS = 1
 _MIN_SHARED_WORDS = 2
+_MIN_REPEATED_WORDS, _MIN_REPEATED_SHARE = 5, 0.5  # common words of two sentences that report one event
 _MIN_WORD_LENGTH = 4  # letters of a main word
 _ALL_ENTITIES = 1_000_000
+_MIN_CLAUSE_SHARE = 0.5  # share of a clause's words that speak of the other event
+_MIN_ACTOR_LETTERS = 4  # of a name that is no abbreviation; shorter ones are pieces of names
 _COMMON_NAME_SHARE = 0.5
 _MIN_EVENTS_FOR_COMMON = 3
 
@@ -168,7 +171,7 @@ def extract_dated_sentences(
 def cluster_sentences(
     dated: Sequence[_DatedSentence], like: SentenceSimilarity, names: _EntityNames
 ) -> list[list[_DatedSentence]]:
-    """Group sentences by the event they report, in order of date."""
+    """Group sentences by the event they report, in order of date; what an article repeats is of one event."""
     found: list[list[_DatedSentence]] = []
     for each in sorted(dated, key=lambda one: (one.day, one.sentence.key)):
         home = next((cluster for cluster in found if _is_same_event(each, cluster, like, names)), None)
@@ -182,8 +185,9 @@ def cluster_sentences(
 def find_links(found: Sequence[TimelineEvent]) -> list[EventLink]:
     """Return at most `MAX_LINKS` links between events: the strongest, in order of time.
 
-    An event causes or follows another when its text says so and they share an actor or main words; otherwise a shared
-    actor links them. An actor shared by most of many events does not distinguish them, and a place links none.
+    An event follows from another or comes after it when a clause of its text says so in main words of the other;
+    otherwise a shared actor links them. An actor shared by most of many events does not distinguish them, and a place
+    links none.
     """
     common = _common_names(found)
     every = [link for first, second in combinations(found, 2) if (link := _find_link(first, second, common))]
@@ -192,32 +196,56 @@ def find_links(found: Sequence[TimelineEvent]) -> list[EventLink]:
 
 
 _LINK_KINDS = ("cause", "sequence", "same_actor")
+# What follows these words in a report is what came first; what stands before the last of them is what caused the rest.
 _CAUSE = re.compile(
-    r"\b(?:because of|due to|as a result of|led to|leads to|caused|triggered|prompt(?:ed|ing)|in response to|blamed on|"
-    r"sparked|forc(?:ed|ing)|из-за|вследствие|в результате|привел[аои]?|вызвал[аои]?|в ответ на|по причине)\b",
+    r"\b(?:because of|due to|as a result of|in response to|blamed on|sparked by|caused by|triggered by|prompted by|"
+    r"из-за|вследствие|в результате|в ответ на|по причине)\b",
     re.IGNORECASE,
 )
 _SEQUENCE = re.compile(
-    r"\b(?:after|following|followed|days? later|weeks? later|in the wake of|since|then|once|afterwards|после|вслед за|"
-    r"спустя|затем|накануне|через \w+ (?:дн|час|недел)\w*)\b",
+    r"\b(?:after|following|followed|in the wake of|since|после|вслед за|(?:дней|дня|день|недел[июь]|час\w*) спустя)\b",
     re.IGNORECASE,
 )
+_EFFECT = re.compile(
+    r"\b(?:led to|caused|triggered|prompted|sparked|forced|привел[аои]? к|вызвал[аои]?)\b", re.IGNORECASE
+)
+_CLAUSE_END = re.compile(r"[,;:.!?—–]\s|$")
 
 
 def _find_link(first: TimelineEvent, second: TimelineEvent, common: frozenset[str]) -> EventLink | None:
-    actors = tuple(name for name in _intersect(first.actors, second.actors) if name not in common)
-    words = _shared_words(first, second)
-    if actors or len(words) >= _MIN_SHARED_WORDS:
-        for kind, pattern in (("cause", _CAUSE), ("sequence", _SEQUENCE)):
-            if pattern.search(second.text) and first.date <= second.date and (words or actors):
-                return _make_link(first, second, kind, actors or words)
+    """The link that the text of the second event names: a clause of it that speaks of the first one."""
+    sources = {part for event in (first, second) for name in event.sources for part in name.casefold().split(".")}
+    shared = _intersect(first.actors, second.actors)
+    actors = tuple(
+        name
+        for name in shared
+        if name not in common
+        and name.casefold() not in sources  # a report that quotes its own newsroom
+        and (len(name) >= _MIN_ACTOR_LETTERS or name.isupper())
+    )
+    for kind, clauses in (("cause", _find_causes(second.text)), ("sequence", _find_clauses(second.text, _SEQUENCE))):
+        for clause in clauses:
+            words = _shared_words(first, clause)
+            if len(words) >= max(_MIN_SHARED_WORDS, _MIN_CLAUSE_SHARE * len(set(extract_terms(clause)))):
+                return _make_link(first, second, kind, words)
     return _make_link(first, second, "same_actor", actors) if actors else None
 
 
-def _shared_words(first: TimelineEvent, second: TimelineEvent) -> tuple[str, ...]:
-    """The main words that both events have, as the second spells them; names of places are none."""
+def _find_clauses(text: str, pattern: re.Pattern[str]) -> list[str]:
+    """What follows each match of a pattern, up to the end of the clause."""
+    ends = (_CLAUSE_END.search(text, found.end()) for found in pattern.finditer(text))
+    return [text[found.end() : end.start()] for found, end in zip(pattern.finditer(text), ends, strict=True) if end]
+
+
+def _find_causes(text: str) -> list[str]:
+    effect = _EFFECT.search(text)
+    return [*_find_clauses(text, _CAUSE), *([text[: effect.start()]] if effect else [])]
+
+
+def _shared_words(first: TimelineEvent, clause: str) -> tuple[str, ...]:
+    """The main words that an event and a clause have, as the clause spells them; names of places are none."""
     wanted = set(extract_terms(first.text)) - {term for name in first.places for term in extract_terms(name)}
-    long = (word for word in split_words(second.text) if len(word) >= _MIN_WORD_LENGTH)
+    long = (word for word in split_words(clause) if len(word) >= _MIN_WORD_LENGTH)
     return tuple({term: word for word in long if (term := term_id(word)) in wanted}.values())
 
 
@@ -237,8 +265,10 @@ def _is_same_event(
 ) -> bool:
     """Whether a sentence reports the event of a cluster: time, place and main words agree.
 
-    An article does not report one event twice.
+    On one day the same words in most of the shorter sentence are enough.
     """
+    if any(_repeats_event(dated, each) for each in cluster):
+        return True
     if any(dated.sentence.source == each.sentence.source for each in cluster):
         return False
     first = cluster[0]
@@ -246,6 +276,13 @@ def _is_same_event(
         return False
     shared = dated.sentence.terms & first.sentence.terms
     return len(shared) >= _MIN_SHARED_WORDS and like(dated.sentence, first.sentence) >= _SAME_EVENT_SIMILARITY
+
+
+def _repeats_event(one: _DatedSentence, other: _DatedSentence) -> bool:
+    if one.day != other.day:
+        return False
+    shared, terms = one.sentence.terms & other.sentence.terms, (one.sentence.terms, other.sentence.terms)
+    return len(shared) >= _MIN_REPEATED_WORDS and len(shared) >= _MIN_REPEATED_SHARE * min(map(len, terms))
 
 
 def _differ_in_place(one: ArticleSentence, other: ArticleSentence, names: _EntityNames) -> bool:
@@ -368,8 +405,14 @@ def find_date(text: str, told: date) -> date | None:
     future; of both tenses the one that stands nearer to it decides. A day and month without a year mean the nearest
     such date.
     """
-    found = [each for each in (_find_exact_date(text, told), _find_relative_date(text, told)) if each]
+    exact, relative = _find_exact_date(text, told), _find_relative_date(text, told)
+    if exact and relative and 0 <= exact[0] - relative[0] <= _MAX_WEEKDAY_GAP:
+        return exact[1]  # "Wednesday, July 13"
+    found = [each for each in (exact, relative) if each]
     return min(found)[1] if found else None
+
+
+_MAX_WEEKDAY_GAP = len("in next Wednesday, the ")  # characters from a weekday, or the word before it, to its date
 
 
 PositionedDate = tuple[int, date]  # where a date is named, and the date

@@ -24,10 +24,14 @@ _MAX_CITED_SENTENCES = 3  # sentences cited per relation
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphPath:
-    """A path by entity names; `evidence` covers all its steps."""
+    """A path by entity names; `evidence` covers all its steps.
+
+    `forward` says of each label whether it reads from the entity before it to the one behind it.
+    """
 
     entities: tuple[str, ...]
     labels: tuple[str, ...]
+    forward: tuple[bool, ...]
     score: float
     evidence: tuple[int, ...]
 
@@ -131,11 +135,13 @@ class _FindingsBuilder:
             relations=tuple(edges),
             paths=tuple(routes),
         )
+        asked = set(details.asked)
+        near = [edge for edge in edges if not asked.isdisjoint((edge.head, edge.tail))] if asked else edges
         shown = [self._path_statement(route) for route in routes]
         told = (
             self.job.make_section("paths", shown)
             if shown
-            else self.job.make_section("relations", self._edge_statements(edges))
+            else self.job.make_section("relations", self._edge_statements(near))
         )
         return Findings(
             sections=(told,),
@@ -171,6 +177,7 @@ class _FindingsBuilder:
         return GraphPath(
             entities=tuple(self.graph.entities_by_key[key].name for key in path.entities),
             labels=tuple(relation.label for relation in path.relations),
+            forward=tuple(relation.head == key for key, relation in zip(path.entities, path.relations, strict=False)),
             score=round(path.score, 4),
             evidence=tuple(dict.fromkeys(number for step in steps for number in step)),
         )
@@ -191,8 +198,9 @@ class _FindingsBuilder:
 
     def _path_statement(self, route: GraphPath) -> Statement:
         text = route.entities[0]
-        for label, name in zip(route.labels, route.entities[1:], strict=True):
-            text += f" —[{label or self.job.localize('together')}]→ {name}"
+        for label, forward, name in zip(route.labels, route.forward, route.entities[1:], strict=True):
+            said = label or self.job.localize("together")
+            text += f" —[{said}]→ {name}" if forward or not label else f" ←[{said}]— {name}"
         return Statement(text=text, lang=self.job.plan.lang, evidence=route.evidence)
 
     def _edge_statements(self, edges: Sequence[GraphEdge]) -> list[Statement]:

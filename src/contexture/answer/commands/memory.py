@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, make_match
+from contexture.answer.commands._article_sentences import ArticleSentence, Evidence, ReadArticle, make_match
 from contexture.answer.commands._sentence_ranking import covers_question
-from contexture.answer.commands.answer import Evidence, Findings, Statement, drop_lost_evidence
+from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.job import Job, SemanticKey
 from contexture.builders.command.result import Episode
 from contexture.conversation import Memory, MemoryKind, Recall, Recalled

@@ -7,19 +7,9 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import combinations
 
+from contexture.answer.commands import _sentence_comparison as comparison
+from contexture.answer.commands import _sentence_ranking as sentence_ranking
 from contexture.answer.commands._article_sentences import ArticleSentence, ReadArticle, all_sentences
-from contexture.answer.commands._sentence_comparison import (
-    ComparedSentence,
-    SentenceRelation,
-    SentenceVerdict,
-    compare_sentences,
-)
-from contexture.answer.commands._sentence_ranking import (
-    SentenceSimilarity,
-    covers_question,
-    drop_similar,
-    split_question,
-)
 from contexture.answer.commands.answer import Findings, Statement, drop_lost_evidence
 from contexture.answer.commands.job import Job
 from contexture.errors import SourceError
@@ -109,15 +99,15 @@ async def synthesize(job: Job) -> Findings:
     disputed = {key for each in differences for key in each.keys}
     agreed = group_agreements([each for each in pool if each.key not in disputed], meaning)[:MAX_SHOWN]
     taken = disputed | {sentence.key for group in agreed for sentence in group}
-    like = SentenceSimilarity(pool)
-    single = drop_similar(_best_of_untaken(pool, taken), like, MAX_SHOWN)
+    like = sentence_ranking.SentenceSimilarity(pool)
+    single = sentence_ranking.drop_similar(_best_of_untaken(pool, taken), like, MAX_SHOWN)
     return _build_findings(job, readings, differences, agreed, single)
 
 
 async def _select_pool(job: Job, readings: Sequence[ReadArticle]) -> list[ArticleSentence]:
     """The sentences to compare, those of the best article first: only what speaks of the subject."""
     if asks_for_latest(job.plan.question):
-        return [lead for reading in readings if (lead := reading.lead)]
+        return sentence_ranking.list_leads(readings)
     ranked = await job.ranker.rank(readings, job.plan.question)
     return [each.sentence for found in ranked for each in found[:_SENTENCES_PER_ARTICLE] if each.is_relevant]
 
@@ -172,8 +162,8 @@ def find_differences(pool: Sequence[ArticleSentence], meaning: ForeignMeaning) -
         if one.source.article_id == other.source.article_id or taken & {one.key, other.key}:
             continue
         verdict = _judge(one, other, meaning)
-        update = verdict.relation is SentenceRelation.UPDATE
-        conflict = verdict.relation is SentenceRelation.CONFLICT and one.source.name != other.source.name
+        update = verdict.relation is comparison.SentenceRelation.UPDATE
+        conflict = verdict.relation is comparison.SentenceRelation.CONFLICT and one.source.name != other.source.name
         if update or conflict:
             first, second = (
                 sorted((one, other), key=lambda each: (each.source.date, each.key)) if update else (one, other)
@@ -199,17 +189,19 @@ def group_agreements(pool: Sequence[ArticleSentence], meaning: ForeignMeaning) -
 def _belongs_to_group(sentence: ArticleSentence, group: Sequence[ArticleSentence], meaning: ForeignMeaning) -> bool:
     if any(sentence.source.name == each.source.name for each in group):
         return False
-    return all(_judge(sentence, each, meaning).relation is SentenceRelation.AGREEMENT for each in group)
+    return all(_judge(sentence, each, meaning).relation is comparison.SentenceRelation.AGREEMENT for each in group)
 
 
-def _judge(one: ArticleSentence, other: ArticleSentence, meaning: ForeignMeaning) -> SentenceVerdict:
-    return compare_sentences(_to_compared(one), _to_compared(other), meaning.get(frozenset((one.key, other.key))))
+def _judge(one: ArticleSentence, other: ArticleSentence, meaning: ForeignMeaning) -> comparison.SentenceVerdict:
+    return comparison.compare_sentences(
+        _to_compared(one), _to_compared(other), meaning.get(frozenset((one.key, other.key)))
+    )
 
 
-def _to_compared(sentence: ArticleSentence) -> ComparedSentence:
+def _to_compared(sentence: ArticleSentence) -> comparison.ComparedSentence:
     source = sentence.source
     day = date.fromisoformat(source.date) if source.date else None
-    return ComparedSentence(text=sentence.text, lang=source.lang, day=day)
+    return comparison.ComparedSentence(text=sentence.text, lang=source.lang, day=day)
 
 
 def _build_findings(
@@ -230,7 +222,9 @@ def _build_findings(
     )
     alone = tuple(_single_source_gap(job, sentence) for sentence in single)
     unanswered = [
-        job.reader.redact_line(part) for part in split_question(job.plan.question) if not _is_answered(readings, part)
+        job.reader.redact_line(part)
+        for part in sentence_ranking.split_question(job.plan.question)
+        if not _is_answered(readings, part)
     ]
     gaps = tuple(CoverageGap(kind="unanswered", text=part, source="", evidence=()) for part in unanswered)
     return Findings(
@@ -249,7 +243,9 @@ def _build_findings(
 def _is_answered(readings: Sequence[ReadArticle], part: str) -> bool:
     """Whether the sources cover a part; for sources in another language, words cannot decide that."""
     lang = detect_language(part)
-    return any(each.source.lang != lang for each in readings) or covers_question(all_sentences(readings), part)
+    return any(each.source.lang != lang for each in readings) or sentence_ranking.covers_question(
+        all_sentences(readings), part
+    )
 
 
 def _build_comparison(job: Job, about: str, found: Sequence[ArticleSentence]) -> SourceComparison:

@@ -10,19 +10,12 @@ from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from contexture.answer import route
+from contexture.answer.commands import answer
 from contexture.answer.commands._article_sentences import (
     ArticleSentence,
     ReadArticle,
     join_sentences,
     make_evidence,
-)
-from contexture.answer.commands.answer import (
-    UNSUPPORTED,
-    UNSUPPORTED_FIGURES,
-    AnswerSection,
-    Evidence,
-    Findings,
-    Statement,
 )
 from contexture.answer.commands.job import Job, localize_heading
 from contexture.answer.grounding import MIN_WORD_SHARE, extract_digits, word_overlap
@@ -48,7 +41,7 @@ class WrittenAnswer:
     """The section that a model wrote, and the model's name."""
 
     model: str
-    section: AnswerSection
+    section: answer.AnswerSection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +57,7 @@ class AnswerWriter:
     counters: Mapping[str, TokenCounter] = field(default_factory=dict[str, TokenCounter])
     material_role: MaterialRole = MaterialRole.USER
 
-    async def write(self, job: Job, findings: Findings, purse: SpendingBudget) -> WrittenAnswer | None:
+    async def write(self, job: Job, findings: answer.Findings, purse: SpendingBudget) -> WrittenAnswer | None:
         """Return the first model answer that has evidence; None if no model is configured or none gives one."""
         names = [name for name in job.plan.models if name in self.models]
         if not names or not any(reading.sentences for reading in findings.readings):
@@ -89,7 +82,7 @@ class AnswerWriter:
                 cited = tuple(_cite_passages(job, each, prompt.passages) for each in checked)
                 heading = localize_heading("answer", job.plan.lang)
                 return WrittenAnswer(
-                    model=name, section=AnswerSection(name="answer", heading=heading, statements=cited)
+                    model=name, section=answer.AnswerSection(name="answer", heading=heading, statements=cited)
                 )
         return None
 
@@ -122,8 +115,8 @@ class AnswerWriter:
         return ""
 
     def _parse_statements(
-        self, job: Job, name: str, text: str, offered: Mapping[int, Evidence]
-    ) -> tuple[Statement, ...]:
+        self, job: Job, name: str, text: str, offered: Mapping[int, answer.Evidence]
+    ) -> tuple[answer.Statement, ...]:
         try:
             found = check_statements(job.reader.redact(text), offered, job.plan.lang)
         except RedactionFailed as failure:
@@ -140,10 +133,10 @@ class AnswerWriter:
         self,
         job: Job,
         name: str,
-        statements: tuple[Statement, ...],
-        offered: Mapping[int, Evidence],
+        statements: tuple[answer.Statement, ...],
+        offered: Mapping[int, answer.Evidence],
         purse: SpendingBudget,
-    ) -> tuple[Statement, ...]:
+    ) -> tuple[answer.Statement, ...]:
         """Mark the statements that their evidence does not support: by the model that wrote them, asked once.
 
         When it cannot be asked or gives no verdicts, overlap of content words decides, which is a degradation.
@@ -159,7 +152,7 @@ class AnswerWriter:
             job.trace.add_degradation("support", "the answer was checked by its words only: the model gave no verdicts")
             verdicts = [is_supported(each.text, found) for each, found in zip(statements, sources, strict=True)]
         return tuple(
-            each if supported or each.marks else replace(each, marks=(*each.marks, UNSUPPORTED))
+            each if supported or each.marks else replace(each, marks=(*each.marks, answer.UNSUPPORTED))
             for each, supported in zip(statements, verdicts, strict=True)
         )
 
@@ -203,12 +196,12 @@ class WriterPrompt:
                 trace.drop(candidate, Reason.OVER_BUDGET, tokens=tokens)
 
     @property
-    def offered(self) -> dict[int, Evidence]:
+    def offered(self) -> dict[int, answer.Evidence]:
         """The passages as evidence, by their numbers in the prompt."""
         return {number: make_evidence(number, passage) for number, passage in self.passages.items()}
 
 
-def _cite_passages(job: Job, statement: Statement, passages: Mapping[int, ArticleSentence]) -> Statement:
+def _cite_passages(job: Job, statement: answer.Statement, passages: Mapping[int, ArticleSentence]) -> answer.Statement:
     """The statement with the evidence numbers of the answer instead of those of the prompt."""
     numbers = tuple(job.evidence_registry.cite(passages[number]) for number in statement.evidence)
     return replace(statement, evidence=numbers)
@@ -334,7 +327,7 @@ _MIN_SUPPORT = MIN_WORD_SHARE
 
 
 def build_support_prompt(
-    statements: Sequence[Statement], sources: Sequence[Sequence[Evidence]], fence: PromptFence
+    statements: Sequence[answer.Statement], sources: Sequence[Sequence[answer.Evidence]], fence: PromptFence
 ) -> list[Message]:
     """The messages that ask a model whether the evidence of each statement says what it says."""
     blocks = [
@@ -354,13 +347,13 @@ def parse_verdicts(text: str, count: int) -> list[bool] | None:
     return [found[at] for at in range(1, count + 1)] if all(at in found for at in range(1, count + 1)) else None
 
 
-def is_supported(text: str, evidence: Sequence[Evidence]) -> bool:
+def is_supported(text: str, evidence: Sequence[answer.Evidence]) -> bool:
     """Whether evidence in the same script has at least half of a sentence's content words."""
     texts = [f"{each.title} {each.text}" for each in evidence]
     return word_overlap(text, texts) >= _MIN_SUPPORT or not _has_common_language(text, evidence)
 
 
-def _has_common_language(text: str, evidence: Sequence[Evidence]) -> bool:
+def _has_common_language(text: str, evidence: Sequence[answer.Evidence]) -> bool:
     """Whether words can be compared: a sentence in another language than its evidence has none in common with it."""
     lang = detect_language(text)
     return any(each.lang == lang for each in evidence)
@@ -376,17 +369,17 @@ _LIST_MARKER = re.compile(r"^(?:[-*•]|\d+[.)])\s+")
 class CheckedStatements:
     """The statements with valid evidence, and how many sentences were removed."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[answer.Statement, ...]
     removed: int
 
 
-def check_statements(text: str, evidence: Mapping[int, Evidence], lang: str) -> CheckedStatements:
+def check_statements(text: str, evidence: Mapping[int, answer.Evidence], lang: str) -> CheckedStatements:
     """Return every sentence with at least one valid reference, without its references.
 
     A sentence with a figure that its evidence does not contain is marked with `UNSUPPORTED_FIGURES`.
     """
     ordered = _REFERENCE_AFTER_STOP.sub(lambda found: f"{found[2]}{found[1]}", text)
-    kept: list[Statement] = []
+    kept: list[answer.Statement] = []
     removed = 0
     for start, end in split_sentences(ordered):
         statement = _parse_statement(ordered[start:end], evidence, lang)
@@ -397,22 +390,24 @@ def check_statements(text: str, evidence: Mapping[int, Evidence], lang: str) -> 
     return CheckedStatements(statements=tuple(kept), removed=removed)
 
 
-def _parse_statement(sentence: str, evidence: Mapping[int, Evidence], lang: str) -> Statement | None:
+def _parse_statement(sentence: str, evidence: Mapping[int, answer.Evidence], lang: str) -> answer.Statement | None:
     named = [int(number) for found in _REFERENCE.findall(sentence) for number in re.findall(r"\d+", found)]
     valid = tuple(dict.fromkeys(number for number in named if number in evidence))
     text = " ".join(_LIST_MARKER.sub("", _REFERENCE.sub("", sentence)).split())
     if not valid or not any(character.isalnum() for character in text):
         return None
     spoken = detect_language(text)
-    return Statement(
+    return answer.Statement(
         text=text,
         lang=lang if spoken == UNKNOWN_LANGUAGE else spoken,
         evidence=valid,
-        marks=() if _has_supported_figures(text, [evidence[number] for number in valid]) else (UNSUPPORTED_FIGURES,),
+        marks=()
+        if _has_supported_figures(text, [evidence[number] for number in valid])
+        else (answer.UNSUPPORTED_FIGURES,),
     )
 
 
-def _has_supported_figures(text: str, evidence: list[Evidence]) -> bool:
+def _has_supported_figures(text: str, evidence: list[answer.Evidence]) -> bool:
     """Whether every figure of a sentence is in its evidence or in the evidence's date."""
     seen = frozenset[str]().union(*(extract_digits(f"{each.text} {each.title} {each.date}") for each in evidence))
     dates = frozenset(part.lstrip("0") for each in evidence for part in each.date.split("-"))

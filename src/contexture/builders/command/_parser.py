@@ -13,20 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from contexture.builders.command.syntax import (
-    ALIASES,
-    BOUNDS,
-    CLOSED_VALUES,
-    EXAMPLES,
-    LIST_KEYS,
-    MODES,
-    RERANK_FLAGS,
-    WINDOWS,
-    ArgumentKey,
-    Command,
-    ParsedCommand,
-    Window,
-)
+from contexture.builders.command import syntax
 from contexture.errors import InvalidRequest
 from contexture.news.articles import normalize_domain
 
@@ -38,7 +25,7 @@ _COMMAND_SIMILARITY = 0.6
 _MODE_SIMILARITY = 0.8
 
 
-def parse_command(raw_command: str, args: str = "") -> ParsedCommand:
+def parse_command(raw_command: str, args: str = "") -> syntax.ParsedCommand:
     """Parse a command line.
 
     parse_command("/ask", 'window=24h topic="AI trends" k=8')
@@ -51,7 +38,7 @@ def parse_command(raw_command: str, args: str = "") -> ParsedCommand:
     name, start = _read_name(line)
     found = tokenize(line, start)
     command, used = _read_mode(name, found)
-    given = ArgumentReader(line, found[used:], verbatim=command is Command.STORE).read()
+    given = ArgumentReader(line, found[used:], verbatim=command is syntax.Command.STORE).read()
     return _make_parsed(command, given.values, given.text)
 
 
@@ -60,22 +47,22 @@ def _read_name(line: str) -> tuple[str, int]:
     found = _FIRST_WORD.match(line)
     word = found[1] if found else ""
     name = word.partition("@")[0].lower()
-    if name not in MODES:
+    if name not in syntax.MODES:
         raise InvalidRequest(_unknown_command_message(word, name))
     return name, len(found[0]) if found else 0
 
 
 def _unknown_command_message(word: str, name: str) -> str:
     if not word:
-        return f"there is no command; begin with one of {', '.join(MODES)}, such as /ask window=24h topic=AI"
-    close = get_close_matches(f"/{name.lstrip('/')}", MODES, n=1, cutoff=_COMMAND_SIMILARITY)
-    meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(MODES)}"
+        return f"there is no command; begin with one of {', '.join(syntax.MODES)}, such as /ask window=24h topic=AI"
+    close = get_close_matches(f"/{name.lstrip('/')}", syntax.MODES, n=1, cutoff=_COMMAND_SIMILARITY)
+    meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(syntax.MODES)}"
     return f"{word[:ERROR_EXCERPT_CHARS]!r} is not a command; {meant}"
 
 
-def _read_mode(name: str, found: Sequence[Token]) -> tuple[Command, int]:
+def _read_mode(name: str, found: Sequence[Token]) -> tuple[syntax.Command, int]:
     """The command with its mode, and how many tokens that takes."""
-    modes = MODES[name]
+    modes = syntax.MODES[name]
     first = found[0].text.lower() if found and found[0].kind is TokenKind.WORD else ""
     if not first or name != "/memory" or first in modes:
         return modes.get(first, modes[""]), int(first in modes and bool(first))
@@ -87,51 +74,60 @@ def _read_mode(name: str, found: Sequence[Token]) -> tuple[Command, int]:
     return modes[""], 0
 
 
-def _make_parsed(command: Command, values: dict[ArgumentKey, Any], text: str) -> ParsedCommand:
-    window, rerank = values.get(ArgumentKey.WINDOW), values.get(ArgumentKey.RERANK)
-    k, hops, query = values.get(ArgumentKey.K), values.get(ArgumentKey.HOPS), values.get(ArgumentKey.QUERY)
-    return ParsedCommand(
+def _make_parsed(command: syntax.Command, values: dict[syntax.ArgumentKey, Any], text: str) -> syntax.ParsedCommand:
+    window, rerank = values.get(syntax.ArgumentKey.WINDOW), values.get(syntax.ArgumentKey.RERANK)
+    k, hops, query = (
+        values.get(syntax.ArgumentKey.K),
+        values.get(syntax.ArgumentKey.HOPS),
+        values.get(syntax.ArgumentKey.QUERY),
+    )
+    return syntax.ParsedCommand(
         command=command,
-        window=None if window is None else Window(window),
-        lang=values.get(ArgumentKey.LANG),
-        sources=values.get(ArgumentKey.SOURCES, ()),
-        domains=values.get(ArgumentKey.DOMAINS, ()),
-        topic=values.get(ArgumentKey.TOPIC),
-        entity=values.get(ArgumentKey.ENTITY),
+        window=None if window is None else syntax.Window(window),
+        lang=values.get(syntax.ArgumentKey.LANG),
+        sources=values.get(syntax.ArgumentKey.SOURCES, ()),
+        domains=values.get(syntax.ArgumentKey.DOMAINS, ()),
+        topic=values.get(syntax.ArgumentKey.TOPIC),
+        entity=values.get(syntax.ArgumentKey.ENTITY),
         query=f"{query} {text}" if query is not None and text else query,
         text="" if query is not None else text,
         k=None if k is None else int(k),
         hops=None if hops is None else int(hops),
         rerank=None if rerank is None else rerank == "true",
-        policy=values.get(ArgumentKey.POLICY),
+        policy=values.get(syntax.ArgumentKey.POLICY),
     )
 
 
 _OPTION_PATTERN = re.compile(r"(-{2})?([^\W\d][\w-]*+)(=)?")
 _SENTENCE_MARKS = ",;.?!\u2026"  # what may follow a word in a question
+_MAX_LEAD_IN = 3
+_LEAD_IN = re.compile(r"(?:(?:in|over|during|for|within|from) )?(?:the )?(?:last|past)|за(?: последн\w+)?|последн\w+")
+_ASSIGNED = re.compile(r"\s*=(?!=)\s*(\S*)")
 _MAX_EDITS = 2
 _MIN_LETTERS_PER_EDIT = 2  # a short word becomes any other with two edits
-_COMMONLY_MEANT: Mapping[str, ArgumentKey] = MappingProxyType(
+_COMMONLY_MEANT: Mapping[str, syntax.ArgumentKey] = MappingProxyType(
     {
-        **dict.fromkeys(("limit", "top", "count", "n", "max", "top_k", "лимит"), ArgumentKey.K),
-        **dict.fromkeys(("since", "days", "period", "from", "last", "timeframe", "дней", "дни"), ArgumentKey.WINDOW),
-        **dict.fromkeys(("language", "locale"), ArgumentKey.LANG),
-        **dict.fromkeys(("site", "sites", "publisher", "сайт"), ArgumentKey.SOURCES),
-        **dict.fromkeys(("subject", "about"), ArgumentKey.TOPIC),
-        **dict.fromkeys(("q", "question", "search"), ArgumentKey.QUERY),
-        **dict.fromkeys(("person", "company"), ArgumentKey.ENTITY),
+        **dict.fromkeys(("limit", "top", "count", "n", "max", "top_k", "лимит"), syntax.ArgumentKey.K),
+        **dict.fromkeys(
+            ("since", "days", "period", "from", "last", "timeframe", "дней", "дни"), syntax.ArgumentKey.WINDOW
+        ),
+        **dict.fromkeys(("language", "locale"), syntax.ArgumentKey.LANG),
+        **dict.fromkeys(("site", "sites", "publisher", "сайт"), syntax.ArgumentKey.SOURCES),
+        **dict.fromkeys(("subject", "about"), syntax.ArgumentKey.TOPIC),
+        **dict.fromkeys(("q", "question", "search"), syntax.ArgumentKey.QUERY),
+        **dict.fromkeys(("person", "company"), syntax.ArgumentKey.ENTITY),
     }
 )
 
 
-def find_meant_key(name: str) -> ArgumentKey | None:
+def find_meant_key(name: str) -> syntax.ArgumentKey | None:
     """The key that a word before `=` stands for: one it is commonly written for, or one within two edits of it."""
     if name in _COMMONLY_MEANT:
         return _COMMONLY_MEANT[name]
-    edits = {known: count_edits(name, known) for known in ALIASES}
+    edits = {known: count_edits(name, known) for known in syntax.ALIASES}
     nearest = min(edits, key=lambda known: (edits[known], known))
     allowed = min(_MAX_EDITS, len(name) // _MIN_LETTERS_PER_EDIT - 1)
-    return ALIASES[nearest] if 0 < edits[nearest] <= allowed else None
+    return syntax.ALIASES[nearest] if 0 < edits[nearest] <= allowed else None
 
 
 def count_edits(one: str, other: str) -> int:
@@ -150,20 +146,20 @@ def count_edits(one: str, other: str) -> int:
     return rows[-1][-1]
 
 
-_SPACED_KEYS = tuple(key for key in (*CLOSED_VALUES, *BOUNDS) if key is not ArgumentKey.RERANK)
+_SPACED_KEYS = tuple(key for key in (*syntax.CLOSED_VALUES, *syntax.BOUNDS) if key is not syntax.ArgumentKey.RERANK)
 
 
 class ParsedArguments(NamedTuple):
     """The values of a line by key, and the remaining text."""
 
-    values: dict[ArgumentKey, str | tuple[str, ...]]
+    values: dict[syntax.ArgumentKey, str | tuple[str, ...]]
     text: str
 
 
 class _BareArgument(NamedTuple):
     """An argument given without `=` or `:`, and how many tokens it takes."""
 
-    key: ArgumentKey
+    key: syntax.ArgumentKey
     value: str
     used: int
 
@@ -179,8 +175,8 @@ class ArgumentReader:
         self._line = line
         self._tokens = tokens
         self._verbatim = verbatim
-        self._signed = {ArgumentKey(token.text) for token in tokens if token.kind is TokenKind.KEY}
-        self._values: dict[ArgumentKey, str | tuple[str, ...]] = {}
+        self._signed = {syntax.ArgumentKey(token.text) for token in tokens if token.kind is TokenKind.KEY}
+        self._values: dict[syntax.ArgumentKey, str | tuple[str, ...]] = {}
         self._rest: list[Token] = []
         self._at = 0
 
@@ -191,8 +187,10 @@ class ArgumentReader:
             form = self._match_bare(self._at)
             if token.kind is TokenKind.KEY:
                 self._at += 1
-                self._assign(ArgumentKey(token.text), token)
+                self._assign(syntax.ArgumentKey(token.text), token)
             elif form is not None:
+                if form.key is syntax.ArgumentKey.WINDOW:
+                    self._drop_lead_in()
                 self._values[form.key] = form.value
                 self._at += form.used
             else:
@@ -201,23 +199,33 @@ class ArgumentReader:
                 self._at += 1
         return ParsedArguments(self._values, self._join_tokens(self._rest))
 
-    def _assign(self, key: ArgumentKey, token: Token) -> None:
+    def _drop_lead_in(self) -> None:
+        """Remove the words that lead to a bare window from the text, such as `in the last`."""
+        words = [token.text.lower() if token.kind is TokenKind.WORD else "" for token in self._rest[-_MAX_LEAD_IN:]]
+        for count in range(len(words), 0, -1):
+            if _LEAD_IN.fullmatch(" ".join(words[-count:])):
+                del self._rest[-count:]
+                return
+
+    def _assign(self, key: syntax.ArgumentKey, token: Token) -> None:
         value = self._read_value(key, token)
         if self._values.get(key, value) != value:
-            raise InvalidRequest(f"{key} is given again at character {token.start + 1}; say it once: {EXAMPLES[key]}")
+            raise InvalidRequest(
+                f"{key} is given again at character {token.start + 1}; say it once: {syntax.EXAMPLES[key]}"
+            )
         self._values[key] = value
 
-    def _read_value(self, key: ArgumentKey, token: Token) -> str | tuple[str, ...]:
-        if key in LIST_KEYS:
+    def _read_value(self, key: syntax.ArgumentKey, token: Token) -> str | tuple[str, ...]:
+        if key in syntax.LIST_KEYS:
             return split_sources(self._take_list()) or self._raise_missing(key, token)
-        if key in CLOSED_VALUES or key in BOUNDS:
+        if key in syntax.CLOSED_VALUES or key in syntax.BOUNDS:
             taken = self._take_token()
             return require_value(key, taken) if taken else self._raise_missing(key, token)
         found = self._take_words()
         return found if found.strip() else self._raise_missing(key, token)
 
-    def _raise_missing(self, key: ArgumentKey, token: Token) -> str:
-        raise InvalidRequest(f"{key} at character {token.start + 1} has no value; write {EXAMPLES[key]}")
+    def _raise_missing(self, key: syntax.ArgumentKey, token: Token) -> str:
+        raise InvalidRequest(f"{key} at character {token.start + 1} has no value; write {syntax.EXAMPLES[key]}")
 
     def _take_token(self) -> Token | None:
         """The next token, unless it is a key."""
@@ -263,29 +271,33 @@ class ArgumentReader:
         return found if found and found.key not in self._signed and found.key not in self._values else None
 
     def _match_flag(self, name: str, value: str) -> _BareArgument | None:
-        if name not in RERANK_FLAGS:
+        if name not in syntax.RERANK_FLAGS:
             return None
-        said = lookup_value(ArgumentKey.RERANK, value) if name == ArgumentKey.RERANK else None
-        return _BareArgument(ArgumentKey.RERANK, said or RERANK_FLAGS[name], 2 if said else 1)
+        said = lookup_value(syntax.ArgumentKey.RERANK, value) if name == syntax.ArgumentKey.RERANK else None
+        return _BareArgument(syntax.ArgumentKey.RERANK, said or syntax.RERANK_FLAGS[name], 2 if said else 1)
 
     def _match_window(self, word: str) -> _BareArgument | None:
-        return _BareArgument(ArgumentKey.WINDOW, WINDOWS[word], 1) if word in WINDOWS else None
+        return _BareArgument(syntax.ArgumentKey.WINDOW, syntax.WINDOWS[word], 1) if word in syntax.WINDOWS else None
 
     def _match_spaced(self, name: str, value: str) -> _BareArgument | None:
-        key = ALIASES.get(name)
+        key = syntax.ALIASES.get(name)
         said = lookup_value(key, value) if key and key in _SPACED_KEYS else None
         return _BareArgument(key, said, 2) if key and said else None
 
     def _reject_misspelled(self, token: Token) -> None:
         """Raise `InvalidRequest` for an unknown option or a misspelled key that would otherwise count as text."""
         found = _OPTION_PATTERN.match(token.text) if token.kind is TokenKind.WORD and not self._verbatim else None
-        if found is None or not (found[1] or found[3]):
+        assigned = _ASSIGNED.match(self._line, token.start + found.end(2)) if found else None
+        if found is None or not (found[1] or assigned):
             return
         name = found[2].lower()
         key = find_meant_key(name)
         if not found[1] and key is None:
             return
-        meant = f"did you mean {EXAMPLES[key]}?" if key else f"there are {', '.join(ArgumentKey)}."
+        value = assigned[1] if assigned else ""
+        meant = (
+            f"did you mean {_suggest_argument(key, value)}?" if key else f"there are {', '.join(syntax.ArgumentKey)}."
+        )
         raise InvalidRequest(
             f"{token.text[:ERROR_EXCERPT_CHARS]!r} at character {token.start + 1} is not an argument; {meant} "
             "Text to be taken as it is can stand in quotes."
@@ -309,24 +321,30 @@ _NUMBER = re.compile(r"[+-]?\d+")
 _TRAILING_CHARS = ",;"
 
 
-def lookup_value(key: ArgumentKey, text: str) -> str | None:
+def lookup_value(key: syntax.ArgumentKey, text: str) -> str | None:
     """The normalized value of a key with a closed set, numbers clamped; None when the text is not in it."""
     word = text.rstrip(_TRAILING_CHARS).lower()
-    if key in CLOSED_VALUES:
-        return CLOSED_VALUES[key].get(word)
-    if key not in BOUNDS or not _NUMBER.fullmatch(word):
+    if key in syntax.CLOSED_VALUES:
+        return syntax.CLOSED_VALUES[key].get(word)
+    if key not in syntax.BOUNDS or not _NUMBER.fullmatch(word):
         return None
-    low, high = BOUNDS[key]
+    low, high = syntax.BOUNDS[key]
     return str(min(max(_parse_int(word), low), high))
 
 
-def require_value(key: ArgumentKey, token: Token) -> str:
+def _suggest_argument(key: syntax.ArgumentKey, value: str) -> str:
+    """The argument that was meant, with the given value where the key takes it, else with an example."""
+    found = lookup_value(key, value) or (lookup_value(key, f"{value}d") if key is syntax.ArgumentKey.WINDOW else None)
+    return f"{key}={found}" if found else syntax.EXAMPLES[key]
+
+
+def require_value(key: syntax.ArgumentKey, token: Token) -> str:
     """The value of a key with a closed set; raises `InvalidRequest` with its position when it is not in it."""
     found = lookup_value(key, token.text)
     if found is None:
         raise InvalidRequest(
             f"{token.text[:ERROR_EXCERPT_CHARS]!r} at character {token.start + 1} is not a value of {key}: "
-            f"{_describe_choices(key)}, such as {EXAMPLES[key]}"
+            f"{_describe_choices(key)}, such as {syntax.EXAMPLES[key]}"
         )
     return found
 
@@ -351,11 +369,11 @@ def _parse_int(word: str) -> int:
     return sign * int(digits[:6] or "0")
 
 
-def _describe_choices(key: ArgumentKey) -> str:
-    if key in BOUNDS:
-        low, high = BOUNDS[key]
+def _describe_choices(key: syntax.ArgumentKey) -> str:
+    if key in syntax.BOUNDS:
+        low, high = syntax.BOUNDS[key]
         return f"give a whole number from {low} to {high}"
-    return f"give one of {', '.join(dict.fromkeys(CLOSED_VALUES[key].values()))}"
+    return f"give one of {', '.join(dict.fromkeys(syntax.CLOSED_VALUES[key].values()))}"
 
 
 ERROR_EXCERPT_CHARS = 40  # characters of the input that an error message quotes
@@ -416,7 +434,7 @@ def _skip_space(text: str, at: int) -> int:
 
 def _match_key(text: str, at: int) -> Token | None:
     found = _KEY.match(text, at)
-    key = ALIASES.get(found[1].lower()) if found else None
+    key = syntax.ALIASES.get(found[1].lower()) if found else None
     return Token(TokenKind.KEY, key.value, at, found.end()) if found and key else None
 
 

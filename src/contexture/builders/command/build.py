@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace as changed
 
 from contexture.builders.clean import Cleaner, CleanerFactory
+from contexture.builders.command import collect
 from contexture.builders.command._parser import parse_command
-from contexture.builders.command._validate import check_context
-from contexture.builders.command.collect import (
-    ARTICLES_SOURCE,
-    MIN_DOCUMENTS,
-    RECOVERY_RULES,
-    ArticleFinder,
-    ArticleSearch,
-    RecoverySearch,
-    RetrievedArticles,
-    initial_search,
-    make_facts,
-)
+from contexture.builders.command._render import DOCUMENT_LANGS, MAX_SNIPPET_CHARS
 from contexture.builders.command.compose import CAPSULE_KIND, CommandPromptPlan, ComposedCommand, compose_command
 from contexture.builders.command.request import (
     DEFAULT_ROUTING,
+    MIN_LIMITS,
     AbTest,
     CommandLimits,
     CommandParams,
@@ -49,9 +42,10 @@ from contexture.builders.command.result import (
     command_error_boundary,
     params_to_json,
 )
-from contexture.builders.command.syntax import Command, ParsedCommand
+from contexture.builders.command.syntax import BOUNDS, WINDOWS, ArgumentKey, Command, ParsedCommand
 from contexture.builders.telemetry import Stopwatch
 from contexture.capsule import Capsule, make_capsule
+from contexture.errors import InvalidRequest
 from contexture.ledger import Ledger, Trace
 from contexture.news.store import RECENCY
 from contexture.pipeline.fence import FENCE_VERSION, MaterialRole, make_fence
@@ -61,6 +55,111 @@ from contexture.ports import Clock, Redactor, Secrets, TokenCounter
 from contexture.resilience.retry import Deadline
 from contexture.retrieval.ranking import CONTRAST, LEXICAL
 from contexture.types import Candidate, Scope
+
+Context = Mapping[str, Any]
+Rule = Callable[[Context], Iterator[str]]
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def check_context(context: Context, *, strict_k: bool = False) -> None:
+    """Raise `InvalidRequest` listing every rule that a context, as `json_form` gives it, breaks.
+
+    A memory command needs no documents. Fewer than five are allowed unless `strict_k`.
+    """
+    broken = [f"{name}: {said}" for name, rule in RULES.items() for said in rule(context)]
+    count = len(context["retrieval"]["docs"])
+    if strict_k and not _is_memory_command(context) and count < collect.MIN_DOCUMENTS:
+        broken.append(f"k_final: {count} documents are fewer than {collect.MIN_DOCUMENTS}")
+    if broken:
+        raise InvalidRequest("; ".join(broken))
+
+
+def _is_memory_command(context: Context) -> bool:
+    return context["command"] in (command.value for command in Command if command.is_memory)
+
+
+def _check_command(context: Context) -> Iterator[str]:
+    if context["command"] not in (command.value for command in Command):
+        yield f"{context['command']!r} is not supported"
+
+
+def _check_window(context: Context) -> Iterator[str]:
+    for window in (context["params"]["window"], context["retrieval"]["window"]):
+        if window not in WINDOWS:
+            yield f"{window!r} is not one of {', '.join(WINDOWS)}"
+
+
+def _check_docs(context: Context) -> Iterator[str]:
+    if not context["retrieval"]["docs"] and not _is_memory_command(context):
+        yield "there are none"
+
+
+def _check_k_final(context: Context) -> Iterator[str]:
+    retrieval, (low, high) = context["retrieval"], BOUNDS[ArgumentKey.K]
+    asked = context["params"]["k_final"]
+    if not retrieval["docs"] and not low <= asked <= high:
+        yield f"{asked} was asked for; it lies between {low} and {high}"
+    if retrieval["docs"] and asked != len(retrieval["docs"]):
+        yield f"`params` has {asked}, which is not the number of documents, {len(retrieval['docs'])}"
+    if retrieval["k_final"] != len(retrieval["docs"]):
+        yield f"{retrieval['k_final']} is not the number of documents, {len(retrieval['docs'])}"
+    if retrieval["k_final"] > high:
+        yield f"{retrieval['k_final']} is above {high}"
+
+
+def _check_documents(context: Context) -> Iterator[str]:
+    for at, doc in enumerate(context["retrieval"]["docs"]):
+        if not doc["title"].strip():
+            yield f"docs[{at}] has no title"
+        if not _is_date(doc["date"]):
+            yield f"docs[{at}] is dated {doc['date']!r} instead of YYYY-MM-DD"
+        if doc["lang"] not in DOCUMENT_LANGS:
+            yield f"docs[{at}] is in {doc['lang']!r} instead of {' or '.join(DOCUMENT_LANGS)}"
+        if len(doc["snippet"]) > MAX_SNIPPET_CHARS:
+            yield f"docs[{at}] has a snippet of {len(doc['snippet'])} characters; at most {MAX_SNIPPET_CHARS} are shown"
+
+
+def _is_date(text: object) -> bool:
+    if not isinstance(text, str) or not _DATE.fullmatch(text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_models(context: Context) -> Iterator[str]:
+    if not context["models"].get("primary"):
+        yield "no primary model"
+
+
+def _check_limits(context: Context) -> Iterator[str]:
+    for name, floor in MIN_LIMITS.items():
+        if context["limits"][name] < floor:
+            yield f"{name} is {context['limits'][name]}, below {floor}"
+
+
+def _check_telemetry(context: Context) -> Iterator[str]:
+    if not context["telemetry"].get("correlation_id"):
+        yield "no correlation_id"
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "command": _check_command,
+        "window": _check_window,
+        "docs": _check_docs,
+        "k_final": _check_k_final,
+        "documents": _check_documents,
+        "models": _check_models,
+        "limits": _check_limits,
+        "telemetry": _check_telemetry,
+    }
+)
+"""Every rule by the name under which it is reported."""
+
 
 DOCUMENTS_SECTION = "documents"
 _EXTRA_DOCUMENTS = 2  # documents retrieved beyond the requested number, so that the ledger shows near misses
@@ -100,7 +199,7 @@ class CommandContextBuilder:
     def __init__(  # noqa: PLR0913 - every part it works with, by name
         self,
         *,
-        news: ArticleFinder,
+        news: collect.ArticleFinder,
         token_counter: TokenCounter,
         redactor: Redactor,
         clock: Clock,
@@ -164,25 +263,29 @@ class CommandContextBuilder:
             text=search_text(parsed),
         )
 
-    async def _retrieve(self, asked: _ResolvedCommand, scope: Scope, now: datetime, trace: Trace) -> RetrievedArticles:
+    async def _retrieve(
+        self, asked: _ResolvedCommand, scope: Scope, now: datetime, trace: Trace
+    ) -> collect.RetrievedArticles:
         """Articles found within the command's time limit.
 
         Memory commands do not use recovery; `/memory store` does not search at all.
         """
-        search = initial_search(asked.params, more=_EXTRA_DOCUMENTS if asked.arm.lexical is None else _REWEIGHED_POOL)
+        search = collect.initial_search(
+            asked.params, more=_EXTRA_DOCUMENTS if asked.arm.lexical is None else _REWEIGHED_POOL
+        )
         if asked.parsed.command is Command.STORE:
-            return RetrievedArticles(found=(), search=search, steps=())
+            return collect.RetrievedArticles(found=(), search=search, steps=())
         deadline = Deadline(asked.limits.timeout_s)
-        climb = RecoverySearch(
+        climb = collect.RecoverySearch(
             self._news, search, scope=scope, text=asked.text, now=now, deadline=deadline, trace=trace
         )
-        ladder = () if asked.parsed.command.is_memory else RECOVERY_RULES
+        ladder = () if asked.parsed.command.is_memory else collect.RECOVERY_RULES
         return await climb.retrieve(flags=asked.request.flags, ladder=ladder)
 
     def _compose(
         self,
         asked: _ResolvedCommand,
-        retrieved: RetrievedArticles,
+        retrieved: collect.RetrievedArticles,
         scope: Scope,
         now: datetime,
         cleaner: Cleaner,
@@ -199,7 +302,7 @@ class CommandContextBuilder:
             lang=params.lang,
             k=retrieved.search.k,
             max_tokens=asked.limits.max_tokens,
-            articles=tuple(make_facts(number, found, now) for number, found in retrieved.found),
+            articles=tuple(collect.make_facts(number, found, now) for number, found in retrieved.found),
             material_role=self._material_role,
             fence_version=FENCE_VERSION,
         )
@@ -226,7 +329,7 @@ class CommandContextBuilder:
         )
 
     def _make_context(
-        self, asked: _ResolvedCommand, retrieved: RetrievedArticles, made: _CommandBuild, watch: Stopwatch
+        self, asked: _ResolvedCommand, retrieved: collect.RetrievedArticles, made: _CommandBuild, watch: Stopwatch
     ) -> CommandContext:
         search, command = retrieved.search, asked.parsed.command
         documents = len(made.composed.documents)
@@ -266,7 +369,7 @@ def _clean_params(cleaner: Cleaner, params: CommandParams) -> CommandParams:
     )
 
 
-def _make_retrieval(search: ArticleSearch, made: _CommandBuild) -> Retrieval:
+def _make_retrieval(search: collect.ArticleSearch, made: _CommandBuild) -> Retrieval:
     """How the documents were found; `sources` are the redacted parameters, or None when recovery dropped them."""
     named = (*(made.params.sources or ()), *(made.params.domains or ()))
     return Retrieval(
@@ -287,15 +390,15 @@ def _reweigh(candidate: Candidate, arm: ExperimentArm) -> Candidate:
 
 
 def _record_degradations(
-    retrieved: RetrievedArticles, composed: ComposedCommand, trace: Trace, *, needed: bool
+    retrieved: collect.RetrievedArticles, composed: ComposedCommand, trace: Trace, *, needed: bool
 ) -> None:
     """Record as degradations all recovery steps up to the last that found documents, and too few documents."""
     useful = max((at for at, step in enumerate(retrieved.steps, start=1) if step.found), default=0)
     if useful:
         trace.add_degradation("recovery", ", ".join(step.done for step in retrieved.steps[:useful]))
     count = len(composed.documents)
-    if needed and count < MIN_DOCUMENTS:
+    if needed and count < collect.MIN_DOCUMENTS:
         trace.add_degradation(
-            ARTICLES_SOURCE,
-            f"only {count} of at least {MIN_DOCUMENTS} documents were found",
+            collect.ARTICLES_SOURCE,
+            f"only {count} of at least {collect.MIN_DOCUMENTS} documents were found",
         )

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from contexture.builders.command._render import ArticleFacts
 from contexture.builders.command.request import CommandParams, Flags
+from contexture.builders.command.result import RecoveryStep
 from contexture.builders.command.syntax import Window
 from contexture.errors import SourceError
 from contexture.ledger import Trace
-from contexture.news.articles import FoundArticle, NewsQuestion
+from contexture.news.articles import ArticleFinder, FoundArticle, NewsQuestion
 from contexture.news.duplicates import merge_duplicate
 from contexture.resilience.retry import Deadline
 from contexture.types import Scope
@@ -28,16 +28,6 @@ ARTICLES_SOURCE = "articles"
 
 CLOCK_TOLERANCE = timedelta(days=1)
 """How far after the clock a window ends: a source with a wrong clock or time zone dates articles in the future."""
-
-
-class ArticleFinder(Protocol):
-    """Port: finds articles that a scope may read; `NewsStore` implements it."""
-
-    async def find(
-        self, scope: Scope, question: NewsQuestion, *, k: int, rerank: bool, trace: Trace
-    ) -> Sequence[FoundArticle]:
-        """The best `k` matching articles, best first."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,15 +44,6 @@ class ArticleSearch:
     k: int
     more: int = 0
     known: Window | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecoveryStep:
-    """One recovery step taken: its rule (`rung` on the wire), what it changed, and how many documents it added."""
-
-    rung: str
-    done: str
-    found: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

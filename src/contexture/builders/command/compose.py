@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from contexture.builders.command._render import (
-    ArticleFacts,
-    CommandDocument,
-    make_block,
-    make_document,
-    make_snippet,
-    render_messages,
-)
+from contexture.builders.command import _render as render
 from contexture.builders.replay import ComposedPrompt
 from contexture.capsule import Capsule, convert_part
 from contexture.errors import BudgetTooSmall, InvalidRequest
@@ -40,7 +33,7 @@ class CommandPromptPlan:
     lang: str
     k: int
     max_tokens: int
-    articles: tuple[ArticleFacts, ...]
+    articles: tuple[render.ArticleFacts, ...]
     material_role: MaterialRole = MaterialRole.SYSTEM
     fence_version: int = 1
 
@@ -49,7 +42,7 @@ class CommandPromptPlan:
 class ComposedCommand:
     """Documents, the prompt that shows them and its tokens; `unlimited` is the token count without a limit."""
 
-    documents: tuple[CommandDocument, ...]
+    documents: tuple[render.CommandDocument, ...]
     messages: tuple[Message, ...]
     tokens: int
     unlimited: int
@@ -67,14 +60,14 @@ def compose_command(
     for beyond in found[plan.k :]:
         _record_dropped(beyond, Reason.BEYOND_TOP_K, counter, trace)
     fence = make_fence(counter, version=plan.fence_version)
-    blocks = [make_block(each, fence) for each in chosen]
-    prompt = render_messages(plan.text, plan.lang, blocks, plan.material_role)
+    blocks = [render.make_block(each, fence) for each in chosen]
+    prompt = render.render_messages(plan.text, plan.lang, blocks, plan.material_role)
     unlimited = tokens = counter.count_messages(prompt)
     while tokens > plan.max_tokens:
         if not chosen:
             raise BudgetTooSmall(tokens, plan.max_tokens)
         _record_dropped(chosen.pop(), Reason.OVER_BUDGET, counter, trace)
-        prompt = render_messages(plan.text, plan.lang, blocks[: len(chosen)], plan.material_role)
+        prompt = render.render_messages(plan.text, plan.lang, blocks[: len(chosen)], plan.material_role)
         tokens = counter.count_messages(prompt)
     for each in chosen:
         _record_kept(each, counter, trace)
@@ -83,7 +76,7 @@ def compose_command(
     return ComposedCommand(documents=tuple(chosen), messages=prompt, tokens=tokens, unlimited=unlimited)
 
 
-def _make_documents(plan: CommandPromptPlan, candidates: Sequence[Candidate]) -> list[CommandDocument]:
+def _make_documents(plan: CommandPromptPlan, candidates: Sequence[Candidate]) -> list[render.CommandDocument]:
     """Every article as a document, ordered by the search that found it, then best first, ties by id."""
     groups: dict[str, list[Candidate]] = {}
     for candidate in rank_candidates(candidates):
@@ -92,14 +85,16 @@ def _make_documents(plan: CommandPromptPlan, candidates: Sequence[Candidate]) ->
     if unknown := sorted(set(groups) - set(known)):
         raise InvalidRequest(f"nothing is known of article {unknown[0]!r}")
     order = sorted(groups, key=lambda name: (known[name].rung, -groups[name][0].score, name))
-    return [make_document(known[name], groups[name], _best_snippet(groups[name][0], plan.text)) for name in order]
+    return [
+        render.make_document(known[name], groups[name], _best_snippet(groups[name][0], plan.text)) for name in order
+    ]
 
 
 def _best_snippet(best: Candidate, query: str) -> str:
-    return make_snippet(best.text, best.sentences, query)
+    return render.make_snippet(best.text, best.sentences, query)
 
 
-def _record_kept(shown: CommandDocument, counter: TokenCounter, trace: Trace) -> None:
+def _record_kept(shown: render.CommandDocument, counter: TokenCounter, trace: Trace) -> None:
     best, *others = shown.passages
     whole = shown.snippet == " ".join(best.text.split())
     trace.keep(
@@ -112,7 +107,7 @@ def _record_kept(shown: CommandDocument, counter: TokenCounter, trace: Trace) ->
         trace.drop(other, Reason.BEYOND_TOP_K, of=best.id, note="another passage of the article is shown")
 
 
-def _record_dropped(left_out: CommandDocument, reason: Reason, counter: TokenCounter, trace: Trace) -> None:
+def _record_dropped(left_out: render.CommandDocument, reason: Reason, counter: TokenCounter, trace: Trace) -> None:
     for passage in left_out.passages:
         trace.drop(passage, reason, tokens=counter.count(left_out.snippet))
 

@@ -22,7 +22,7 @@ from contexture.types import Scope
 
 Lang = Literal["ru", "en", "auto"]
 
-PACKAGE_VERSION = version("contexture")
+PACKAGE_VERSION = version("contexture-ai")
 """The version reported when the request's environment has none."""
 
 _NAME_CHARS = 200

@@ -11,8 +11,8 @@ from typing import cast
 
 from typing_extensions import TypedDict
 
+from contexture import errors
 from contexture.builders.command._render import CommandDocument, CommandDocumentJson
-from contexture.builders.command.collect import RecoveryStep
 from contexture.builders.command.request import (
     MEMORY_TTL_DAYS,
     AbTest,
@@ -26,16 +26,6 @@ from contexture.builders.command.request import (
 )
 from contexture.builders.command.syntax import Command, ParsedCommand, Window
 from contexture.capsule import Capsule
-from contexture.errors import (
-    CommandError,
-    CommandFailed,
-    CommandRefused,
-    CommandUnavailable,
-    ContextError,
-    NothingFound,
-    RequestError,
-    SourceError,
-)
 from contexture.ledger import Degradation, Ledger, LedgerEntry
 from contexture.results import Digest, JsonResult
 from contexture.types import ChatMessage, Citation, Message, Scope
@@ -55,6 +45,15 @@ class Retrieval:
     def k_final(self) -> int:
         """How many documents there are."""
         return len(self.docs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecoveryStep:
+    """One recovery step taken: its rule (`rung` on the wire), what it changed, and how many documents it added."""
+
+    rung: str
+    done: str
+    found: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -327,7 +326,9 @@ NOTHING_FOUND_MESSAGES = {"ru": "По запросу ничего не найд�
 UNEXPECTED_ERROR_MESSAGES = {
     "ru": "На нашей стороне произошла ошибка. Повторите запрос и назовите correlation id, если сообщите о ней."
 }
-"""The same messages for users of other languages."""
+REFUSED_MESSAGES = {"ru": "Команду не удалось выполнить, запрос нужно исправить: {reason}"}
+UNAVAILABLE_MESSAGES = {"ru": "Источник данных сейчас недоступен. Повторите запрос позже."}
+"""The same messages for users of other languages; the reason of a refusal names parts of the command as typed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -341,31 +342,32 @@ class CommandErrorFactory:
     correlation_id: str
     lang: str = "en"
 
-    def nothing_found(self, steps: Sequence[RecoveryStep]) -> NothingFound:
+    def nothing_found(self, steps: Sequence[RecoveryStep]) -> errors.NothingFound:
         """`NothingFound`, listing every recovery step tried."""
         tried = ", ".join(step.done for step in steps) or "none"
         tech = f"Retrieval returned 0 documents after auto-recovery. Steps: {tried}"
         message = NOTHING_FOUND_MESSAGES.get(self.lang, NOTHING_FOUND_MESSAGE)
-        return NothingFound(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
+        return errors.NothingFound(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
 
-    def from_error(self, failure: ContextError) -> CommandError:
+    def from_error(self, failure: errors.ContextError) -> errors.CommandError:
         """A `ContextError` converted to the matching `CommandError`."""
-        kind = CommandFailed
-        if isinstance(failure, RequestError):
-            kind = CommandRefused
-        elif isinstance(failure, SourceError):
-            kind = CommandUnavailable
+        kind, messages = errors.CommandFailed, UNEXPECTED_ERROR_MESSAGES
+        if isinstance(failure, errors.RequestError):
+            kind, messages = errors.CommandRefused, REFUSED_MESSAGES
+        elif isinstance(failure, errors.SourceError):
+            kind, messages = errors.CommandUnavailable, UNAVAILABLE_MESSAGES
+        message = messages.get(self.lang, "{reason}").replace("{reason}", str(failure))
         tech = f"the command gave no context, {type(failure).__name__}: {failure}"
-        return kind(str(failure), tech=tech, version=self.version, correlation_id=self.correlation_id)
+        return kind(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
 
-    def from_unexpected(self, failure: Exception) -> CommandFailed:
+    def from_unexpected(self, failure: Exception) -> errors.CommandFailed:
         """An unexpected exception as `CommandFailed`.
 
         Only its type is reported, because its message may contain anything.
         """
         tech = f"the command failed, {type(failure).__name__}"
         message = UNEXPECTED_ERROR_MESSAGES.get(self.lang, UNEXPECTED_ERROR_MESSAGE)
-        return CommandFailed(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
+        return errors.CommandFailed(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
 
 
 @contextmanager
@@ -377,9 +379,9 @@ def command_error_boundary(given: object, scope: Scope, now: datetime) -> Genera
     answer = make_error_factory(given, scope, now, read_version(given))
     try:
         yield answer
-    except (CommandError, ImportError):
+    except (errors.CommandError, ImportError):
         raise
-    except ContextError as failure:
+    except errors.ContextError as failure:
         raise answer.from_error(failure) from failure
     except Exception as failure:  # callers get a `CommandError` for unexpected errors too; the original is its cause
         raise answer.from_unexpected(failure) from failure

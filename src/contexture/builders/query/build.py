@@ -8,9 +8,9 @@ from datetime import datetime
 
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.query.compose import CAPSULE_KIND, ComposedQuery, compose_query
-from contexture.builders.query.render import join_messages
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_to_json
 from contexture.builders.query.result import QueryContext
+from contexture.builders.record_blocks import join_messages
 from contexture.builders.telemetry import Stopwatch
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest
@@ -62,23 +62,23 @@ class QueryContextBuilder:
         cleaner = self._cleaners.make(trace)
         with watch.phase("redact_query"):
             question = cleaner.mask_text(request.query)
-            asked = _clean_request(request, question, cleaner, make_fence(self._counter))
+            cleaned = _clean_request(request, question, cleaner, make_fence(self._counter))
         with watch.phase("collect"):
             source = CandidateSource(
-                ask=lambda: self._find_candidates(asked, question, cleaner, scope, moment),
+                ask=lambda: self._find_candidates(cleaned, question, cleaner, scope, moment),
                 timeout_seconds=self._deadline,
             )
             raw = await collect_candidates({"search": source}, deadline=self._deadline, trace=trace)
         with watch.phase("redact"):
             clean = cleaner.clean_candidates(raw)
         with watch.phase("compose"):
-            composed = compose_query(asked, clean, counter=self._counter, recipe=self._recipe, trace=trace)
+            composed = compose_query(cleaned, clean, counter=self._counter, recipe=self._recipe, trace=trace)
         ledger = trace.finish(raw)
         capsule = make_capsule(
             CAPSULE_KIND,
             scope=scope,
             now=moment,
-            request=query_to_json(replace(asked, where=cleaner.clean_filter(asked.where))),
+            request=query_to_json(replace(cleaned, where=cleaner.clean_filter(cleaned.where))),
             settings={"model": self._model, "encoding": self._counter.encoding, "recipe": asdict(self._recipe)},
             candidates=clean,
             ledger=ledger,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contexture.builders.query.render import RecordBlock, group_by_record, make_variants, render_messages
+from contexture.builders import record_blocks
 from contexture.builders.query.request import QueryRecipe, QueryRequest, query_from_json
 from contexture.builders.replay import ComposedPrompt, read_recipe
 from contexture.capsule import Capsule
@@ -36,7 +36,7 @@ class ComposedQuery:
     messages: tuple[Message, ...]
     tokens: int
     token_counts: Mapping[str, int]
-    found: tuple[RecordBlock, ...]
+    found: tuple[record_blocks.RecordBlock, ...]
     unlimited: int
 
 
@@ -54,14 +54,24 @@ def compose_query(
     """
     kept = _filter_candidates(candidates, recipe, trace)
     fence = make_fence(counter, version=recipe.fence_version)
-    empty = render_messages(request.system, request.query, (), recipe.material_role)
+    empty = record_blocks.render_messages(request.system, request.query, "", recipe.material_role)
     room = request.max_tokens - counter.count_messages(empty)
-    forms = make_variants(kept, query=request.query, counter=counter, recipe=recipe, room=room)
+    forms = record_blocks.make_variants(
+        kept,
+        query=request.query,
+        counter=counter,
+        fence=fence,
+        room=room,
+        sharpness=recipe.sharpness,
+        extracts=recipe.extracts,
+    )
     items = make_pack_items(kept, forms)
 
-    def render(chosen: Mapping[str, int]) -> tuple[list[RecordBlock], tuple[Message, ...]]:
-        found = group_by_record([(each, forms[each.id][chosen[each.id]]) for each in kept if each.id in chosen])
-        return found, render_messages(request.system, request.query, found, recipe.material_role)
+    def render(chosen: Mapping[str, int]) -> tuple[list[record_blocks.RecordBlock], tuple[Message, ...]]:
+        shown = [(each, forms[each.id][chosen[each.id]]) for each in kept if each.id in chosen]
+        found = record_blocks.group_by_record(shown)
+        material = record_blocks.render_blocks(found)
+        return found, record_blocks.render_messages(request.system, request.query, material, recipe.material_role)
 
     fitted = fit_prompt(
         items, request.max_tokens, PACKERS[recipe.packer], lambda chosen: counter.count_messages(render(chosen)[1])

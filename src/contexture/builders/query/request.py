@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta
 
 from contexture.filters import FilterField, filter_to_json
-from contexture.json_objects import parse_object
+from contexture.json_objects import NOT_BLANK, parse_object
 from contexture.pipeline.fence import FENCE_VERSION, MaterialRole
 from contexture.pipeline.knapsack import Packer
 
@@ -26,7 +26,10 @@ class QueryRequest:
     QueryRequest(query="who repairs the pump?", max_tokens=1_000)
     """
 
-    query: Annotated[str, Meta(description="The question; not blank.", examples=["Who repairs the pump?"])]
+    query: Annotated[
+        str,
+        Meta(description="The question; not blank.", examples=["Who repairs the pump?"], extra_json_schema=NOT_BLANK),
+    ]
     collection: CollectionField = "documents"
     max_tokens: Annotated[
         int,
@@ -47,7 +50,9 @@ class SearchRequest:
     SearchRequest(query="pump", limit=5)
     """
 
-    query: Annotated[str, Meta(description="What to look for; not blank.", examples=["pump"])]
+    query: Annotated[
+        str, Meta(description="What to look for; not blank.", examples=["pump"], extra_json_schema=NOT_BLANK)
+    ]
     collection: CollectionField = ""
     where: FilterField = None
     limit: Annotated[int, Meta(ge=1, le=1_000, description="Passages to return, 10 if left out.", examples=[5])] = 10

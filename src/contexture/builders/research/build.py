@@ -9,7 +9,7 @@ from typing import Any
 
 from contexture.builders._tokens import estimate_tokens
 from contexture.builders.clean import Cleaner, CleanerFactory
-from contexture.builders.research.collect import PageFinder, page_to_candidate
+from contexture.builders.research.collect import page_to_candidate
 from contexture.builders.research.compose import ComposedResearch, compose_research, trim_sources
 from contexture.builders.research.render import cite_spans, page_number, render_block, shown_filename
 from contexture.builders.research.request import (
@@ -29,7 +29,7 @@ from contexture.builders.telemetry import Stopwatch
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import RedactionFailed, UnknownPage
 from contexture.ledger import Ledger, Trace
-from contexture.pages.values import StoredPage
+from contexture.pages.values import PageFinder, StoredPage
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache

@@ -6,42 +6,18 @@ The `PageFinder` port, and a stored page with sentences, signals, citation and m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from contexture.builders.research.render import Offsets, split_sentences
-from contexture.ledger import Trace
 from contexture.pages.values import FoundPage, StoredPage
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import EMPTY_MASK, SecretMask, mask_candidate
 from contexture.retrieval.prepare import clip_spans
-from contexture.types import Candidate, Citation, Filter, Scope
+from contexture.types import Candidate, Citation
 
 PAGES_COLLECTION = "pages"
 PAGES_SECTION = "pages"
 TEXT_SIGNAL = "text"
 VISUAL_SIGNAL = "visual"
-
-
-class PageFinder(Protocol):
-    """Port: finds pages and reads them; `pages.store.PageStore` implements it."""
-
-    async def find(
-        self,
-        scope: Scope,
-        question: str,
-        *,
-        k: int,
-        text: bool,
-        visual: bool,
-        where: Filter | None = None,
-        trace: Trace,
-    ) -> Sequence[FoundPage]:
-        """The best `k` pages by text, by image, or by both, best first."""
-        ...
-
-    async def pages(self, scope: Scope, wanted: Sequence[tuple[str, int]]) -> Sequence[StoredPage]:
-        """Those of these pages that exist and that the scope may read, in one read."""
-        ...
 
 
 def page_key(doc_id: str, page: int) -> str:

@@ -10,18 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contexture.builders.replay import ComposedPrompt
-from contexture.builders.research.render import (
-    BLOCK_SEPARATOR,
-    ELLIPSIS_MARK,
-    full_variant,
-    join_blocks,
-    page_number,
-    render_block,
-    render_messages,
-    shorten_page,
-    shown_filename,
-    split_sentences,
-)
+from contexture.builders.research import render
 from contexture.builders.research.request import (
     ResearchRecipe,
     ResearchRequest,
@@ -69,7 +58,7 @@ def compose_research(
     fitted = fit_pages(kept, request.query, counter=counter, limit=request.max_tokens, recipe=recipe, fence=fence)
     shown = {candidate.id: form for candidate, form in fitted.shown}
     record_verdicts(kept, {id_: (form,) for id_, form in fitted.full.items()}, shown, trace)
-    messages = render_messages(recipe.system, request.query, fitted.text, recipe.material_role)
+    messages = render.render_messages(recipe.system, request.query, fitted.text, recipe.material_role)
     _validate(request, fitted, messages, fence)
     return ComposedResearch(
         messages=messages,
@@ -134,9 +123,11 @@ class FittedPages:
 
 def render_pages(shown: Sequence[tuple[Candidate, Variant]], fence: PromptFence) -> str:
     """The shown pages as numbered blocks."""
-    return join_blocks(
+    return render.join_blocks(
         [
-            render_block(number, shown_filename(candidate), page_number(candidate), form.text, fence)
+            render.render_block(
+                number, render.shown_filename(candidate), render.page_number(candidate), form.text, fence
+            )
             for number, (candidate, form) in enumerate(shown, start=1)
         ]
     )
@@ -156,7 +147,7 @@ def fit_pages(
     The counts of the parts do not add up exactly to the count of the whole, so the room is reduced by the excess of
     the last attempt until the whole fits.
     """
-    forms = {page.id: full_variant(page, number, counter, fence) for number, page in enumerate(pages, start=1)}
+    forms = {page.id: render.full_variant(page, number, counter, fence) for number, page in enumerate(pages, start=1)}
     fitted = _count_pages([(page, forms[page.id]) for page in pages], forms, counter, fence)
     room = limit
     while fitted.tokens > limit:
@@ -195,7 +186,7 @@ class _PageFiller:
 
     @property
     def _separator_tokens(self) -> int:
-        return self.counter.count(BLOCK_SEPARATOR) or _MIN_SEPARATOR_TOKENS
+        return self.counter.count(render.BLOCK_SEPARATOR) or _MIN_SEPARATOR_TOKENS
 
     def _shorten_all(self) -> None:
         """Choose a short form of each page in order; a page that does not fit is skipped, and later ones may fit."""
@@ -223,7 +214,7 @@ class _PageFiller:
             return full
         if limit < self.recipe.shortest:
             return None
-        return shorten_page(page, number, self.query, self.counter, limit, self.fence)
+        return render.shorten_page(page, number, self.query, self.counter, limit, self.fence)
 
 
 _ELLIPSIS_TOKENS = 2  # tokens of the ellipsis at the end
@@ -246,9 +237,9 @@ def trim_sources(
 def _count_sources(sources: Sequence[SourceDocument], counter: TokenCounter) -> int:
     fence = make_fence(counter)
     return counter.count(
-        join_blocks(
+        render.join_blocks(
             [
-                render_block(number, source.filename, source.page, source.markdown_content, fence)
+                render.render_block(number, source.filename, source.page, source.markdown_content, fence)
                 for number, source in enumerate(sources, start=1)
             ]
         )
@@ -271,5 +262,5 @@ def _shorten_source(
 
 def _cut_text(text: str, room: int, counter: TokenCounter) -> str:
     end = find_start_cut(text, counter, room)
-    whole = max((stop for _, stop in split_sentences(text) if stop <= end), default=0)
-    return f"{text[: whole or end].rstrip()} {ELLIPSIS_MARK}"
+    whole = max((stop for _, stop in render.split_sentences(text) if stop <= end), default=0)
+    return f"{text[: whole or end].rstrip()} {render.ELLIPSIS_MARK}"

@@ -30,10 +30,11 @@ def render_messages(
     shown: Sequence[ShownMemory],
     user: Content,
     role: MaterialRole = MaterialRole.SYSTEM,
+    continuation: Sequence[Message] = (),
 ) -> tuple[Message, ...]:
-    """Messages from most to least stable: system, history, memories if any, user."""
+    """Messages from most to least stable: system, history, memories if any, user, and what follows it."""
     memory = [{"role": role.value, "name": MEMORY_NAME, "content": render_memories(shown)}] if shown else []
-    return ({"role": "system", "content": system}, *history, *memory, {"role": "user", "content": user})
+    return ({"role": "system", "content": system}, *history, *memory, {"role": "user", "content": user}, *continuation)
 
 
 def render_memories(shown: Sequence[ShownMemory]) -> str:

@@ -10,32 +10,21 @@ from typing import Any
 from contexture.builders._tokens import CountText, as_token_counter
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.telemetry import NoTurnTelemetry, Stopwatch, TurnTelemetry, turn_timers
-from contexture.builders.turn._collect import make_candidates, memory_candidate_id
+from contexture.builders.turn import request
 from contexture.builders.turn._history import clean_content, clean_message, count_unread, drop_incomplete_calls
 from contexture.builders.turn._render import render_system
 from contexture.builders.turn.compose import ComposedTurn, compose_turn, message_candidate
-from contexture.builders.turn.request import (
-    CAPSULE_KIND,
-    HistoryLine,
-    RedactedTurn,
-    Turn,
-    TurnRecipe,
-    check_limit,
-    parse_turn,
-    plain_text,
-    redacted_turn_to_json,
-    resolve_scope,
-)
 from contexture.builders.turn.result import TurnContext, make_debug, make_snippet
 from contexture.builders.turn.summary import HistorySummarizer, TrimmedHistory, trim_key
 from contexture.capsule import Capsule, make_capsule
 from contexture.conversation import HealthState, Recall, Recalled
 from contexture.errors import RedactionFailed, RequestError, SourceUnavailable
 from contexture.ledger import Ledger, Reason, Trace
+from contexture.memory.candidates import make_candidates, memory_candidate_id
 from contexture.pipeline.candidates import CandidateSource, collect_candidates
 from contexture.pipeline.fence import make_fence
 from contexture.pipeline.masking import SecretMaskCache
-from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans
+from contexture.pipeline.redaction import Placeholders, RedactionOperator, RememberedScans, restorer
 from contexture.ports import Clock, MemoryService, Redactor, Secrets, TokenCounter
 from contexture.text.questions import asks_about_self
 from contexture.types import Candidate, Message, Scope
@@ -47,7 +36,7 @@ MEMORY_SOURCE = "memory"
 class _TurnBuild:
     """State of one running build."""
 
-    turn: Turn
+    turn: request.Turn
     scope: Scope
     limit: int
     state: HealthState
@@ -78,7 +67,7 @@ class TurnContextBuilder:
         on_degraded: Callable[[float], None] = lambda _: None,
         secrets: Secrets | None = None,
         summaries: HistorySummarizer | None = None,
-        recipe: TurnRecipe | None = None,
+        recipe: request.TurnRecipe | None = None,
         operator: Callable[[], RedactionOperator] = Placeholders,
         deadline: float = 10.0,
         model: str = "",
@@ -95,14 +84,14 @@ class TurnContextBuilder:
         self._health = health_provider
         self._on_degraded = on_degraded
         self._summaries = summaries
-        self._recipe = recipe or TurnRecipe()
+        self._recipe = recipe or request.TurnRecipe()
         self._deadline = deadline
         self._speaker = speaker or Scope.local()
         self._model = model or (self._counter.encoding if self._counter.exact else "")
 
     async def build_for_turn(
         self,
-        turn: Turn | Mapping[str, Any],
+        turn: request.Turn | Mapping[str, Any],
         *,
         max_prompt_tokens: int | None = None,
         scope: Scope | None = None,
@@ -134,16 +123,16 @@ class TurnContextBuilder:
     def _make_capsule(
         self,
         build: _TurnBuild,
-        asked: RedactedTurn,
+        asked: request.RedactedTurn,
         composed: ComposedTurn,
         candidates: Sequence[Candidate],
         ledger: Ledger,
     ) -> Capsule:
         return make_capsule(
-            CAPSULE_KIND,
+            request.CAPSULE_KIND,
             scope=build.scope,
             now=build.now,
-            request={**redacted_turn_to_json(asked), **self._redact_ids(build)},
+            request={**request.redacted_turn_to_json(asked), **self._redact_ids(build)},
             settings={"model": self._model, "encoding": self._counter.encoding, "recipe": asdict(self._recipe)},
             candidates=candidates,
             ledger=ledger,
@@ -162,13 +151,15 @@ class TurnContextBuilder:
             await self._summaries.settle()
 
     def _start_build(
-        self, turn: Turn | Mapping[str, Any], limit: int | None, scope: Scope | None, now: datetime | None
+        self, turn: request.Turn | Mapping[str, Any], limit: int | None, scope: Scope | None, now: datetime | None
     ) -> _TurnBuild:
-        sent, state, trace = parse_turn(turn), self._health(), Trace()
+        sent, state, trace = request.parse_turn(turn), self._health(), Trace()
         return _TurnBuild(
             turn=sent,
-            scope=resolve_scope(sent, scope, self._speaker),
-            limit=check_limit(limit) if limit is not None else sent.max_prompt_tokens or self._recipe.max_tokens,
+            scope=request.resolve_scope(sent, scope, self._speaker),
+            limit=request.check_limit(limit)
+            if limit is not None
+            else sent.max_prompt_tokens or self._recipe.max_tokens,
             state=state,
             now=now or self._clock.now(),
             cleaner=self._cleaners.make(trace),
@@ -178,7 +169,7 @@ class TurnContextBuilder:
 
     async def _collect_memories(self, build: _TurnBuild) -> list[Candidate]:
         """Recall memories under the deadline; a failure is a degradation and is reported to `on_degraded`."""
-        question = build.cleaner.mask_text(plain_text(build.turn.user_message))
+        question = build.cleaner.mask_text(request.plain_text(build.turn.user_message))
         if build.state is not HealthState.NORMAL:
             most = self._recipe.max_memories(build.state)
             build.trace.add_degradation(
@@ -217,12 +208,17 @@ class TurnContextBuilder:
         with build.watch.phase("salience"):
             cleaner = build.cleaner
             candidates = make_candidates(
-                found, now=build.now, rules=cleaner.redactor.rules, recipe=recipe, mask=cleaner.mask
+                found,
+                now=build.now,
+                rules=cleaner.redactor.rules,
+                mask=cleaner.mask,
+                dated=recipe.speaker_labels,
+                lift=recipe.neighbour_lift,
             )
         build.recalled.update((memory_candidate_id(each.id), each) for each in found)
         return candidates
 
-    def _redact_turn(self, build: _TurnBuild) -> RedactedTurn:
+    def _redact_turn(self, build: _TurnBuild) -> request.RedactedTurn:
         """Redact history, then the user message.
 
         In this order later turns number the same values with the same placeholders.
@@ -236,13 +232,14 @@ class TurnContextBuilder:
         for at in incomplete:
             message = message_candidate(at, str(turn.history[at]["role"]))
             build.trace.drop(message, Reason.INCOMPLETE, note="a tool call and its results stay together")
-        return RedactedTurn(
+        return request.RedactedTurn(
             system=render_system(self._fence.inline(build.cleaner.mask_text(turn.system_prompt))),
             user=clean_content(build.cleaner, turn.user_message, self._fence),
             limit=build.limit,
             state=build.state,
             lines=tuple(lines),
             older=first,
+            continuation=tuple(clean_message(build.cleaner, each, self._fence) for each in turn.continuation),
             names={
                 "tenant_id": build.scope.tenant,
                 "user_id": build.scope.user,
@@ -261,7 +258,7 @@ class TurnContextBuilder:
             build.trace.add_degradation("redactor", str(failure))
             return None
 
-    def _submit_summary(self, build: _TurnBuild, asked: RedactedTurn, composed: ComposedTurn) -> None:
+    def _submit_summary(self, build: _TurnBuild, asked: request.RedactedTurn, composed: ComposedTurn) -> None:
         """Submit the trimmed messages for summary, except those that an earlier summary covers."""
         removed, kept = asked.lines[: composed.start], asked.lines[composed.start :]
         if self._summaries is None or not removed:
@@ -281,7 +278,7 @@ class TurnContextBuilder:
         if self._summaries.submit(build.scope, trim):
             self._metrics.inc_snippets(stage="summary", count=1)
 
-    def _record_metrics(self, asked: RedactedTurn, composed: ComposedTurn) -> None:
+    def _record_metrics(self, asked: request.RedactedTurn, composed: ComposedTurn) -> None:
         self._metrics.record_tokens(
             before_budget=composed.unlimited,
             after_budget=composed.tokens,
@@ -293,9 +290,9 @@ class TurnContextBuilder:
         self._metrics.inc_snippets(stage="final", count=len(composed.shown))
 
     def _make_result(
-        self, build: _TurnBuild, asked: RedactedTurn, composed: ComposedTurn, ledger: Ledger, capsule: Capsule
+        self, build: _TurnBuild, asked: request.RedactedTurn, composed: ComposedTurn, ledger: Ledger, capsule: Capsule
     ) -> TurnContext:
-        lines: Sequence[HistoryLine] = asked.lines[composed.start :]
+        lines: Sequence[request.HistoryLine] = asked.lines[composed.start :]
         snippets = tuple(
             make_snippet(build.recalled[candidate.id], candidate, form, build.cleaner)
             for candidate, form in composed.shown
@@ -314,4 +311,5 @@ class TurnContextBuilder:
             ledger=ledger,
             capsule=capsule,
             timings=build.watch.seconds,
+            restore=restorer(build.cleaner.operator),
         )

@@ -10,20 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from contexture.builders.replay import ComposedPrompt
+from contexture.builders.turn import request
 from contexture.builders.turn._history import drop_already_in_history, find_history_cut, find_newest_exchange
-from contexture.builders.turn._precedence import drop_superseded, rank_below_statements
 from contexture.builders.turn._render import ShownMemory, make_variants, render_messages
-from contexture.builders.turn.request import (
-    HistoryLine,
-    RedactedTurn,
-    TurnRecipe,
-    plain_text,
-    read_turn_recipe,
-    redacted_turn_from_json,
-)
 from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
+from contexture.memory.candidates import drop_superseded, rank_below_statements
 from contexture.pipeline.candidates import drop_duplicate_keys, drop_near_duplicates, keep_top_k, rank_candidates
 from contexture.pipeline.fence import MaterialRole, PromptFence, make_fence, validate_prompt
 from contexture.pipeline.knapsack import PACKERS
@@ -65,11 +58,11 @@ def _no_timing(_: str) -> AbstractContextManager[None]:
 
 
 def compose_turn(
-    asked: RedactedTurn,
+    asked: request.RedactedTurn,
     candidates: Sequence[Candidate],
     *,
     counter: TokenCounter,
-    recipe: TurnRecipe,
+    recipe: request.TurnRecipe,
     trace: Trace,
     timed: TimePhase = _no_timing,
 ) -> ComposedTurn:
@@ -87,7 +80,9 @@ def compose_turn(
         chosen = _fit_budget(asked, kept, costs, fixed, counter, recipe, fence)
     with timed("prompt"):
         history = [line.message for line in asked.lines[chosen.start :]]
-        prompt = render_messages(asked.system, history, chosen.shown, asked.user, recipe.material_role)
+        prompt = render_messages(
+            asked.system, history, chosen.shown, asked.user, recipe.material_role, asked.continuation
+        )
     record_verdicts(kept, chosen.forms, {candidate.id: form for candidate, form in chosen.shown}, trace)
     _record_history(asked.lines, costs, chosen.start, trace)
     validate_prompt(
@@ -110,20 +105,20 @@ def compose_turn(
 
 def recompose_turn(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
     """The prompt of a turn capsule, composed again; see `RecomposeFunction`."""
-    asked = redacted_turn_from_json(capsule.request)
+    asked = request.redacted_turn_from_json(capsule.request)
     composed = compose_turn(
         replace(asked, limit=asked.limit + more_tokens),
         capsule.candidates,
         counter=counter,
-        recipe=read_turn_recipe(capsule),
+        recipe=request.read_turn_recipe(capsule),
         trace=trace,
     )
     return ComposedPrompt(composed.messages, composed.unlimited)
 
 
-def _count_fixed_parts(asked: RedactedTurn, counter: TokenCounter) -> int:
+def _count_fixed_parts(asked: request.RedactedTurn, counter: TokenCounter) -> int:
     """Tokens of system and user message; raises `BudgetTooSmall` with both counts when they exceed the limit."""
-    tokens = counter.count_messages(render_messages(asked.system, (), (), asked.user))
+    tokens = counter.count_messages(render_messages(asked.system, (), (), asked.user, continuation=asked.continuation))
     if tokens > asked.limit:
         parts = _count_by_part(asked, (), tokens, tokens, counter)
         raise BudgetTooSmall(tokens, asked.limit, {name: parts[name] for name in ("system", "user")})
@@ -131,8 +126,8 @@ def _count_fixed_parts(asked: RedactedTurn, counter: TokenCounter) -> int:
 
 
 def _history_without_memories(
-    asked: RedactedTurn, costs: Sequence[int], fixed: int, recipe: TurnRecipe
-) -> Sequence[HistoryLine]:
+    asked: request.RedactedTurn, costs: Sequence[int], fixed: int, recipe: request.TurnRecipe
+) -> Sequence[request.HistoryLine]:
     """The history lines that would be shown if there were no memories."""
     return asked.lines[
         find_history_cut(asked.lines, costs, asked.limit - fixed, int(recipe.history_step * asked.limit)) :
@@ -140,7 +135,11 @@ def _history_without_memories(
 
 
 def _filter_candidates(
-    candidates: Sequence[Candidate], asked: RedactedTurn, recipe: TurnRecipe, fence: PromptFence, trace: Trace
+    candidates: Sequence[Candidate],
+    asked: request.RedactedTurn,
+    recipe: request.TurnRecipe,
+    fence: PromptFence,
+    trace: Trace,
 ) -> list[Candidate]:
     """Memories to pack, best first.
 
@@ -152,7 +151,7 @@ def _filter_candidates(
         if candidate not in visible:
             trace.drop(candidate, Reason.EMPTY)
     spoken = rank_candidates(visible)
-    question = plain_text(asked.user)
+    question = request.plain_text(asked.user)
     if recipe.corrections:
         spoken = rank_below_statements(drop_superseded(spoken, question, trace), question)
     return keep_top_k(
@@ -161,12 +160,12 @@ def _filter_candidates(
 
 
 def _fit_budget(
-    asked: RedactedTurn,
+    asked: request.RedactedTurn,
     kept: Sequence[Candidate],
     costs: Sequence[int],
     fixed: int,
     counter: TokenCounter,
-    recipe: TurnRecipe,
+    recipe: request.TurnRecipe,
     fence: PromptFence,
 ) -> _BudgetChoice:
     """Fit memories first, then history.
@@ -180,7 +179,7 @@ def _fit_budget(
     reserve = max(newest if 2 * newest <= room else 0, shared)
     forms = make_variants(
         kept,
-        query=plain_text(asked.user),
+        query=request.plain_text(asked.user),
         counter=counter,
         fence=fence,
         sharpness=recipe.sharpness,
@@ -193,7 +192,9 @@ def _fit_budget(
 
     def count(chosen: Mapping[str, int]) -> int:
         return counter.count_messages(
-            render_messages(asked.system, (), choose_variants(chosen), asked.user, recipe.material_role)
+            render_messages(
+                asked.system, (), choose_variants(chosen), asked.user, recipe.material_role, asked.continuation
+            )
         )
 
     fitted = fit_prompt(items, asked.limit - reserve, PACKERS[recipe.packer], count)
@@ -204,19 +205,20 @@ def _fit_budget(
 
 
 def _trim_until_fits(
-    asked: RedactedTurn, memories: Sequence[ShownMemory], start: int, counter: TokenCounter, role: MaterialRole
+    asked: request.RedactedTurn, memories: Sequence[ShownMemory], start: int, counter: TokenCounter, role: MaterialRole
 ) -> tuple[int, int]:
     """Move the cut forward until the whole prompt, counted at once, fits; returns the cut and the tokens."""
     while True:
         history = [line.message for line in asked.lines[start:]]
-        tokens = counter.count_messages(render_messages(asked.system, history, memories, asked.user, role))
+        prompt = render_messages(asked.system, history, memories, asked.user, role, asked.continuation)
+        tokens = counter.count_messages(prompt)
         if tokens <= asked.limit or not history:
             return start, tokens
         later = (at for at in range(start + 1, len(asked.lines)) if asked.lines[at].opens)
         start = next(later, len(asked.lines))
 
 
-def _record_history(lines: Sequence[HistoryLine], costs: Sequence[int], start: int, trace: Trace) -> None:
+def _record_history(lines: Sequence[request.HistoryLine], costs: Sequence[int], start: int, trace: Trace) -> None:
     for number, (line, cost) in enumerate(zip(lines, costs, strict=True)):
         message = message_candidate(line.at, str(line.message["role"]))
         if number < start:
@@ -231,7 +233,7 @@ def message_candidate(at: int, role: str) -> Candidate:
 
 
 def _count_by_part(
-    asked: RedactedTurn, history: Sequence[int], fixed: int, total: int, counter: TokenCounter
+    asked: request.RedactedTurn, history: Sequence[int], fixed: int, total: int, counter: TokenCounter
 ) -> Mapping[str, int]:
     """Tokens by part including framing; the parts add up to `total`."""
     system = counter.count_messages([{"role": "system", "content": asked.system}]) - counter.count_messages([])

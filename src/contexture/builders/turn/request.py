@@ -17,7 +17,7 @@ from contexture.builders.replay import read_recipe
 from contexture.capsule import Capsule, convert_part
 from contexture.conversation import RECALL_THRESHOLD, HealthState
 from contexture.errors import InvalidRequest, NotPermitted
-from contexture.json_objects import JsonForm, parse_object
+from contexture.json_objects import JsonForm, parse_object, read_whole_numbers
 from contexture.pipeline.fence import FENCE_VERSION, MaterialRole
 from contexture.pipeline.knapsack import Packer
 from contexture.text.unicode import repair_text
@@ -113,6 +113,8 @@ def _check_calls(value: object, role: object, at: str) -> list[dict[str, Any]]:
 def _check_call(value: object, at: str) -> dict[str, Any]:
     call = dict(_check_object(value, at))
     call["id"] = check_text(call.get("id"), f"{at}.id")
+    if "type" in call:
+        call["type"] = check_text(call["type"], f"{at}.type")
     function = _check_object(call.get("function"), f"{at}.function")
     arguments = check_text(function.get("arguments", ""), f"{at}.function.arguments")
     name = check_text(function.get("name"), f"{at}.function.name")
@@ -145,9 +147,10 @@ def _type_name(value: object) -> str:
 
 def check_limit(value: object, at: str = "max_prompt_tokens") -> int:
     """Validate a token limit."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PROMPT_TOKENS:
+    limit = read_whole_numbers(value)
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_PROMPT_TOKENS:
         raise InvalidRequest(f"{at} must be a whole number from 1 to {MAX_PROMPT_TOKENS}, not {value!r}")
-    return value
+    return limit
 
 
 def _check_history(value: object, at: str) -> tuple[Message, ...]:
@@ -186,6 +189,11 @@ class Turn:
             description="Messages so far, oldest first.",
             examples=[[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello Anna!"}]],
         ),
+        JsonForm(type=list[ChatMessage], parse=_check_history),
+    ] = ()
+    continuation: Annotated[
+        tuple[Message, ...],
+        Meta(description="Messages after the user's, oldest first: tool calls and their results; never trimmed."),
         JsonForm(type=list[ChatMessage], parse=_check_history),
     ] = ()
     tenant_id: Annotated[str, Meta(description="Must match the caller."), _TEXT] = ""
@@ -251,6 +259,7 @@ class RedactedTurn:
     state: HealthState
     lines: tuple[HistoryLine, ...] = ()
     older: int = 0
+    continuation: tuple[Message, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -306,6 +315,7 @@ def redacted_turn_to_json(asked: RedactedTurn) -> dict[str, Any]:
         "state": asked.state.value,
         "history": [{"at": line.at, "opens": line.opens, "message": line.message} for line in asked.lines],
         "older": asked.older,
+        **({"continuation": list(asked.continuation)} if asked.continuation else {}),
     }
 
 
@@ -319,6 +329,7 @@ def redacted_turn_from_json(data: dict[str, Any]) -> RedactedTurn:
         "state": data.get("state"),
         "lines": data.get("history"),
         "older": data.get("older"),
+        "continuation": data.get("continuation", []),
         "names": names,
     }
     return convert_part(fields, RedactedTurn, "a turn")

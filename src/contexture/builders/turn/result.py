@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -10,7 +10,6 @@ from typing import Any, cast
 from typing_extensions import TypedDict
 
 from contexture.builders.clean import Cleaner
-from contexture.builders.turn._collect import clean_metadata
 from contexture.builders.turn.compose import ComposedTurn
 from contexture.builders.turn.request import RedactedTurn
 from contexture.capsule import Capsule
@@ -125,6 +124,8 @@ class TurnContext(JsonResult):
     ledger: Ledger
     capsule: Capsule
     timings: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
+    restore: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    """Puts the values behind this prompt's placeholders back into a text for its reader; never sent or stored."""
 
     @property
     def degradations(self) -> tuple[Degradation, ...]:
@@ -194,3 +195,20 @@ def make_debug(asked: RedactedTurn, composed: ComposedTurn, snippets: Sequence[S
         "total_tokens": composed.tokens,
         "max_prompt_tokens": asked.limit,
     }
+
+
+_MAX_DEPTH = 64
+
+
+def clean_metadata(cleaner: Cleaner, value: object, levels: int = _MAX_DEPTH) -> Any:
+    """Metadata with every text and key cleaned; raises `RedactionFailed` when nested deeper than `levels`."""
+    if isinstance(value, str):
+        return cleaner.clean_text(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if not levels:
+        raise RedactionFailed("metadata is nested too deeply")
+    if isinstance(value, Mapping):
+        inside = cast("Mapping[str, object]", value).items()
+        return {cleaner.clean_text(name): clean_metadata(cleaner, held, levels - 1) for name, held in inside}
+    return [clean_metadata(cleaner, held, levels - 1) for held in cast("Sequence[object]", value)]

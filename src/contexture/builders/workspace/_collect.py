@@ -30,7 +30,7 @@ ROW_RELEVANCE, ROW_STEP = 0.85, 0.02
 
 
 async def collect_focus(state: BuildState) -> Sequence[Candidate]:
-    """Candidates around every block of the focus."""
+    """Candidates around every block of the focus, each once: the request may name one block in several roles."""
     place = state.place
     found: list[Candidate] = []
     whole = state.config.recipe is not WorkspaceRecipe.SEED
@@ -40,7 +40,7 @@ async def collect_focus(state: BuildState) -> Sequence[Candidate]:
         found += await (_collect_subtree if whole else _collect_around)(state, place.block)
     if place.database is not None:
         found += await _collect_database(state, place.database)
-    return found
+    return list({each.id: each for each in reversed(found)}.values())[::-1]
 
 
 async def collect_included(state: BuildState, section: SectionType) -> Sequence[Candidate]:

@@ -11,48 +11,21 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from contexture import workspace
 from contexture.blocks.records import current_facts, search_text
 from contexture.blocks.render import is_bare, render_for_reader, render_markdown, render_page_head, summarize_page
+from contexture.builders.workspace import _tree as tree
 from contexture.builders.workspace._intent import OTHER_DATES_FACTOR
 from contexture.builders.workspace._render import is_deduplicated
 from contexture.builders.workspace._state import BLOCKS_COLLECTION, BuildState
-from contexture.builders.workspace._tree import (
-    AncestorChains,
-    ancestor_steps,
-    distance,
-    join_path,
-    make_path,
-    page_title,
-)
 from contexture.builders.workspace.config import WorkspaceRecipe
 from contexture.builders.workspace.result import COLLECTED_SIGNAL, SectionType
 from contexture.errors import SourceError
-from contexture.pipeline.scoring import (
-    DECAY_DAYS,
-    NEUTRAL_SIGNAL,
-    age_days,
-    composite_score,
-    linear_decay,
-    structural_proximity,
-)
+from contexture.pipeline import scoring
 from contexture.ports import TokenCounter
 from contexture.text.simhash import simhash
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
-from contexture.workspace import (
-    FOCUSED_SUMMARY_BLOCKS,
-    SUMMARY_BLOCKS,
-    SUMMARY_DEPTH,
-    SUMMARY_LEAVES,
-    Block,
-    BlockFacts,
-    BlockType,
-    BlockUsage,
-    PageSummary,
-    is_done,
-    is_task,
-    plain_name,
-)
 
 T = TypeVar("T")
 
@@ -76,7 +49,7 @@ async def hydrate(state: BuildState, found: Sequence[Candidate], counter: TokenC
     blocks = {**state.blocks, **(resolved or {})}
     told = {id_: _block_text(blocks[id_], chains or {}, titles or {}, summaries or {}) for id_ in ids}
     for document in state.documents:
-        if document.root.type is BlockType.PAGE:
+        if document.root.type is workspace.BlockType.PAGE:
             told[document.root.id] = repair_text(render_page_head(document.root))
     allowed = [candidate for candidate in found if not _is_excluded(state, candidate, chains or {})]
     known = {id_: current_facts(facts.get(id_), text, state.rules) for id_, text in told.items()}
@@ -105,7 +78,7 @@ _EMBED_BLOCKS, _EMBED_DEPTH, _MAX_EMBEDS, _MAX_REFERENCES = 20, 4, 20, 200
 _REFERENCE_CHARS = 300
 
 
-async def resolve_references(state: BuildState) -> Mapping[str, Block]:
+async def resolve_references(state: BuildState) -> Mapping[str, workspace.Block]:
     """By id, the blocks whose text refers to others, with the text of those that the scope may read in its place.
 
     A reference becomes the quoted text of its target, an embed the target with what stands below it. One that does not
@@ -113,7 +86,7 @@ async def resolve_references(state: BuildState) -> Mapping[str, Block]:
     """
     if state.config.recipe is WorkspaceRecipe.SEED:
         return {}
-    texts = {id_: block for id_, block in state.blocks.items() if block.type is not BlockType.CODE}
+    texts = {id_: block for id_, block in state.blocks.items() if block.type is not workspace.BlockType.CODE}
     embedding = [id_ for id_, block in texts.items() if _EMBED.search(block.text)][:_MAX_EMBEDS]
     names = [name for block in texts.values() for name in _REFERENCE.findall(block.text)]
     if not embedding and not names:
@@ -126,7 +99,7 @@ async def resolve_references(state: BuildState) -> Mapping[str, Block]:
         state.scope,
         dict.fromkeys(dict.fromkeys(targets.values()), _EMBED_BLOCKS + 1),
         depth=_EMBED_DEPTH,
-        leaves=SUMMARY_LEAVES,
+        leaves=workspace.SUMMARY_LEAVES,
     )
     embeds = {source: _render_embed(known[at], inside.get(at, ())) for source, at in targets.items() if at in known}
     return {
@@ -136,19 +109,19 @@ async def resolve_references(state: BuildState) -> Mapping[str, Block]:
     }
 
 
-def _insert_references(text: str, embed: str, known: Mapping[str, Block]) -> str:
+def _insert_references(text: str, embed: str, known: Mapping[str, workspace.Block]) -> str:
     if embed:
         text = _EMBED.sub(lambda _found: embed, text, count=1)
     return _REFERENCE.sub(lambda found: _quote(known[found[1]]) if found[1] in known else found[0], text)
 
 
-def _quote(block: Block) -> str:
+def _quote(block: workspace.Block) -> str:
     text = " ".join(block.text.split())
     short = text if len(text) <= _REFERENCE_CHARS else text[:_REFERENCE_CHARS].rsplit(" ", 1)[0] + " …"
     return f"“{short}”"
 
 
-def _render_embed(target: Block, below: Sequence[Block]) -> str:
+def _render_embed(target: workspace.Block, below: Sequence[workspace.Block]) -> str:
     """An embedded block or page: its text, and what stands below it as a quotation."""
     lines = [line for block in below[:_EMBED_BLOCKS] for line in render_markdown(block).split("\n")]
     if len(below) > _EMBED_BLOCKS:
@@ -167,15 +140,15 @@ async def _read_or_degrade(state: BuildState, what: str, work: Awaitable[T]) -> 
 
 async def _read_facts(
     state: BuildState, ids: Sequence[str], counter: TokenCounter
-) -> tuple[Mapping[str, BlockFacts], Mapping[str, str] | None]:
+) -> tuple[Mapping[str, workspace.BlockFacts], Mapping[str, str] | None]:
     """Stored facts of the blocks, and summaries of pages."""
-    facts: Mapping[str, BlockFacts] = {}
+    facts: Mapping[str, workspace.BlockFacts] = {}
     with suppress(SourceError):  # without stored facts the build is only slower
         facts = await state.store.facts(state.scope, ids)
     return facts, await _read_or_degrade(state, "summaries", _read_summaries(state, facts, counter))
 
 
-def _is_excluded(state: BuildState, candidate: Candidate, chains: AncestorChains) -> bool:
+def _is_excluded(state: BuildState, candidate: Candidate, chains: tree.AncestorChains) -> bool:
     """Whether a hint excludes a block, an ancestor of it, or its time, or the question asks for what is overdue.
 
     The time range does not apply to the focus.
@@ -195,25 +168,27 @@ def _is_excluded(state: BuildState, candidate: Candidate, chains: AncestorChains
     )
 
 
-def _is_finished(state: BuildState, candidate: Candidate, block: Block) -> bool:
+def _is_finished(state: BuildState, candidate: Candidate, block: workspace.Block) -> bool:
     """Whether a block outside the focus is a completed task, and the question asks what is overdue."""
     span = state.intent.span
     if span is None or span.start is not None or candidate.section == SectionType.FOCUS:
         return False
-    return state.config.recipe is not WorkspaceRecipe.SEED and is_task(block) and is_done(block)
+    return state.config.recipe is not WorkspaceRecipe.SEED and workspace.is_task(block) and workspace.is_done(block)
 
 
 class _Hydrator:
     """Hydrates candidates; caches the path of neighbouring blocks."""
 
-    def __init__(self, chains: AncestorChains) -> None:
+    def __init__(self, chains: tree.AncestorChains) -> None:
         self._chains = chains
         self._paths: dict[str, str] = {}
 
-    def hydrate(self, candidate: Candidate, block: Block, text: str, facts: BlockFacts | None) -> Candidate:
+    def hydrate(
+        self, candidate: Candidate, block: workspace.Block, text: str, facts: workspace.BlockFacts | None
+    ) -> Candidate:
         """The candidate with text, title, path, citation and stored facts."""
         chain = self._chains.get(block.id, ())
-        title = page_title(block, chain)
+        title = tree.page_title(block, chain)
         source = _make_citation(block, chain, title)
         if source is None:
             text, facts = "", None
@@ -228,22 +203,22 @@ class _Hydrator:
             simhash=_candidate_simhash(candidate, text, facts),
         )
 
-    def _joined_path(self, chain: Sequence[Block]) -> str:
+    def _joined_path(self, chain: Sequence[workspace.Block]) -> str:
         if not chain:
             return ""
         if chain[0].id not in self._paths:
-            self._paths[chain[0].id] = join_path(make_path(chain))
+            self._paths[chain[0].id] = tree.join_path(tree.make_path(chain))
         return self._paths[chain[0].id]
 
 
-def _candidate_simhash(candidate: Candidate, text: str, facts: BlockFacts | None) -> int:
+def _candidate_simhash(candidate: Candidate, text: str, facts: workspace.BlockFacts | None) -> int:
     """The simhash for duplicate detection; 0 for candidates that are never duplicates."""
     if not is_deduplicated(candidate):
         return 0
     return simhash(text) if facts is None else facts.simhash
 
 
-def _make_citation(block: Block, chain: Sequence[Block], title: str) -> Citation | None:
+def _make_citation(block: workspace.Block, chain: Sequence[workspace.Block], title: str) -> Citation | None:
     """The citation of a block's search record; None for blocks without text, which are not shown."""
     stored = repair_text(search_text(block, chain))
     if not stored:
@@ -258,18 +233,20 @@ def _make_citation(block: Block, chain: Sequence[Block], title: str) -> Citation
     )
 
 
-def _block_text(block: Block, chains: AncestorChains, titles: Titles, summaries: Mapping[str, str]) -> str:
+def _block_text(
+    block: workspace.Block, chains: tree.AncestorChains, titles: Titles, summaries: Mapping[str, str]
+) -> str:
     named = titles.get(block.id, {})
     return render_for_reader(
         block,
         chains.get(block.id, ()),
-        resolve=lambda name: named.get(name) or named.get(plain_name(name)),
+        resolve=lambda name: named.get(name) or named.get(workspace.plain_name(name)),
         summary=summaries.get(block.id, ""),
     )
 
 
 async def _read_row_titles(state: BuildState) -> Titles:
-    rows = [block.id for block in state.blocks.values() if block.type is BlockType.DB_ROW]
+    rows = [block.id for block in state.blocks.values() if block.type is workspace.BlockType.DB_ROW]
     if not rows:
         return {}
     links = await state.store.links(state.scope, rows, limit=_MAX_RELATIONS)
@@ -278,27 +255,37 @@ async def _read_row_titles(state: BuildState) -> Titles:
     titles: dict[str, dict[str, str]] = {}
     for link in links:
         if (text := texts.get(link.target)) is not None:
-            titles.setdefault(link.source, {}).update({link.target: text, plain_name(text): text})
+            titles.setdefault(link.source, {}).update({link.target: text, workspace.plain_name(text): text})
     return titles
 
 
 async def _read_summaries(
-    state: BuildState, facts: Mapping[str, BlockFacts], counter: TokenCounter
+    state: BuildState, facts: Mapping[str, workspace.BlockFacts], counter: TokenCounter
 ) -> Mapping[str, str]:
     """Summaries by page id; more blocks of the page in focus are read than of other pages."""
     whole = {document.root.id for document in state.documents}
-    pages = {id_: block for id_, block in state.blocks.items() if block.type is BlockType.PAGE and id_ not in whole}
+    pages = {
+        id_: block for id_, block in state.blocks.items() if block.type is workspace.BlockType.PAGE and id_ not in whole
+    }
     near, limit = state.place.page and state.place.page.id, state.config.truncation.summary_tokens
     kept = {id_: told for id_ in pages if (told := _stored_summary(facts.get(id_), counter, limit)) is not None}
     told = {id_: each.further if id_ == near else each.text for id_, each in kept.items()}
-    others = {id_: FOCUSED_SUMMARY_BLOCKS if id_ == near else SUMMARY_BLOCKS for id_ in pages if id_ not in told}
-    inside: Mapping[str, Sequence[Block]] = {}
+    others = {
+        id_: workspace.FOCUSED_SUMMARY_BLOCKS if id_ == near else workspace.SUMMARY_BLOCKS
+        for id_ in pages
+        if id_ not in told
+    }
+    inside: Mapping[str, Sequence[workspace.Block]] = {}
     if others:
-        inside = await state.store.subtrees(state.scope, others, depth=SUMMARY_DEPTH, leaves=SUMMARY_LEAVES)
+        inside = await state.store.subtrees(
+            state.scope, others, depth=workspace.SUMMARY_DEPTH, leaves=workspace.SUMMARY_LEAVES
+        )
     return told | {id_: summarize_page(pages[id_], below, counter, limit) for id_, below in inside.items()}
 
 
-def _stored_summary(facts: BlockFacts | None, counter: TokenCounter, limit: int) -> PageSummary | None:
+def _stored_summary(
+    facts: workspace.BlockFacts | None, counter: TokenCounter, limit: int
+) -> workspace.PageSummary | None:
     """The stored summary of a page, if it was made for this encoding and length."""
     told = None if facts is None else facts.summary
     return told if told is not None and (told.encoding, told.limit) == (counter.encoding, limit) else None
@@ -308,29 +295,32 @@ AUTHORED_WEIGHT, EDITED_WEIGHT, VIEWED_WEIGHT = 0.4, 0.4, 0.2
 """The most that authoring, editing and viewing a block each add to the user's affinity to it; together 1."""
 
 _UNRELATED_DISTANCE = 1_000
-_NO_TOUCH = BlockUsage()
+_NO_TOUCH = workspace.BlockUsage()
 
 
 def score_candidates(
-    state: BuildState, candidates: Sequence[Candidate], chains: AncestorChains | None, touches: Mapping[str, BlockUsage]
+    state: BuildState,
+    candidates: Sequence[Candidate],
+    chains: tree.AncestorChains | None,
+    touches: Mapping[str, workspace.BlockUsage],
 ) -> list[Candidate]:
     """The candidates with their five signals and score; `chains` is None when the tree could not be read."""
     focus = state.place.nearest
-    near = None if focus is None or chains is None else ancestor_steps(focus.id, chains)
+    near = None if focus is None or chains is None else tree.ancestor_steps(focus.id, chains)
     return [
         _score_candidate(state, candidate, chains, near, touches.get(candidate.key, _NO_TOUCH))
         for candidate in candidates
     ]
 
 
-def affinity(touch: BlockUsage, now: datetime) -> float:
+def affinity(touch: workspace.BlockUsage, now: datetime) -> float:
     """Affinity of a user to a block, from 0 to 1, from writing, editing and viewing it.
 
     Each further edit or view adds half of the previous one; both decay with age, with the half-life `DECAY_DAYS`.
     """
     if touch == _NO_TOUCH:
         return 0.0
-    fresh = 1.0 if touch.last is None else 2 ** (-age_days(touch.last, now) / DECAY_DAYS)
+    fresh = 1.0 if touch.last is None else 2 ** (-scoring.age_days(touch.last, now) / scoring.DECAY_DAYS)
     dealt = EDITED_WEIGHT * (1 - 0.5**touch.edits) + VIEWED_WEIGHT * (1 - 0.5**touch.views)
     return AUTHORED_WEIGHT * touch.author + fresh * dealt
 
@@ -338,9 +328,9 @@ def affinity(touch: BlockUsage, now: datetime) -> float:
 def _score_candidate(
     state: BuildState,
     candidate: Candidate,
-    chains: AncestorChains | None,
+    chains: tree.AncestorChains | None,
     near: Mapping[str, int] | None,
-    touch: BlockUsage,
+    touch: workspace.BlockUsage,
 ) -> Candidate:
     block = state.blocks[candidate.key]
     chain = () if chains is None else chains.get(block.id, ())
@@ -348,19 +338,19 @@ def _score_candidate(
         **candidate.signals,
         "semantic": candidate.signals[COLLECTED_SIGNAL],
         "structural": _structural_score(block.id, chains, near),
-        "recency": linear_decay(block.modified, state.now),
-        "type_match": state.intent.type_match(block, page_title(block, chain)),
+        "recency": scoring.linear_decay(block.modified, state.now),
+        "type_match": state.intent.type_match(block, tree.page_title(block, chain)),
         "affinity": affinity(touch, state.now),
     }
-    score = composite_score(signals, state.config.weights).score
+    score = scoring.composite_score(signals, state.config.weights).score
     if state.intent.span is not None and not state.intent.is_due(block):
         score *= OTHER_DATES_FACTOR
     return replace(candidate, score=min(max(score, 0.0), 1.0), signals=signals)
 
 
-def _structural_score(block_id: str, chains: AncestorChains | None, near: Mapping[str, int] | None) -> float:
+def _structural_score(block_id: str, chains: tree.AncestorChains | None, near: Mapping[str, int] | None) -> float:
     """Structural proximity by distance in the tree; a block in another tree has the greatest distance."""
     if near is None or chains is None:
-        return NEUTRAL_SIGNAL
-    steps = distance(block_id, near, chains)
-    return structural_proximity(_UNRELATED_DISTANCE if steps is None else steps)
+        return scoring.NEUTRAL_SIGNAL
+    steps = tree.distance(block_id, near, chains)
+    return scoring.structural_proximity(_UNRELATED_DISTANCE if steps is None else steps)

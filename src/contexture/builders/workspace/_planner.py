@@ -13,25 +13,13 @@ from datetime import timedelta
 
 from msgspec.structs import replace as changed
 
+from contexture import workspace
 from contexture.blocks.links import database_schema
 from contexture.builders.workspace._spans import TimeSpan, detect_span
 from contexture.builders.workspace._state import BuildState, CollectedFact
 from contexture.builders.workspace.result import SectionType
 from contexture.text.terms import extract_terms
 from contexture.types import Candidate
-from contexture.workspace import (
-    TASK_CELL,
-    Activity,
-    Block,
-    BlockQuery,
-    BlockSelection,
-    BlockType,
-    CellFilter,
-    CellValue,
-    is_person_column,
-    person_name,
-    plain_name,
-)
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
@@ -162,7 +150,7 @@ _STOP_WORDS = frozenset(
     " что кто как какие какая какой сколько у на в во с со по за из для и или мне меня мои мой моя я мы наш все всех"
     " это эта этот есть задач задачи задача дела der die das ein eine und oder ist sind von mit zu".split()
 )
-_ANY_TASK = CellFilter(names=(TASK_CELL,), values=("open", "done"))
+_ANY_TASK = workspace.CellFilter(names=(workspace.TASK_CELL,), values=("open", "done"))
 _MAX_WORDS, _MAX_GRAM, _MAX_VALUES = 40, 4, 60
 _MAX_DATABASES, _GROUPS_SHOWN = 100, 12
 _FEED_LINES = 15
@@ -179,7 +167,7 @@ class PlannedQuery:
     """A query about work, what it asks for in words, and whether the question asks for its result."""
 
     label: str
-    query: BlockQuery
+    query: workspace.BlockQuery
     is_answer: bool = True
 
 
@@ -188,12 +176,12 @@ class _Reading:
     """What a question says about work."""
 
     question: str
-    people: tuple[CellValue, ...]
+    people: tuple[workspace.CellValue, ...]
     is_about_me: bool
-    labels: tuple[CellValue, ...]
+    labels: tuple[workspace.CellValue, ...]
     states: tuple[str, ...]
     span: TimeSpan | None
-    databases: tuple[Block, ...]
+    databases: tuple[workspace.Block, ...]
 
     @property
     def is_about_tasks(self) -> bool:
@@ -209,7 +197,7 @@ async def collect_work(state: BuildState, section: SectionType) -> Sequence[Cand
     """The blocks that answer a question about work; the facts about them are added to the state."""
     limit = state.config.collectors.planner.row_limit
     reading = await _read_question(state)
-    found: dict[str, Block] = {}
+    found: dict[str, workspace.Block] = {}
     first = 1.0
     for planned in _plan_queries(state, reading):
         selection = await _run(state, planned, reading, limit)
@@ -243,11 +231,11 @@ async def collect_changes(state: BuildState, section: SectionType) -> Sequence[C
     return state.add_ranked_candidates(section, list(blocks.values()), 1.0, _CHANGE_STEP, source="changes")
 
 
-def _change_line(state: BuildState, change: Activity, blocks: Mapping[str, Block]) -> str:
+def _change_line(state: BuildState, change: workspace.Activity, blocks: Mapping[str, workspace.Block]) -> str:
     block = blocks.get(change.block_id)
     if block is None:
         return ""
-    who = f", {person_name(change.user)}" if change.user else ""
+    who = f", {workspace.person_name(change.user)}" if change.user else ""
     text = " ".join(block.text.split())
     short = text if len(text) <= _LINE_CHARS else text[:_LINE_CHARS].rsplit(" ", 1)[0] + " …"
     return f"{change.time.astimezone(state.request.zone):%Y-%m-%d %H:%M}{who}: {short}"
@@ -255,14 +243,18 @@ def _change_line(state: BuildState, change: Activity, blocks: Mapping[str, Block
 
 async def _find_users(state: BuildState, question: str) -> tuple[str, ...]:
     """The users that a question about changes names; the asker for "I" and "my"."""
-    names = [word for word in _TOKEN.findall(question) if word[:1].isupper() and plain_name(word) not in _STOP_WORDS]
-    terms = [term for word in names for term in _spell(plain_name(word))]
+    names = [
+        word
+        for word in _TOKEN.findall(question)
+        if word[:1].isupper() and workspace.plain_name(word) not in _STOP_WORDS
+    ]
+    terms = [term for word in names for term in _spell(workspace.plain_name(word))]
     if re.search(r"(?<!\w)(?:i|я|ich)(?!\w)", question, re.IGNORECASE):
         return (state.scope.user,)
     people = [
         each.value for each in await state.store.find_values(state.scope, terms, limit=_MAX_VALUES) if each.is_person
     ]
-    first = {plain_name(word) for word in _TOKEN.findall(question)[:1]}
+    first = {workspace.plain_name(word) for word in _TOKEN.findall(question)[:1]}
     named = [term for term in terms if term not in first]
     if not people and not named:
         return ()
@@ -293,7 +285,7 @@ async def _read_question(state: BuildState) -> _Reading:
         question=question,
         people=tuple(mine or people),
         is_about_me=bool(identity),
-        labels=tuple(each for each in labels if not is_person_column(each.name) and each.value not in named),
+        labels=tuple(each for each in labels if not workspace.is_person_column(each.name) and each.value not in named),
         states=tuple(told),
         span=detect_span(question, state.now, state.request.zone),
         databases=tuple(await _find_databases(state, question)),
@@ -303,7 +295,7 @@ async def _read_question(state: BuildState) -> _Reading:
 def _identity(state: BuildState) -> tuple[str, ...]:
     """The names by which the asker may be listed in the workspace."""
     given = (state.scope.user, state.request.user.name or "", state.request.user.id or "")
-    return tuple(dict.fromkeys(plain_name(each) for each in given if each))
+    return tuple(dict.fromkeys(workspace.plain_name(each) for each in given if each))
 
 
 async def _own_values(state: BuildState, identity: Sequence[str]) -> list[str]:
@@ -315,7 +307,9 @@ async def _own_values(state: BuildState, identity: Sequence[str]) -> list[str]:
 
 def _make_grams(question: str) -> list[str]:
     """Runs of up to four words of a question, the longest first, without those that are only stop words."""
-    words = [_strip_possessive(plain_name(word)) for word in _TOKEN.findall(question.replace("’", "'"))][:_MAX_WORDS]
+    words = [_strip_possessive(workspace.plain_name(word)) for word in _TOKEN.findall(question.replace("’", "'"))][
+        :_MAX_WORDS
+    ]
     grams: list[str] = []
     for size in range(_MAX_GRAM, 0, -1):
         for at in range(len(words) - size + 1):
@@ -358,7 +352,7 @@ def _to_latin(word: str) -> str:
     return "".join(_LATIN.get(letter, letter) for letter in word)
 
 
-def _drop_parts(found: Sequence[CellValue], spelled: Mapping[str, str]) -> list[CellValue]:
+def _drop_parts(found: Sequence[workspace.CellValue], spelled: Mapping[str, str]) -> list[workspace.CellValue]:
     """The values without those that are part of a longer one: `review` within `in review`."""
     grams = {each: spelled.get(each.value, each.value).split() for each in found}
     return [
@@ -371,13 +365,13 @@ def _drop_parts(found: Sequence[CellValue], spelled: Mapping[str, str]) -> list[
     ]
 
 
-async def _find_databases(state: BuildState, question: str) -> list[Block]:
+async def _find_databases(state: BuildState, question: str) -> list[workspace.Block]:
     """The databases that a question names by a word of their title."""
-    query = BlockQuery(types=(BlockType.DB,))
+    query = workspace.BlockQuery(types=(workspace.BlockType.DB,))
     databases = (await state.store.select(state.scope, query, limit=_MAX_DATABASES)).blocks
     if not databases:
         return []
-    words = [plain_name(word) for word in _TOKEN.findall(question)]
+    words = [workspace.plain_name(word) for word in _TOKEN.findall(question)]
     translated = [english for word in words for stem, english in _SUBJECTS.items() if word.startswith(stem)]
     asked = set(extract_terms(" ".join([question, *translated])))
     scores = {block.id: len(asked & set(extract_terms(block.text))) for block in databases}
@@ -406,7 +400,7 @@ def _is_about_rows(reading: _Reading) -> bool:
 def _plan_tasks(state: BuildState, reading: _Reading) -> PlannedQuery | None:
     who, cells = _who(state, reading)
     label_cells, labels = _label_filters(reading.labels)
-    query = BlockQuery(cells=(*cells, *label_cells, _ANY_TASK), utc_offset=_offset(state))
+    query = workspace.BlockQuery(cells=(*cells, *label_cells, _ANY_TASK), utc_offset=_offset(state))
     told: list[str] = []
     if _OVERDUE.search(reading.question):
         query, told = changed(query, done=False, due_before=state.now), ["overdue"]
@@ -434,7 +428,7 @@ def _plan_tasks(state: BuildState, reading: _Reading) -> PlannedQuery | None:
 
 
 def _plan_rows(state: BuildState, reading: _Reading) -> PlannedQuery | None:
-    columns = {plain_name(name) for block in reading.databases for name in database_schema(block)}
+    columns = {workspace.plain_name(name) for block in reading.databases for name in database_schema(block)}
     inside = replace(
         reading,
         people=tuple(each for each in reading.people if not columns or each.name in columns),
@@ -449,9 +443,9 @@ def _plan_rows(state: BuildState, reading: _Reading) -> PlannedQuery | None:
     if not every and not _COUNT.search(reading.question) and not _PER.search(reading.question):
         return None
     title = " and ".join(f"“{' '.join(block.text.split())}”" for block in reading.databases[:3])
-    query = BlockQuery(
+    query = workspace.BlockQuery(
         databases=tuple(block.id for block in reading.databases),
-        types=(BlockType.DB_ROW,),
+        types=(workspace.BlockType.DB_ROW,),
         cells=every,
         newest=bool(
             re.search(
@@ -466,13 +460,13 @@ def _plan_report(state: BuildState, reading: _Reading) -> Iterator[PlannedQuery]
     """Done, in progress, blocked and next, of the asker unless the question names someone else."""
     who, cells = _who(state, replace(reading, is_about_me=not reading.people or reading.is_about_me))
     week = timedelta(days=_REPORT_DAYS)
-    base = BlockQuery(cells=cells, utc_offset=_offset(state))
+    base = workspace.BlockQuery(cells=cells, utc_offset=_offset(state))
     yield PlannedQuery(
         label=f"tasks done in the last {_REPORT_DAYS} days{who}",
         query=changed(base, done=True, modified_from=state.now - week, newest=True),
     )
     for name in ("in progress", "blocked"):
-        cell = CellFilter(values=_STATES[name][1])
+        cell = workspace.CellFilter(values=_STATES[name][1])
         yield PlannedQuery(label=f"tasks {name}{who}", query=changed(base, done=False, cells=(*cells, cell)))
     yield PlannedQuery(
         label=f"next: open tasks due up to {(state.now + week).date()}{who}",
@@ -480,19 +474,23 @@ def _plan_report(state: BuildState, reading: _Reading) -> Iterator[PlannedQuery]
     )
 
 
-def _who(state: BuildState, reading: _Reading, *, only_known: bool = False) -> tuple[str, tuple[CellFilter, ...]]:
+def _who(
+    state: BuildState, reading: _Reading, *, only_known: bool = False
+) -> tuple[str, tuple[workspace.CellFilter, ...]]:
     """The people as words and as a filter; an asker whom the workspace does not know has no tasks."""
     if reading.people:
         names = tuple(dict.fromkeys(each.name for each in reading.people))
         values = tuple(dict.fromkeys(each.value for each in reading.people))
-        shown = " or ".join(dict.fromkeys(person_name(value) for value in values))
-        return f" of {shown}", (CellFilter(names=names, values=values),)
+        shown = " or ".join(dict.fromkeys(workspace.person_name(value) for value in values))
+        return f" of {shown}", (workspace.CellFilter(names=names, values=values),)
     if reading.is_about_me and not only_known:
-        return f" of {person_name(state.scope.user)}", (CellFilter(names=("assignee",), values=_identity(state)),)
+        return f" of {workspace.person_name(state.scope.user)}", (
+            workspace.CellFilter(names=("assignee",), values=_identity(state)),
+        )
     return "", ()
 
 
-def _label_filters(labels: Sequence[CellValue]) -> tuple[tuple[CellFilter, ...], str]:
+def _label_filters(labels: Sequence[workspace.CellValue]) -> tuple[tuple[workspace.CellFilter, ...], str]:
     """One filter per column that has a value of the question; the same value in several columns is one filter."""
     by_value: dict[str, list[str]] = {}
     for each in labels:
@@ -500,25 +498,25 @@ def _label_filters(labels: Sequence[CellValue]) -> tuple[tuple[CellFilter, ...],
     by_columns: dict[tuple[str, ...], list[str]] = {}
     for value, names in by_value.items():
         by_columns.setdefault(tuple(sorted(names)), []).append(value)
-    filters = tuple(CellFilter(names=names, values=tuple(values)) for names, values in by_columns.items())
+    filters = tuple(workspace.CellFilter(names=names, values=tuple(values)) for names, values in by_columns.items())
     told = [f"{names[0]} {' or '.join(values)}" for names, values in by_columns.items()]
     return filters, f" with {', '.join(told)}" if told else ""
 
 
-def _state_filters(reading: _Reading) -> tuple[tuple[CellFilter, ...], str]:
+def _state_filters(reading: _Reading) -> tuple[tuple[workspace.CellFilter, ...], str]:
     """The states that a question names and that no value of the workspace already is."""
     known = {each.value for each in reading.labels}
     names = [name for name in reading.states if known.isdisjoint(_STATES[name][1])]
     if not names:
         return (), ""
     values = tuple(value for name in names for value in _STATES[name][1])
-    return (CellFilter(values=values),), f" {' or '.join(names)}"
+    return (workspace.CellFilter(values=values),), f" {' or '.join(names)}"
 
 
 _COLUMN_NOISE = frozenset(("date", "by", "at", "on", "time", "datetime", "name", "id"))
 
 
-def _date_filters(reading: _Reading, columns: set[str]) -> tuple[str, tuple[CellFilter, ...]]:
+def _date_filters(reading: _Reading, columns: set[str]) -> tuple[str, tuple[workspace.CellFilter, ...]]:
     """Rows with a date in the time that a question names, in the columns it names, or in any."""
     span = reading.span
     if span is None:
@@ -533,7 +531,7 @@ def _date_filters(reading: _Reading, columns: set[str]) -> tuple[str, tuple[Cell
     dated = tuple(column for column in named if re.search(r"date|day|time|by|start|due|when|дата|срок", column))
     end = "" if span.end is None else span.end.date().isoformat()
     start = span.first_day or "0"
-    return f" {span.label}", (CellFilter(names=dated, start=start, end=end or "9999-99"),)
+    return f" {span.label}", (workspace.CellFilter(names=dated, start=start, end=end or "9999-99"),)
 
 
 def _offset(state: BuildState) -> int:
@@ -541,7 +539,7 @@ def _offset(state: BuildState) -> int:
     return 0 if offset is None else int(offset.total_seconds())
 
 
-async def _run(state: BuildState, planned: PlannedQuery, reading: _Reading, limit: int) -> BlockSelection:
+async def _run(state: BuildState, planned: PlannedQuery, reading: _Reading, limit: int) -> workspace.BlockSelection:
     """The result of a query, grouped by what the question asks for, and by status and person."""
     first = await state.store.select(state.scope, planned.query, limit=limit)
     columns = _group_columns(reading, first.blocks)
@@ -551,10 +549,10 @@ async def _run(state: BuildState, planned: PlannedQuery, reading: _Reading, limi
     return changed(first, groups=counted.groups)
 
 
-def _group_columns(reading: _Reading, blocks: Sequence[Block]) -> tuple[str, ...]:
+def _group_columns(reading: _Reading, blocks: Sequence[workspace.Block]) -> tuple[str, ...]:
     """The columns to count by: that of the question first, then the status and the people."""
-    columns = list(dict.fromkeys(plain_name(name) for block in blocks for name in block.properties))
-    people = [name for name in columns if is_person_column(name)]
+    columns = list(dict.fromkeys(workspace.plain_name(name) for block in blocks for name in block.properties))
+    people = [name for name in columns if workspace.is_person_column(name)]
     statuses = [name for name in columns if _STATUS_COLUMNS.match(name)]
     chosen: list[str] = []
     asked = _PER.search(reading.question)
@@ -572,7 +570,7 @@ def _group_columns(reading: _Reading, blocks: Sequence[Block]) -> tuple[str, ...
     return tuple(dict.fromkeys([*chosen, *statuses, *implied]))[:_MAX_GROUPINGS]
 
 
-def _make_fact(planned: PlannedQuery, selection: BlockSelection) -> CollectedFact:
+def _make_fact(planned: PlannedQuery, selection: workspace.BlockSelection) -> CollectedFact:
     details = tuple(
         f"by {name}: {_list_groups(name, groups)}" for name, groups in selection.groups.items() if len(groups) > 0
     )
@@ -582,7 +580,7 @@ def _make_fact(planned: PlannedQuery, selection: BlockSelection) -> CollectedFac
 
 
 def _list_groups(name: str, groups: Mapping[str, int]) -> str:
-    show = person_name if is_person_column(name) else str
+    show = workspace.person_name if workspace.is_person_column(name) else str
     told = [f"{show(value)} {count}" for value, count in list(groups.items())[: _GROUPS_SHOWN * 2]]
     more = len(groups) - len(told)
     return ", ".join(told) + (f", and {more} more" if more > 0 else "")

@@ -119,12 +119,18 @@ class BuildState:
 
 
 async def load_focus(store: BlockStore, scope: Scope, request: ContextRequest) -> FocusBlocks:
-    """The blocks of the focus; raises `NotFound` for one that does not exist or may not be read."""
+    """The blocks of the focus; raises `NotFound` for one that does not exist or may not be read.
+
+    A page or a database may also be named by its title or an alias.
+    """
     focus = request.focus
     if focus is None or not focus.ids:
         return FocusBlocks()
     found = {block.id: block for block in await store.get(scope, focus.ids)}
     for id_ in focus.ids:
+        if id_ not in found and id_ != focus.block_id:
+            for block in await store.find_named(scope, id_, limit=1):
+                found[id_] = block
         if id_ not in found:
             raise NotFound(f"there is no block {id_!r} to focus on")
     return FocusBlocks(

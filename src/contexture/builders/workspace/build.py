@@ -15,13 +15,8 @@ import msgspec
 
 from contexture.builders.clean import Cleaner, CleanerFactory
 from contexture.builders.telemetry import NoWorkspaceTelemetry, Stopwatch, WorkspaceTelemetry
-from contexture.builders.workspace._collect import (
-    SemanticCollector,
-    collect_activity,
-    collect_focus,
-    collect_included,
-    collect_relations,
-)
+from contexture.builders.workspace import _collect as collect
+from contexture.builders.workspace import result
 from contexture.builders.workspace._document import plan_document
 from contexture.builders.workspace._hydrate import hydrate
 from contexture.builders.workspace._intent import detect_intent
@@ -41,16 +36,6 @@ from contexture.builders.workspace.request import (
     section_caps,
     section_floors,
     total_budget,
-)
-from contexture.builders.workspace.result import (
-    COLLECTED_SECTIONS,
-    ContextItem,
-    ContextMetadata,
-    ContextPayload,
-    ContextSection,
-    ContextValidationResult,
-    SectionType,
-    to_messages,
 )
 from contexture.capsule import Capsule, make_capsule
 from contexture.errors import InvalidRequest, NotPermitted, SourceError
@@ -103,7 +88,7 @@ class WorkspaceContextBuilder:
     ) -> None:
         self._metrics: WorkspaceTelemetry = metrics or NoWorkspaceTelemetry()
         self._store = store
-        self._semantic = SemanticCollector(search)
+        self._semantic = collect.SemanticCollector(search)
         self._counter = token_counter
         self._fence = make_fence(token_counter, PromptFormat.WORKSPACE)
         self._cleaners = CleanerFactory(
@@ -122,7 +107,7 @@ class WorkspaceContextBuilder:
         *,
         scope: Scope | None = None,
         now: datetime | None = None,
-    ) -> ContextPayload:
+    ) -> result.ContextPayload:
         """The context for a request, as `scope` may read it; `now` replaces the clock, which is otherwise read once.
 
         Raises `NotFound` when the focus does not exist or `scope` may not read it. A collector that fails is recorded
@@ -145,15 +130,15 @@ class WorkspaceContextBuilder:
         self._record_metrics(payload)
         return payload
 
-    def estimate_tokens(self, payload: ContextPayload) -> int:
+    def estimate_tokens(self, payload: result.ContextPayload) -> int:
         """Tokens that the model is charged for the context: exact when its tokenizer is known, else an estimate."""
         return self._counter.count_messages(payload.messages)
 
-    def validate(self, payload: ContextPayload) -> ContextValidationResult:
+    def validate(self, payload: result.ContextPayload) -> result.ContextValidationResult:
         """Validate a context: errors are broken guarantees, warnings are losses of quality."""
         return validate_payload(payload, self._counter)
 
-    def _record_metrics(self, payload: ContextPayload) -> None:
+    def _record_metrics(self, payload: result.ContextPayload) -> None:
         self._metrics.record(
             seconds=payload.timings,
             tokens=payload.metadata.total_tokens,
@@ -167,7 +152,7 @@ class WorkspaceContextBuilder:
         try:
             place = await load_focus(self._store, scope, asked)
         except SourceError as failure:
-            cleaner.trace.add_degradation(SectionType.FOCUS, failure)
+            cleaner.trace.add_degradation(result.SectionType.FOCUS, failure)
             place = FocusBlocks()
         return BuildState(
             store=self._store,
@@ -192,41 +177,43 @@ class WorkspaceContextBuilder:
         """Run the enabled collectors under the deadline."""
         floors = section_floors(state.request, self._config)
         asks = {
-            SectionType.FOCUS: lambda: collect_focus(state),
-            SectionType.SEMANTIC: lambda: self._semantic.collect(state),
-            SectionType.RELATIONS: lambda: collect_relations(state),
-            SectionType.ACTIVITY: lambda: collect_activity(state),
+            result.SectionType.FOCUS: lambda: collect.collect_focus(state),
+            result.SectionType.SEMANTIC: lambda: self._semantic.collect(state),
+            result.SectionType.RELATIONS: lambda: collect.collect_relations(state),
+            result.SectionType.ACTIVITY: lambda: collect.collect_activity(state),
         }
         sources = {
             str(name): CandidateSource(ask=asks[name], timeout_seconds=self._deadline)
-            for name in COLLECTED_SECTIONS
+            for name in result.COLLECTED_SECTIONS
             if floors[name] and name in self._active_collectors(state)
         }
-        on = [name for name in COLLECTED_SECTIONS if floors[name]]
+        on = [name for name in result.COLLECTED_SECTIONS if floors[name]]
         config_planner = self._config.collectors.planner
         if on and config_planner.enabled and self._config.recipe is not WorkspaceRecipe.SEED:
-            work = SectionType.SEMANTIC if SectionType.SEMANTIC in on else on[0]
-            changes = SectionType.ACTIVITY if SectionType.ACTIVITY in on else work
+            work = result.SectionType.SEMANTIC if result.SectionType.SEMANTIC in on else on[0]
+            changes = result.SectionType.ACTIVITY if result.SectionType.ACTIVITY in on else work
             sources |= {
                 "planner": CandidateSource(ask=lambda: collect_work(state, work), timeout_seconds=self._deadline),
                 "changes": CandidateSource(ask=lambda: collect_changes(state, changes), timeout_seconds=self._deadline),
             }
         if state.request.hints.include_blocks and on:
-            included = CandidateSource(ask=lambda: collect_included(state, on[0]), timeout_seconds=self._deadline)
+            included = CandidateSource(
+                ask=lambda: collect.collect_included(state, on[0]), timeout_seconds=self._deadline
+            )
             sources = {"include": included, **sources}
         return await collect_candidates(sources, deadline=self._deadline, trace=state.trace)
 
-    def _active_collectors(self, state: BuildState) -> list[SectionType]:
+    def _active_collectors(self, state: BuildState) -> list[result.SectionType]:
         """The collectors that are enabled and have what they need."""
         config = self._config.collectors
         focused = state.place.nearest is not None
         ready = {
-            SectionType.FOCUS: config.focus.enabled and focused,
-            SectionType.SEMANTIC: config.semantic.enabled,
-            SectionType.RELATIONS: config.relations.enabled and focused,
-            SectionType.ACTIVITY: config.activity.enabled,
+            result.SectionType.FOCUS: config.focus.enabled and focused,
+            result.SectionType.SEMANTIC: config.semantic.enabled,
+            result.SectionType.RELATIONS: config.relations.enabled and focused,
+            result.SectionType.ACTIVITY: config.activity.enabled,
         }
-        return [name for name in COLLECTED_SECTIONS if ready[name]]
+        return [name for name in result.COLLECTED_SECTIONS if ready[name]]
 
     async def _clean(self, state: BuildState, raw: Sequence[Candidate], cleaner: Cleaner) -> _CleanedCandidates:
         plan = replace(
@@ -244,7 +231,7 @@ class WorkspaceContextBuilder:
         floors = section_floors(asked, config)
         told = (
             render_instructions(asked.type, asked.user.preferences.language)
-            if floors[SectionType.SYSTEM]
+            if floors[result.SectionType.SYSTEM]
             else DATA_NOTICE
         )
         failed = {lost.source for lost in state.trace.finish(()).degradations}
@@ -273,7 +260,7 @@ class WorkspaceContextBuilder:
             fence_version=FENCE_VERSION,
         )
 
-    def _make_payload(self, state: BuildState, made: _CleanedCandidates) -> ContextPayload:
+    def _make_payload(self, state: BuildState, made: _CleanedCandidates) -> result.ContextPayload:
         composed = compose_workspace(made.plan, made.clean, counter=self._counter, trace=state.trace)
         ledger = state.trace.finish(made.raw)
         capsule = make_capsule(
@@ -284,7 +271,7 @@ class WorkspaceContextBuilder:
             settings={"model": self._model, "encoding": self._counter.encoding},
             candidates=made.clean,
             ledger=ledger,
-            messages=to_messages(composed.serialized),
+            messages=result.to_messages(composed.serialized),
             in_request={f"history[{line.at}]" for line in made.plan.history},
         )
         return make_payload(
@@ -340,11 +327,11 @@ def make_payload(
     ledger: Ledger,
     capsule: Capsule,
     counter: TokenCounter,
-) -> ContextPayload:
+) -> result.ContextPayload:
     """The payload of a composed context; its metadata counts blocks, not candidates."""
-    return ContextPayload(
+    return result.ContextPayload(
         sections=tuple(_make_sections(plan, composed, counter)),
-        metadata=ContextMetadata(
+        metadata=result.ContextMetadata(
             total_tokens=composed.tokens,
             timestamp=plan.timestamp,
             collectors_used=plan.collectors,
@@ -367,17 +354,23 @@ def make_payload(
     )
 
 
-def _make_sections(plan: ContextPlan, composed: ComposedWorkspace, counter: TokenCounter) -> Iterator[ContextSection]:
-    if plan.floors[SectionType.SYSTEM]:
-        told = ContextItem(block_id=SectionType.SYSTEM, block_type=INSTRUCTION_TYPE, content=plan.system, relevance=1.0)
-        yield _make_section(SectionType.SYSTEM, [told], counter.count(plan.system))
-    for section in (SectionType.HISTORY, *COLLECTED_SECTIONS):
+def _make_sections(
+    plan: ContextPlan, composed: ComposedWorkspace, counter: TokenCounter
+) -> Iterator[result.ContextSection]:
+    if plan.floors[result.SectionType.SYSTEM]:
+        told = result.ContextItem(
+            block_id=result.SectionType.SYSTEM, block_type=INSTRUCTION_TYPE, content=plan.system, relevance=1.0
+        )
+        yield _make_section(result.SectionType.SYSTEM, [told], counter.count(plan.system))
+    for section in (result.SectionType.HISTORY, *result.COLLECTED_SECTIONS):
         if plan.floors[section]:
             yield _make_section(section, composed.parts.items.get(section, ()), composed.spent.get(section, 0))
 
 
-def _make_section(section: SectionType, items: Sequence[ContextItem], tokens: int) -> ContextSection:
-    return ContextSection(type=section, title=SECTION_TITLES[section], items=tuple(items), token_count=tokens)
+def _make_section(
+    section: result.SectionType, items: Sequence[result.ContextItem], tokens: int
+) -> result.ContextSection:
+    return result.ContextSection(type=section, title=SECTION_TITLES[section], items=tuple(items), token_count=tokens)
 
 
 _MAX_MODEL_CALLS = 3  # model calls that one build waits for

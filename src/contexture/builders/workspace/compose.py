@@ -15,35 +15,9 @@ from msgspec.structs import replace
 
 from contexture.builders.clean import Cleaner
 from contexture.builders.replay import ComposedPrompt
+from contexture.builders.workspace import _render as render
+from contexture.builders.workspace import request, result
 from contexture.builders.workspace._document import FittedDocument, fit_document
-from contexture.builders.workspace._render import (
-    NOTHING_FOUND,
-    ContextParts,
-    count_body,
-    is_deduplicated,
-    make_item,
-    make_variants,
-    render_context,
-    render_item,
-    shorten_candidate,
-)
-from contexture.builders.workspace.request import (
-    SECTION_WEIGHTS,
-    ContextPlan,
-    ConversationLine,
-    ConversationMessage,
-    DocumentPlan,
-    PlannedFact,
-    read_context_plan,
-)
-from contexture.builders.workspace.result import (
-    COLLECTED_SECTIONS,
-    COLLECTED_SIGNAL,
-    ContextItem,
-    ItemMetadata,
-    SectionType,
-    to_messages,
-)
 from contexture.capsule import Capsule
 from contexture.errors import BudgetTooSmall, RedactionFailed
 from contexture.ledger import Reason, Trace
@@ -55,7 +29,7 @@ from contexture.pipeline.sections import pack_sections
 from contexture.ports import TokenCounter
 from contexture.types import Budget, Candidate, Form, Section, Variant
 
-_SEARCHED = frozenset({SectionType.SEMANTIC})
+_SEARCHED = frozenset({result.SectionType.SEMANTIC})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,27 +42,29 @@ class ComposedWorkspace:
     serialized: str
     tokens: int
     spent: Mapping[str, int]
-    parts: ContextParts
+    parts: render.ContextParts
     shown: tuple[Candidate, ...]
     unlimited: int
 
 
 def compose_workspace(
-    plan: ContextPlan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace
+    plan: request.ContextPlan, candidates: Sequence[Candidate], *, counter: TokenCounter, trace: Trace
 ) -> ComposedWorkspace:
     """The context within its token budget; every candidate and message gets a verdict in the trace."""
     fence = make_fence(counter, PromptFormat.WORKSPACE, version=plan.fence_version)
     kept = _filter_candidates(plan, candidates, fence, trace)
-    found = {each.key: each.signals.get(COLLECTED_SIGNAL, 0.0) for each in candidates if each.section in _SEARCHED}
+    found = {
+        each.key: each.signals.get(result.COLLECTED_SIGNAL, 0.0) for each in candidates if each.section in _SEARCHED
+    }
     return _Composer(plan, kept, counter, fence, found).compose(trace)
 
 
 def recompose_workspace(capsule: Capsule, more_tokens: int, counter: TokenCounter, trace: Trace) -> ComposedPrompt:
     """The context of a workspace capsule, composed again; see `RecomposeFunction`."""
-    plan = read_context_plan(capsule)
+    plan = request.read_context_plan(capsule)
     plan = changed(plan, total=plan.total + more_tokens)
     composed = compose_workspace(plan, capsule.candidates, counter=counter, trace=trace)
-    return ComposedPrompt(to_messages(composed.serialized), composed.unlimited)
+    return ComposedPrompt(result.to_messages(composed.serialized), composed.unlimited)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +89,7 @@ class _Composer:
 
     def __init__(
         self,
-        plan: ContextPlan,
+        plan: request.ContextPlan,
         kept: Sequence[Candidate],
         counter: TokenCounter,
         fence: PromptFence,
@@ -127,12 +103,12 @@ class _Composer:
         in_documents = {node.key for document in plan.documents for node in document.nodes}
         self._documented = {each.key: each for each in kept if each.key in in_documents}
         self._loose = [each for each in kept if each.key not in in_documents]
-        self._forms = make_variants(self._loose, plan, counter, fence)
+        self._forms = render.make_variants(self._loose, plan, counter, fence)
         self._items = make_pack_items(self._loose, self._forms)
         self._costs = count_message_tokens(plan.history, counter, fence)
         self._counted: dict[str, int] = {}
         self._facts = plan.facts
-        self._shown: dict[str, tuple[Variant, ContextItem]] = {}
+        self._shown: dict[str, tuple[Variant, result.ContextItem]] = {}
         self._fitted: dict[tuple[int, int], FittedDocument] = {}
 
     def compose(self, trace: Trace) -> ComposedWorkspace:
@@ -142,7 +118,7 @@ class _Composer:
         choice = self._top_up(choice, start, tokens)
         start = self._extend_history(choice, start)
         parts = self._make_parts(choice, start)
-        text = render_context(parts)
+        text = render.render_context(parts)
         tokens = self._count_text(text)
         self._record(choice, start, trace)
         visible = [candidate for candidate in self._kept if candidate.id in choice.forms]
@@ -151,7 +127,7 @@ class _Composer:
             limit=self._plan.total,
             shown=visible,
             texts=[form.text for form in choice.forms.values()],
-            messages=to_messages(text),
+            messages=result.to_messages(text),
             fence=self._fence,
         )
         return ComposedWorkspace(
@@ -175,7 +151,7 @@ class _Composer:
             fixed = self._count_context(_NOTHING, len(plan.history))
         if fixed > plan.total:
             raise BudgetTooSmall(needed=fixed, available=plan.total)
-        share = min(plan.floors[SectionType.HISTORY], self._history_cap(), plan.total - fixed)
+        share = min(plan.floors[result.SectionType.HISTORY], self._history_cap(), plan.total - fixed)
         start = find_newest_start(self._costs, share)
         while start < len(plan.history) and self._count_context(_NOTHING, start) > plan.total:
             start += 1
@@ -185,7 +161,7 @@ class _Composer:
         """A choice whose rendered context fits: while it is too large, pack again into less capacity."""
         empty = self._count_context(_NOTHING, start)
         filled = {candidate.section for candidate in self._kept}
-        capacity = self._plan.total - empty + len(filled) * self._counter.count(NOTHING_FOUND)
+        capacity = self._plan.total - empty + len(filled) * self._counter.count(render.NOTHING_FOUND)
         while capacity > 0 and (self._items or self._plan.documents):
             choice = self._choose(capacity)
             tokens = self._count_context(choice, start)
@@ -222,7 +198,7 @@ class _Composer:
             spent += fitted[-1].tokens
         return tuple(fitted)
 
-    def _fit_document(self, at: int, document: DocumentPlan, room: int) -> FittedDocument:
+    def _fit_document(self, at: int, document: request.DocumentPlan, room: int) -> FittedDocument:
         """One document; cached, because it is the same in most rounds of packing."""
         for (known, most), fitted in self._fitted.items():
             if known == at and room <= most and fitted.tokens <= room and not fitted.left_out:
@@ -234,11 +210,11 @@ class _Composer:
         return self._fitted[at, room]
 
     def _history_cap(self) -> int:
-        return self._plan.caps.get(SectionType.HISTORY, self._plan.total)
+        return self._plan.caps.get(result.SectionType.HISTORY, self._plan.total)
 
     def _extend_history(self, choice: _Choice, start: int) -> int:
         """Start history earlier while tokens are left, within its cap."""
-        cap = self._history_cap() if self._plan.floors[SectionType.HISTORY] else 0
+        cap = self._history_cap() if self._plan.floors[result.SectionType.HISTORY] else 0
         while start > 0 and sum(self._costs[start - 1 :]) <= cap:
             if self._count_context(choice, start - 1) > self._plan.total:
                 break
@@ -254,7 +230,7 @@ class _Composer:
 
     def _budget_sections(self, spent: Mapping[str, int]) -> tuple[Section, ...]:
         """The sections as the packer sees them; `spent` are the tokens that documents use of each."""
-        plan, weights = self._plan, SECTION_WEIGHTS[self._plan.kind]
+        plan, weights = self._plan, request.SECTION_WEIGHTS[self._plan.kind]
         return tuple(
             Section(
                 name=section,
@@ -263,7 +239,7 @@ class _Composer:
                 weight=weights.get(section, 1.0),
                 enabled=section in plan.sections,
             )
-            for section in COLLECTED_SECTIONS
+            for section in result.COLLECTED_SECTIONS
         )
 
     def _chosen_variants(self, chosen: Mapping[str, int]) -> dict[str, Variant]:
@@ -278,7 +254,7 @@ class _Composer:
             if candidate.id in choice.forms:
                 continue
             whole = self._forms[candidate.id][0]
-            form = shorten_candidate(
+            form = render.shorten_candidate(
                 candidate,
                 whole,
                 min(room, self._section_room(candidate.section, choice)),
@@ -295,9 +271,9 @@ class _Composer:
         used = (each.id for each in self._kept if each.section == section and each.id in choice.forms)
         return cap - sum(choice.forms[id_].tokens for id_ in used)
 
-    def _make_parts(self, choice: _Choice, start: int) -> ContextParts:
-        items: dict[str, list[ContextItem]] = {
-            SectionType.HISTORY: [message_item(line, self._fence) for line in self._plan.history[start:]]
+    def _make_parts(self, choice: _Choice, start: int) -> render.ContextParts:
+        items: dict[str, list[result.ContextItem]] = {
+            result.SectionType.HISTORY: [message_item(line, self._fence) for line in self._plan.history[start:]]
         }
         documents: dict[str, list[str]] = {}
         for document, fitted in zip(self._plan.documents, choice.documents, strict=False):
@@ -310,7 +286,7 @@ class _Composer:
         for candidate in self._loose:
             if candidate.id in choice.forms:
                 items.setdefault(candidate.section, []).append(self._make_item(candidate, choice.forms[candidate.id]))
-        return ContextParts(
+        return render.ContextParts(
             system=self._plan.system,
             sections=self._plan.sections,
             items=items,
@@ -322,32 +298,32 @@ class _Composer:
             fence=self._fence,
         )
 
-    def _make_item(self, candidate: Candidate, form: Variant) -> ContextItem:
+    def _make_item(self, candidate: Candidate, form: Variant) -> result.ContextItem:
         """A candidate as an item; cached, because most candidates are rendered several times in the same form."""
         known = self._shown.get(candidate.id)
         if known is None or known[0] is not form:
-            known = self._shown[candidate.id] = (form, make_item(candidate, form))
+            known = self._shown[candidate.id] = (form, render.make_item(candidate, form))
         return known[1]
 
     def _count_context(self, choice: _Choice, start: int) -> int:
-        return self._count_text(render_context(self._make_parts(choice, start)))
+        return self._count_text(render.render_context(self._make_parts(choice, start)))
 
     def _count_text(self, text: str) -> int:
         """Tokens of a rendered context; cached, because the last one counted is often the final one."""
         if text not in self._counted:
-            self._counted[text] = self._counter.count_messages(to_messages(text))
+            self._counted[text] = self._counter.count_messages(result.to_messages(text))
         return self._counted[text]
 
     def _count_by_section(self, choice: _Choice, start: int) -> dict[str, int]:
         """Tokens of the items of each section, as the ledger counts them."""
-        spent: dict[str, int] = {SectionType.HISTORY: sum(self._costs[start:])}
+        spent: dict[str, int] = {result.SectionType.HISTORY: sum(self._costs[start:])}
         for candidate in self._kept:
             if candidate.id in choice.forms:
                 spent[candidate.section] = spent.get(candidate.section, 0) + choice.forms[candidate.id].tokens
         return spent
 
     def _count_unlimited(self, tokens: int) -> int:
-        documented = sum(count_body(each, self._counter, self._fence) for each in self._documented.values())
+        documented = sum(render.count_body(each, self._counter, self._fence) for each in self._documented.values())
         return tokens + sum(item.options[0].tokens for item in self._items) + sum(self._costs) + 2 * documented
 
     def _record(self, choice: _Choice, start: int, trace: Trace) -> None:
@@ -356,7 +332,9 @@ class _Composer:
         for candidate in self._documented.values():
             form = choice.forms.get(candidate.id)
             if form is None:
-                trace.drop(candidate, Reason.OVER_BUDGET, tokens=count_body(candidate, self._counter, self._fence))
+                trace.drop(
+                    candidate, Reason.OVER_BUDGET, tokens=render.count_body(candidate, self._counter, self._fence)
+                )
             else:
                 trace.keep(candidate, tokens=form.tokens, form=form.form)
         for at, document in enumerate(self._plan.documents):
@@ -377,11 +355,11 @@ class _Composer:
                 trace.keep(message_candidate(line), tokens=cost)
 
 
-def _trim_facts(facts: Sequence[PlannedFact]) -> tuple[PlannedFact, ...]:
+def _trim_facts(facts: Sequence[request.PlannedFact]) -> tuple[request.PlannedFact, ...]:
     """The facts without the last line of details, or without the last fact when none has details."""
     for at in range(len(facts) - 1, -1, -1):
         if facts[at].details:
-            shorter = PlannedFact(
+            shorter = request.PlannedFact(
                 label=facts[at].label, total=facts[at].total, keys=facts[at].keys, details=facts[at].details[:-1]
             )
             return (*facts[:at], shorter, *facts[at + 1 :])
@@ -397,7 +375,7 @@ def _count_demand(items: Sequence[PackingItem]) -> dict[str, int]:
 
 
 def _filter_candidates(
-    plan: ContextPlan, candidates: Sequence[Candidate], fence: PromptFence, trace: Trace
+    plan: request.ContextPlan, candidates: Sequence[Candidate], fence: PromptFence, trace: Trace
 ) -> list[Candidate]:
     """Candidates to pack, best first: disabled sections, duplicates and empty ones dropped with a reason."""
     sections = plan.sections
@@ -412,7 +390,7 @@ def _filter_candidates(
             trace.drop(candidate, Reason.EMPTY)
     spoken = rank_candidates(candidate for candidate in single if candidate.id in visible)
     documented = {node.key for document in plan.documents for node in document.nodes}
-    prose = [candidate for candidate in spoken if is_deduplicated(candidate) and candidate.key not in documented]
+    prose = [candidate for candidate in spoken if render.is_deduplicated(candidate) and candidate.key not in documented]
     kept = {candidate.id for candidate in drop_near_duplicates(prose, trace, threshold=plan.near_duplicate)}
     dropped = {candidate.id for candidate in prose} - kept
     return [candidate for candidate in spoken if candidate.id not in dropped]
@@ -420,7 +398,7 @@ def _filter_candidates(
 
 def _merge_duplicates(candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
     """One candidate per block: in the first section that has it, with the best score."""
-    order = {str(section): at for at, section in enumerate(COLLECTED_SECTIONS)}
+    order = {str(section): at for at, section in enumerate(result.COLLECTED_SECTIONS)}
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(candidate.key, []).append(candidate)
@@ -442,12 +420,12 @@ _SEPARATOR_TOKENS = 1
 
 
 def clean_history(
-    cleaner: Cleaner, messages: Sequence[ConversationMessage], fence: PromptFence
-) -> tuple[ConversationLine, ...]:
+    cleaner: Cleaner, messages: Sequence[request.ConversationMessage], fence: PromptFence
+) -> tuple[request.ConversationLine, ...]:
     """The newest messages, cleaned, without a gap: everything before one that cannot be scanned is dropped."""
-    trace, lines = cleaner.trace, list[ConversationLine]()
+    trace, lines = cleaner.trace, list[request.ConversationLine]()
     for at in range(max(0, len(messages) - MAX_MESSAGES), len(messages)):
-        line = ConversationLine(at=at, role=messages[at].role, text="")
+        line = request.ConversationLine(at=at, role=messages[at].role, text="")
         if not fence.inline(messages[at].content).strip():
             trace.drop(message_candidate(line), Reason.EMPTY)
             continue
@@ -462,26 +440,28 @@ def clean_history(
     return tuple(lines)
 
 
-def message_item(line: ConversationLine, fence: PromptFence) -> ContextItem:
+def message_item(line: request.ConversationLine, fence: PromptFence) -> result.ContextItem:
     """A history message as a context item."""
-    return ContextItem(
+    return result.ContextItem(
         block_id=f"history[{line.at}]",
         block_type=MESSAGE_TYPE,
         content=fence.block(line.text),
         relevance=1.0,
-        metadata=ItemMetadata(page_title=line.role),
+        metadata=result.ItemMetadata(page_title=line.role),
     )
 
 
-def message_candidate(line: ConversationLine) -> Candidate:
+def message_candidate(line: request.ConversationLine) -> Candidate:
     """A history message as a ledger candidate."""
     name = f"history[{line.at}]"
-    return Candidate(id=name, key=name, text="", section=SectionType.HISTORY, kind=line.role, redacted=True)
+    return Candidate(id=name, key=name, text="", section=result.SectionType.HISTORY, kind=line.role, redacted=True)
 
 
-def count_message_tokens(lines: Sequence[ConversationLine], counter: TokenCounter, fence: PromptFence) -> list[int]:
+def count_message_tokens(
+    lines: Sequence[request.ConversationLine], counter: TokenCounter, fence: PromptFence
+) -> list[int]:
     """Tokens of each message with its header."""
-    return [counter.count(render_item(message_item(line, fence))) + _SEPARATOR_TOKENS for line in lines]
+    return [counter.count(render.render_item(message_item(line, fence))) + _SEPARATOR_TOKENS for line in lines]
 
 
 def find_newest_start(costs: Sequence[int], room: int) -> int:

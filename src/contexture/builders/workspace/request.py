@@ -16,13 +16,14 @@ from contexture.builders.workspace.config import ContextConfig, Truncation
 from contexture.builders.workspace.result import COLLECTED_SECTIONS, SectionType
 from contexture.capsule import Capsule, convert_part
 from contexture.errors import InvalidRequest
-from contexture.json_objects import parse_object
+from contexture.json_objects import NOT_BLANK, parse_object
 from contexture.pipeline.knapsack import Packer
 from contexture.workspace import BlockType
 
 _ID = Annotated[str, Meta(min_length=1, max_length=1_000)]
 _IDS = Annotated[tuple[_ID, ...], Meta(max_length=1_000)]
 _SHARE = Annotated[int, Meta(ge=0, le=10_000_000)]
+_CAPPED = [str(section) for section in (SectionType.HISTORY, *COLLECTED_SECTIONS)]
 
 
 class RequestType(StrEnum):
@@ -68,9 +69,12 @@ class TokenBudget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     activity: Annotated[_SHARE | None, Meta(description="Tokens for recent activity.")] = None
     history: Annotated[_SHARE | None, Meta(description="Tokens for the conversation.")] = None
     system: Annotated[_SHARE | None, Meta(description="Tokens for the instructions.")] = None
-    caps: Annotated[Mapping[str, _SHARE], Meta(description="Most tokens of a section, by its name.")] = msgspec.field(
-        default_factory=dict[str, int]
-    )
+    caps: Annotated[
+        Mapping[str, _SHARE],
+        Meta(
+            description="Most tokens of a section, by its name.", extra_json_schema={"propertyNames": {"enum": _CAPPED}}
+        ),
+    ] = msgspec.field(default_factory=dict[str, int])
 
 
 class TimeRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -101,7 +105,10 @@ class ConversationMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     role: Annotated[str, Meta(pattern="^(user|assistant|system|tool)$", description="Who says it.")]
     content: Annotated[str, Meta(description="What is said.")]
-    timestamp: Annotated[datetime | None, Meta(description="When it was said.")] = None
+    timestamp: Annotated[
+        Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})] | None,
+        Meta(description="When it was said."),
+    ] = None
 
 
 class Preferences(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -131,7 +138,12 @@ class ContextRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     query: Annotated[
         str,
-        Meta(max_length=1_000_000, description="What the user asks for; not blank.", examples=["Summarize this page"]),
+        Meta(
+            max_length=1_000_000,
+            description="What the user asks for; not blank.",
+            examples=["Summarize this page"],
+            extra_json_schema=NOT_BLANK,
+        ),
     ]
     focus: Annotated[
         Focus | None,
@@ -289,9 +301,8 @@ def total_budget(request: ContextRequest, config: ContextConfig) -> int:
 def section_caps(request: ContextRequest) -> dict[str, int]:
     """Hard token limits per section; raises `InvalidRequest` for an unknown section."""
     caps = dict(request.token_budget.caps)
-    known = [str(section) for section in (SectionType.HISTORY, *COLLECTED_SECTIONS)]
-    if unknown := sorted(set(caps) - set(known)):
-        raise InvalidRequest(f"there is no section {unknown[0]!r} to cap; there are {', '.join(known)}")
+    if unknown := sorted(set(caps) - set(_CAPPED)):
+        raise InvalidRequest(f"there is no section {unknown[0]!r} to cap; there are {', '.join(_CAPPED)}")
     return caps
 
 

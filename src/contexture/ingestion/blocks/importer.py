@@ -11,15 +11,9 @@ from typing import Protocol
 
 from contexture.blocks.workspace import Workspace
 from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError
+from contexture.ingestion.blocks import history
 from contexture.ingestion.blocks._placement import IdAllocator, PlacedDocument, place_document
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
-from contexture.ingestion.blocks.history import (
-    HINT_LENGTH,
-    ImportedBlock,
-    ImportedDocument,
-    ImportHistory,
-    ImportSnapshot,
-)
 from contexture.ingestion.blocks.import_source import ImportSource
 from contexture.ingestion.files import LoadProblem
 from contexture.ingestion.loader import Progress
@@ -130,7 +124,7 @@ class BlockWriter(Protocol):
         """Remove blocks and their descendants; returns how many were removed."""
         ...
 
-    async def known(self, names: Sequence[str]) -> set[str]:
+    async def find_existing(self, names: Sequence[str]) -> set[str]:
         """Return those of these page names and block ids that exist in the store."""
         ...
 
@@ -170,7 +164,7 @@ class ImportResult:
     """The report of an import, and the snapshot for the next one."""
 
     report: ImportReport
-    remembered: ImportSnapshot
+    remembered: history.ImportSnapshot
 
 
 async def import_blocks(
@@ -179,7 +173,7 @@ async def import_blocks(
     *,
     source: str,
     root: str = "",
-    before: ImportSnapshot | None = None,
+    before: history.ImportSnapshot | None = None,
     again: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
@@ -190,14 +184,16 @@ async def import_blocks(
     """
     documents, activity, report = _split_items(found)
     documents = await _reparent_orphans(writer, documents, report)
-    work = _ImportRun(source, before or ImportSnapshot(root=root), report)
+    work = _ImportRun(source, before or history.ImportSnapshot(root=root), report)
     placed = work.place_documents(documents)
     report.unchanged = 0 if again else sum(len(each.blocks) - len(each.fresh) for each in placed.values())
     await _write_blocks(writer, placed, report, again=again, progress=progress)
     await _delete_blocks(writer, work.removed_ids(placed), report)
     await _check_links(writer, documents, placed, report)
     await _record_activity(writer, activity, report)
-    return ImportResult(report=report, remembered=ImportSnapshot(root=root, documents=work.snapshot_documents(placed)))
+    return ImportResult(
+        report=report, remembered=history.ImportSnapshot(root=root, documents=work.snapshot_documents(placed))
+    )
 
 
 def _split_items(found: Iterable[ImportItem]) -> tuple[list[DraftDocument], list[Activity], ImportReport]:
@@ -221,7 +217,7 @@ async def _reparent_orphans(
     """Return the documents; those whose parent block does not exist are moved to the top level."""
     held = {draft.known for document in documents for draft, _ in walk_drafts(document.root) if draft.known}
     asked = sorted({each.under for each in documents if each.under is not None} - held)
-    lost = set(asked) - (await writer.known(asked) if asked else set())
+    lost = set(asked) - (await writer.find_existing(asked) if asked else set())
     for document in documents:
         if document.under in lost:
             said = f"its parent {document.under!r} was not found; it was put at the top level"
@@ -232,7 +228,7 @@ async def _reparent_orphans(
 class _ImportRun:
     """One import run: the snapshot of the last one, and the documents of this one."""
 
-    def __init__(self, source: str, before: ImportSnapshot, report: ImportReport) -> None:
+    def __init__(self, source: str, before: history.ImportSnapshot, report: ImportReport) -> None:
         self._source = source
         self._before = before
         self._report = report
@@ -260,13 +256,13 @@ class _ImportRun:
         before = [kept.id for path in self._before.documents for kept in self._earlier_blocks(path)]
         return [name for name in before if name not in now and name not in held]
 
-    def snapshot_documents(self, placed: Mapping[str, PlacedDocument]) -> dict[str, ImportedDocument]:
+    def snapshot_documents(self, placed: Mapping[str, PlacedDocument]) -> dict[str, history.ImportedDocument]:
         """Return the documents of the new snapshot: those written, and the earlier snapshot of those that failed."""
         failed = {problem.path for problem in self._report.failed}
         before = {path: kept for path, kept in self._before.documents.items() if path in failed}
         return {**before, **{path: each.kept for path, each in placed.items() if path not in failed}}
 
-    def _earlier_blocks(self, path: str) -> Iterable[ImportedBlock]:
+    def _earlier_blocks(self, path: str) -> Iterable[history.ImportedBlock]:
         found = self._before.documents.get(path)
         return found.blocks if found else ()
 
@@ -294,7 +290,7 @@ class _ImportRun:
             self._report.warnings.append(document.problem(said, warning=True))
 
 
-def _shared_ratio(digests: set[str], kept: ImportedDocument) -> float:
+def _shared_ratio(digests: set[str], kept: history.ImportedDocument) -> float:
     before = {each.digest for each in kept.blocks if each.parent >= 0}
     both = digests | before
     return len(digests & before) / len(both) if both else 0.0
@@ -352,7 +348,7 @@ def _report_access(batch: Sequence[tuple[str, Block]], done: PutResult, report: 
     said |= dict.fromkeys(done.narrowed, "may be read by fewer people than before")
     for path, block in batch:
         if block.id in said:
-            name = block.text.partition("\n")[0][:HINT_LENGTH]
+            name = block.text.partition("\n")[0][: history.HINT_LENGTH]
             message = f"block {block.id!r} ({name}) {said[block.id]}"
             report.warnings.append(LoadProblem(path=path, message=message, warning=True))
 
@@ -387,7 +383,7 @@ async def _check_links(
         names.add(each.blocks)
     open_links = list(_find_unresolved(documents, placed, names, report))
     beyond = sorted({link.name for _, link in open_links})
-    there = await writer.known(beyond) if beyond else set[str]()
+    there = await writer.find_existing(beyond) if beyond else set[str]()
     report.unresolved = [where for where, link in open_links if link.name not in there]
     report.resolved = report.links + report.references - report.quoted - len(report.unresolved)
 
@@ -428,7 +424,7 @@ class WorkspaceWriter:
         """Remove blocks and their descendants."""
         return await self.workspace.delete(self.scope, ids, now=self.now)
 
-    async def known(self, names: Sequence[str]) -> set[str]:
+    async def find_existing(self, names: Sequence[str]) -> set[str]:
         """Return those of these page names and block ids that the scope may read."""
         pages = await self.workspace.find_pages(self.scope, names)
         return {*pages, *(block.id for block in await self.blocks.get(self.scope, names))}
@@ -443,7 +439,7 @@ async def run_import(
     source: ImportSource,
     *,
     tenant: str,
-    memory: ImportHistory,
+    memory: history.ImportHistory,
     name: str = "",
     again: bool = False,
     progress: Progress | None = None,
@@ -470,7 +466,7 @@ def _resolve_source(path: Path, name: str) -> tuple[str, str]:
     return str(real), name or real.name
 
 
-def _check_source_name(called: str, before: ImportSnapshot | None, root: str) -> None:
+def _check_source_name(called: str, before: history.ImportSnapshot | None, root: str) -> None:
     if before is not None and before.root != root and Path(before.root).exists():
         told = f"the name {called!r} is already used for {before.root!r}"
         raise InvalidRequest(f"{told}; choose another name with --source")

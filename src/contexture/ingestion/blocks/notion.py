@@ -10,18 +10,11 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from contexture.errors import InvalidRequest
+from contexture.ingestion.blocks import tables
 from contexture.ingestion.blocks._markdown import parse_markdown
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems
 from contexture.ingestion.blocks.logseq import LIST_ITEM
 from contexture.ingestion.blocks.sources import SourceFile, SourceListing, list_archive_names, open_archive, open_folder
-from contexture.ingestion.blocks.tables import (
-    TableColumns,
-    TableRow,
-    infer_columns,
-    infer_schema,
-    parse_rows,
-    row_to_draft,
-)
 from contexture.ingestion.files import LoadProblem
 from contexture.types import Json
 from contexture.workspace import BlockType
@@ -90,16 +83,16 @@ class _Export:
 
     def _read_table(self, file: SourceFile, pages: Sequence[SourceFile]) -> Iterable[DraftDocument | LoadProblem]:
         try:
-            rows = parse_rows(file.text)
+            rows = tables.parse_rows(file.text)
         except InvalidRequest as failure:
             yield LoadProblem(path=file.path, message=str(failure))
             yield from (self._read_page(page) for page in pages)
             return
-        columns = infer_columns(
-            list(rows[0]) if rows else [], TableColumns(title=next(iter(rows[0]), "") if rows else "")
+        columns = tables.infer_columns(
+            list(rows[0]) if rows else [], tables.TableColumns(title=next(iter(rows[0]), "") if rows else "")
         )
         columns = replace(columns, id="", relations=_find_relations(rows))
-        schema = infer_schema(rows, columns)
+        schema = tables.infer_schema(rows, columns)
         root = BlockDraft(
             type=BlockType.DB,
             text=_title_from_name(file.stem),
@@ -110,7 +103,7 @@ class _Export:
         )
         waiting = _group_by_title(pages)
         for line, row in enumerate(rows, start=2):
-            draft = row_to_draft(_clear_cells(row, columns.relations), columns, schema, file, line)
+            draft = tables.row_to_draft(_clear_cells(row, columns.relations), columns, schema, file, line)
             root.children.append(_join_row_page(draft, row, columns, waiting))
         root.children.extend(_page_to_row(page) for left in waiting.values() for page in left)
         bullets = sum(map(_count_list_items, pages))
@@ -124,7 +117,7 @@ def parse_page_id(stem: str) -> str:
 
 
 def _join_row_page(
-    draft: BlockDraft, row: TableRow, columns: TableColumns, waiting: dict[str, list[SourceFile]]
+    draft: BlockDraft, row: tables.TableRow, columns: tables.TableColumns, waiting: dict[str, list[SourceFile]]
 ) -> BlockDraft:
     """Return the row with its relations, and with the page of the same title, if there is one."""
     related = {name: list[Json](_related_ids(row[name])) for name in columns.relations if row.get(name)}
@@ -189,7 +182,7 @@ def _to_block_link(found: re.Match[str]) -> str:
     return f"[{found[1]}](block:{UUID(name[0])})" if name else found[0]
 
 
-def _find_relations(rows: Sequence[TableRow]) -> tuple[str, ...]:
+def _find_relations(rows: Sequence[tables.TableRow]) -> tuple[str, ...]:
     """Return the columns in which every cell names pages of the export."""
     names = list(rows[0]) if rows else []
     cells = {name: [row[name] for row in rows if row[name].strip()] for name in names}
@@ -200,7 +193,7 @@ def _related_ids(cell: str) -> list[str]:
     return [str(UUID(name[0])) for each in _RELATION.finditer(cell) if (name := _PAGE_ID.search(unquote(each[2])))]
 
 
-def _clear_cells(row: TableRow, relations: Sequence[str]) -> TableRow:
+def _clear_cells(row: tables.TableRow, relations: Sequence[str]) -> tables.TableRow:
     return {name: "" if name in relations else text for name, text in row.items()}
 
 

@@ -1,6 +1,6 @@
 """Chat routes.
 
-`POST /v1/chat`, sessions, replies to queued messages, and OpenAI's `/v1/chat/completions` and `/v1/models`.
+`POST /v1/chat`, sessions, and replies to queued messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 
 from contexture.answer.chat_types import ChatRequest, ChatResultJson, ChatStep, event_to_json
-from contexture.answer.completions import Completion, Completions, CompletionStarted, CompletionStep
 from contexture.answer.idempotency import decode_result
 from contexture.conversation import ReplyState
 from contexture.engine import Contexture
@@ -25,30 +24,8 @@ from contexture.service._gateway import Gateway
 from contexture.service._openapi import describe_body
 from contexture.service._sse import EventStream, ServerEvent
 from contexture.service.auth import check_same_identity
-from contexture.service.wire.chat import (
-    DEFAULT_MODEL,
-    ChatBody,
-    CompletionBody,
-    CompletionJson,
-    EnqueuedJson,
-    ModelsJson,
-    ReplyJson,
-    chat_step_event,
-    chunk_object,
-    completion_object,
-    enqueued_object,
-    models_object,
-    reply_object,
-    usage_object,
-)
-from contexture.service.wire.schemas import (
-    CHAT_EVENTS,
-    COMPLETION_EVENTS,
-    SessionEventsResponse,
-    SessionsResponse,
-    json_answer,
-    merge_answers,
-)
+from contexture.service.wire import chat as wire
+from contexture.service.wire import schemas
 from contexture.types import Scope
 
 EVENT_STREAM = "text/event-stream"
@@ -61,11 +38,13 @@ def chat_routes() -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["chat"])
     routes.post(
         "/chat",
-        responses=merge_answers(json_answer(ChatResultJson), CHAT_EVENTS, ENQUEUED_RESPONSE),
-        openapi_extra=describe_body(ChatBody),
+        responses=schemas.merge_answers(schemas.json_answer(ChatResultJson), schemas.CHAT_EVENTS, ENQUEUED_RESPONSE),
+        openapi_extra=describe_body(wire.ChatBody),
     )(chat)
-    routes.get("/sessions", responses=json_answer(SessionsResponse))(list_sessions)
-    routes.get("/sessions/{session_id:path}/events", responses=json_answer(SessionEventsResponse))(list_events)
+    routes.get("/sessions", responses=schemas.json_answer(schemas.SessionsResponse))(list_sessions)
+    routes.get("/sessions/{session_id:path}/events", responses=schemas.json_answer(schemas.SessionEventsResponse))(
+        list_events
+    )
     return routes
 
 
@@ -76,7 +55,7 @@ async def chat(request: Request, engine: EngineDep, caller: CallerDep, now: NowD
     `message_id` it is answered only once, even if it is sent again. An error before the first event sets the status of
     the response.
     """
-    body = parse_object(ChatBody, given, what="a message")
+    body = parse_object(wire.ChatBody, given, what="a message")
     check_same_identity(caller, tenant_id=body.tenant_id, user_id=body.user_id)
     streamed = body.stream or EVENT_STREAM in request.headers.get("accept", "")
     if streamed and (body.background or body.message_id):
@@ -84,7 +63,7 @@ async def chat(request: Request, engine: EngineDep, caller: CallerDep, now: NowD
     if body.background:
         return await enqueue_message(request, body.to_request(), engine=engine, caller=caller, now=now)
     if not streamed:
-        doing = engine.once if body.message_id else engine.chat
+        doing = engine.answer_once if body.message_id else engine.chat
         return json_response((await doing.run(body.to_request(), scope=caller, now=now)).json_form())
     steps = cast("AsyncGenerator[ChatStep]", engine.chat.stream(body.to_request(), scope=caller, now=now))
     return EventStream(_chat_events(await anext(steps), steps))
@@ -93,14 +72,14 @@ async def chat(request: Request, engine: EngineDep, caller: CallerDep, now: NowD
 async def list_sessions(engine: EngineDep, caller: CallerDep, limit: LimitParam = 50) -> Response:
     """List the caller's sessions, most recently written first."""
     await require_permission(engine, caller, "session.read", {})
-    return json_response(SessionsResponse(sessions=list(await engine.sessions.sessions(caller, limit=limit))))
+    return json_response(schemas.SessionsResponse(sessions=list(await engine.sessions.sessions(caller, limit=limit))))
 
 
 async def list_events(session_id: str, engine: EngineDep, caller: CallerDep, limit: LimitParam = 20) -> Response:
     """List the newest events of one of the caller's sessions, oldest first; any other session is empty."""
     await require_permission(engine, caller, "session.read", {"session_id": session_id})
     found = await engine.sessions.list_events(caller, session_id, limit=limit)
-    return json_response(SessionEventsResponse(session_id=session_id, events=list(map(event_to_json, found))))
+    return json_response(schemas.SessionEventsResponse(session_id=session_id, events=list(map(event_to_json, found))))
 
 
 async def _chat_events(first: ChatStep, steps: AsyncGenerator[ChatStep]) -> AsyncIterator[ServerEvent]:
@@ -111,16 +90,21 @@ async def _chat_events(first: ChatStep, steps: AsyncGenerator[ChatStep]) -> Asyn
 
 
 def _chat_event(step: ChatStep) -> ServerEvent:
-    name, data = chat_step_event(step)
+    name, data = wire.chat_step_event(step)
     return ServerEvent(event=name, data=data)
 
 
 ACCEPTED = 202
 REPLIES_PREFIX = "/v1/chat/replies"
-ENQUEUED_RESPONSE = json_answer(EnqueuedJson, ACCEPTED, "Accepted; `Location` is where the answer can be read.")
+ENQUEUED_RESPONSE = schemas.json_answer(
+    wire.EnqueuedJson, ACCEPTED, "Accepted; `Location` is where the answer can be read."
+)
 """The additional responses of `POST /v1/chat`."""
 
-_REPLY_RESPONSES = {**json_answer(ReplyJson), **json_answer(ReplyJson, ACCEPTED, "The answer is not ready yet.")}
+_REPLY_RESPONSES = {
+    **schemas.json_answer(wire.ReplyJson),
+    **schemas.json_answer(wire.ReplyJson, ACCEPTED, "The answer is not ready yet."),
+}
 
 
 def replies_routes() -> APIRouter:
@@ -133,14 +117,14 @@ def replies_routes() -> APIRouter:
 async def read_reply(message_id: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Return the answer to one of the caller's messages, its error, or 202 while there is neither."""
     await require_permission(engine, caller, "session.read", {"message_id": message_id})
-    found = await engine.once.find(message_id, scope=caller)
+    found = await engine.answer_once.find(message_id, scope=caller)
     if found.state is ReplyState.COMPLETE:
         await require_permission(engine, caller, "builds.read", {"build": decode_result(found).build_id})
     waiting = found.state is ReplyState.ACCEPTED
-    told = json_response(reply_object(found), status=ACCEPTED if waiting else 200)
+    response = json_response(wire.reply_object(found), status=ACCEPTED if waiting else 200)
     if waiting:
-        told.headers["Retry-After"] = "1"
-    return told
+        response.headers["Retry-After"] = "1"
+    return response
 
 
 async def enqueue_message(
@@ -148,60 +132,8 @@ async def enqueue_message(
 ) -> Response:
     """Return 202 with the location of the answer, once the bus has accepted the message."""
     gateway: Gateway = request.app.state.gateway
-    taken = await gateway.enqueue(message, once=engine.once, scope=caller, now=now)
+    taken = await gateway.enqueue(message, once=engine.answer_once, scope=caller, now=now)
     place = f"{REPLIES_PREFIX}/{quote(taken.message_id, safe='')}"
-    told = json_response(enqueued_object(taken, place), status=ACCEPTED)
-    told.headers["Location"] = place
-    return told
-
-
-class StreamEnd(ServerEvent):
-    """The end marker that clients of such streams expect; it is not JSON."""
-
-    def encode(self) -> bytes:
-        """Return the bytes of the event."""
-        return b"data: [DONE]\n\n"
-
-
-def completions_routes() -> APIRouter:
-    """Return the OpenAI-compatible routes."""
-    routes = APIRouter(prefix="/v1", tags=["chat"])
-    answers = merge_answers(json_answer(CompletionJson), COMPLETION_EVENTS)
-    routes.post("/chat/completions", responses=answers)(create_completion)
-    routes.get("/models", responses=json_answer(ModelsJson))(list_models)
-    return routes
-
-
-async def create_completion(body: CompletionBody, engine: EngineDep, caller: CallerDep, now: NowDep) -> Response:
-    """Answer the caller's messages with memories added to them; no session is written.
-
-    An error before the first event sets the status of the response.
-    """
-    check_same_identity(caller, user_id=body.user)
-    completions = Completions(engine.chat)
-    if not body.stream:
-        return json_response(completion_object(await completions.run(body.to_request(), scope=caller, now=now)))
-    steps = cast("AsyncGenerator[CompletionStep]", completions.stream(body.to_request(), scope=caller, now=now))
-    counted = body.stream_options is not None and body.stream_options.include_usage
-    return EventStream(_completion_events(cast("CompletionStarted", await anext(steps)), steps, counted=counted))
-
-
-async def list_models(engine: EngineDep, caller: CallerDep) -> Response:
-    """List the models that a request may name."""
-    del caller
-    return json_response(models_object((DEFAULT_MODEL, *engine.chat.route.names)))
-
-
-async def _completion_events(
-    begun: CompletionStarted, steps: AsyncGenerator[CompletionStep], *, counted: bool
-) -> AsyncIterator[ServerEvent]:
-    async with aclosing(steps):
-        yield ServerEvent(data=chunk_object(begun))
-        async for step in steps:
-            if isinstance(step, Completion):
-                yield ServerEvent(data=chunk_object(begun, done=step))
-                if counted:
-                    yield ServerEvent(data=usage_object(begun, step))
-            elif isinstance(step, str):
-                yield ServerEvent(data=chunk_object(begun, text=step))
-        yield StreamEnd(data=None)
+    response = json_response(wire.enqueued_object(taken, place), status=ACCEPTED)
+    response.headers["Location"] = place
+    return response

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
+from contexture.answer import research
+from contexture.answer.ask import AskAnswer, AskAnswerJson
 from contexture.answer.citation_check import CitationReportJson
 from contexture.answer.commands.answer import CommandAnswerJson
-from contexture.answer.research import (
-    ANSWER_FIELDS,
-    ResearchAnswer,
-    ResearchAnswerJson,
-    ResearchQuestion,
-    parse_research_question,
-)
+from contexture.builders.ask import request as ask_request
+from contexture.builders.ask.result import AskContext, AskContextJson
 from contexture.builders.command.request import CommandRequest
 from contexture.builders.command.result import CommandContextJson
 from contexture.builders.plugin import BuilderPlugin, PluginContextJson
@@ -41,15 +38,15 @@ from contexture.service._error_responses import replace_correlation_id
 from contexture.service._openapi import describe_body, describe_plugin_body
 from contexture.service._sse import EventStream, ServerEvent
 from contexture.service.auth import HasWriteRight
+from contexture.service.wire import schemas
 from contexture.service.wire.builds import BuildJson, build_object
-from contexture.service.wire.schemas import RESEARCH_EVENTS, json_answer, merge_answers
 from contexture.types import Scope
 
 
 def query_routes() -> APIRouter:
     """Return the route of plain questions."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/query", responses=json_answer(QueryContextJson), openapi_extra=describe_body(QueryRequest))(
+    routes.post("/query", responses=schemas.json_answer(QueryContextJson), openapi_extra=describe_body(QueryRequest))(
         build_query
     )
     return routes
@@ -65,10 +62,43 @@ async def build_query(engine: EngineDep, caller: CallerDep, now: NowDep, body: B
     return json_response(built.json_form(), timings=built.context.timings)
 
 
+def ask_routes() -> APIRouter:
+    """Return the routes of questions over everything."""
+    routes = APIRouter(prefix="/v1", tags=["ask"])
+    context_body = describe_body(ask_request.AskRequest, name="AskContextRequest", without=ask_request.ANSWER_FIELDS)
+    routes.post("/context/ask", responses=schemas.json_answer(AskContextJson), openapi_extra=context_body)(build_ask)
+    routes.post(
+        "/ask",
+        responses=schemas.merge_answers(schemas.json_answer(AskAnswerJson), schemas.ASK_EVENTS),
+        openapi_extra=describe_body(ask_request.AskRequest),
+    )(ask)
+    return routes
+
+
+async def build_ask(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
+    """Build the context of a question over everything the caller may read: a section for each kind of source."""
+    asked = ask_request.parse_ask(body, answering=False)
+    await require_permission(engine, caller, "context.build", {"kind": "ask"})
+    built = await engine.build_ask(asked, scope=caller, now=now)
+    return json_response(built.json_form(), timings=built.timings)
+
+
+async def ask(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
+    """Answer a question from everything the caller may read, with citations that are checked.
+
+    With `stream` the answer is an event stream. An error before the first event sets the status of the response.
+    """
+    asked = ask_request.parse_ask(body, answering=True)
+    if asked.stream:
+        steps = engine.ask_everything.stream(asked, scope=caller, now=now)
+        return EventStream(_answer_events(await anext(steps), steps))
+    return json_response((await engine.ask(asked, scope=caller, now=now)).json_form())
+
+
 def turn_routes() -> APIRouter:
     """Return the route of chat turns."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
-    routes.post("/turn", responses=json_answer(TurnContextJson), openapi_extra=describe_body(Turn))(build_turn)
+    routes.post("/turn", responses=schemas.json_answer(TurnContextJson), openapi_extra=describe_body(Turn))(build_turn)
     return routes
 
 
@@ -88,7 +118,7 @@ def command_routes() -> APIRouter:
     """Return the route of slash commands."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
     described = describe_body(CommandRequest)
-    routes.post("/command", responses=json_answer(CommandContextJson), openapi_extra=described)(build_command)
+    routes.post("/command", responses=schemas.json_answer(CommandContextJson), openapi_extra=described)(build_command)
     return routes
 
 
@@ -104,7 +134,9 @@ def workspace_routes() -> APIRouter:
     """Return the route of workspaces."""
     routes = APIRouter(prefix="/v1/context", tags=["context"])
     described = describe_body(ContextRequest)
-    routes.post("/workspace", responses=json_answer(ContextPayloadJson), openapi_extra=described)(build_workspace)
+    routes.post("/workspace", responses=schemas.json_answer(ContextPayloadJson), openapi_extra=described)(
+        build_workspace
+    )
     return routes
 
 
@@ -145,35 +177,37 @@ CITATIONS_BODY = {"requestBody": {"required": True, "content": {"application/jso
 def research_routes() -> APIRouter:
     """Return the routes of research questions."""
     routes = APIRouter(tags=["research"])
-    context_body = describe_body(ResearchQuestion, name="ResearchContextQuestion", without=ANSWER_FIELDS)
-    routes.post("/v1/context/research", responses=json_answer(ResearchContextJson), openapi_extra=context_body)(
+    context_body = describe_body(
+        research.ResearchQuestion, name="ResearchContextQuestion", without=research.ANSWER_FIELDS
+    )
+    routes.post("/v1/context/research", responses=schemas.json_answer(ResearchContextJson), openapi_extra=context_body)(
         build_research
     )
-    answer_body = describe_body(ResearchQuestion)
+    answer_body = describe_body(research.ResearchQuestion)
     routes.post(
         "/api/research/ask",
-        responses=merge_answers(json_answer(ResearchAnswerJson), RESEARCH_EVENTS),
+        responses=schemas.merge_answers(schemas.json_answer(research.ResearchAnswerJson), schemas.RESEARCH_EVENTS),
         openapi_extra=answer_body,
     )(ask_research)
-    routes.post("/v1/citations/verify", responses=json_answer(CitationReportJson), openapi_extra=CITATIONS_BODY)(
-        verify_citations
-    )
+    routes.post(
+        "/v1/citations/verify", responses=schemas.json_answer(CitationReportJson), openapi_extra=CITATIONS_BODY
+    )(verify_citations)
     return routes
 
 
 async def build_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: BodyDep) -> Response:
     """Build the numbered, cited sources for a question from what the caller may read."""
-    asked = parse_research_question(body, answering=False)
+    question = research.parse_research_question(body, answering=False)
     await require_permission(engine, caller, "context.build", {"kind": "research"})
     built = await engine.build_research(
-        asked.query,
-        asked.num_results,
-        asked.include_text,
-        asked.include_visual,
+        question.query,
+        question.num_results,
+        question.include_text,
+        question.include_visual,
         scope=caller,
         now=now,
-        max_tokens=asked.max_tokens,
-        where=asked.where,
+        max_tokens=question.max_tokens,
+        where=question.where,
     )
     return json_response(built.json_form(), timings=built.timings)
 
@@ -183,26 +217,28 @@ async def ask_research(engine: EngineDep, caller: CallerDep, now: NowDep, body: 
 
     With `stream` the answer is an event stream. An error before the first event sets the status of the response.
     """
-    asked = parse_research_question(body, answering=True)
-    if asked.stream:
-        steps = engine.ask_research.stream(asked, scope=caller, now=now)
-        return EventStream(_research_events(await anext(steps), steps))
-    return json_response((await engine.ask_research.run(asked, scope=caller, now=now)).json_form())
+    question = research.parse_research_question(body, answering=True)
+    if question.stream:
+        steps = engine.ask_research.stream(question, scope=caller, now=now)
+        return EventStream(_answer_events(await anext(steps), steps))
+    return json_response((await engine.ask_research.run(question, scope=caller, now=now)).json_form())
 
 
-async def _research_events(
-    first: ResearchContext | str | ResearchAnswer, steps: AsyncGenerator[ResearchContext | str | ResearchAnswer]
-) -> AsyncIterator[ServerEvent]:
+AnswerStep: TypeAlias = ResearchContext | AskContext | str | research.ResearchAnswer | AskAnswer
+
+
+async def _answer_events(first: AnswerStep, steps: AsyncGenerator[AnswerStep]) -> AsyncIterator[ServerEvent]:
     async with aclosing(steps):
-        yield _research_event(first)
+        yield _answer_event(first)
         async for step in steps:
-            yield _research_event(step)
+            yield _answer_event(step)
 
 
-def _research_event(step: ResearchContext | str | ResearchAnswer) -> ServerEvent:
+def _answer_event(step: AnswerStep) -> ServerEvent:
     if isinstance(step, str):
         return ServerEvent(event="delta", data={"text": step})
-    return ServerEvent(event="context" if isinstance(step, ResearchContext) else "done", data=step.json_form())
+    is_context = isinstance(step, ResearchContext | AskContext)
+    return ServerEvent(event="context" if is_context else "done", data=step.json_form())
 
 
 async def verify_citations(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
@@ -215,7 +251,7 @@ def execute_routes() -> APIRouter:
     """Return the route that executes slash commands."""
     routes = APIRouter(prefix="/v1", tags=["commands"])
     described = describe_body(CommandRequest)
-    routes.post("/commands", responses=json_answer(CommandAnswerJson), openapi_extra=described)(execute_command)
+    routes.post("/commands", responses=schemas.json_answer(CommandAnswerJson), openapi_extra=described)(execute_command)
     return routes
 
 
@@ -231,8 +267,10 @@ async def execute_command(
 def builds_routes() -> APIRouter:
     """Return the routes of recent builds."""
     routes = APIRouter(prefix="/v1/builds", tags=["builds"])
-    routes.get("/{build_id}", responses=json_answer(BuildJson))(read_build)
-    routes.get("/{build_id}/explain/{candidate:path}", responses=json_answer(ExplanationJson))(explain_candidate)
+    routes.get("/{build_id}", responses=schemas.json_answer(BuildJson))(read_build)
+    routes.get("/{build_id}/explain/{candidate:path}", responses=schemas.json_answer(ExplanationJson))(
+        explain_candidate
+    )
     return routes
 
 
@@ -242,7 +280,7 @@ async def read_build(build_id: str, engine: EngineDep, caller: CallerDep) -> Res
     A build that cites what the caller may no longer read is withheld.
     """
     await _require_build_permission(engine, caller, build_id)
-    capsule, ledger = await engine.kept(build_id, scope=caller)
+    capsule, ledger = await engine.load_build(build_id, scope=caller)
     return json_response(build_object(build_id, capsule, ledger))
 
 
@@ -260,7 +298,7 @@ async def _require_build_permission(engine: Contexture, caller: Scope, build_id:
 def capsules_routes() -> APIRouter:
     """Return the route of capsules."""
     routes = APIRouter(prefix="/v1/builds", tags=["builds"])
-    routes.get("/{build_id}/capsule", responses=json_answer(Capsule))(download_capsule)
+    routes.get("/{build_id}/capsule", responses=schemas.json_answer(Capsule))(download_capsule)
     return routes
 
 
@@ -278,7 +316,7 @@ def plugin_routes(builders: Sequence[BuilderPlugin[Any]]) -> APIRouter:
     routes = APIRouter(prefix="/v1/context", tags=["context"])
     for builder in builders:
         described = describe_plugin_body(builder.kind, cast("type[BaseModel]", builder.request))
-        routes.post(f"/{builder.kind}", responses=json_answer(PluginContextJson), openapi_extra=described)(
+        routes.post(f"/{builder.kind}", responses=schemas.json_answer(PluginContextJson), openapi_extra=described)(
             _make_handler(builder)
         )
     return routes

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from contexture.engine import Contexture
 from contexture.erasure.request import ForgetRequest, ReceiptJson, parse_forget
 from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
 from contexture.service._openapi import describe_body
 from contexture.service.auth import check_same_identity
-from contexture.service.wire.schemas import json_answer
+from contexture.service.wire import schemas
 from contexture.types import Scope
+
+
+class _WholeSessionConvertor(StringConvertor):
+    """Any path but that of a session's events, so that `DELETE /v1/sessions/s/events` is answered with 405."""
+
+    regex = ".+(?<!/events)"
 
 
 def router() -> APIRouter:
     """Return the routes of erasure."""
     routes = APIRouter(prefix="/v1", tags=["forget"])
-    answers = json_answer(ReceiptJson)
+    answers = schemas.json_answer(ReceiptJson)
+    register_url_convertor("whole_session", _WholeSessionConvertor())
     routes.post("/forget", responses=answers, openapi_extra=describe_body(ForgetRequest))(forget)
     # First, because the id of a session may hold slashes.
     routes.delete("/sessions/{session_id:path}/events/{event_id}", responses=answers)(forget_event)
-    routes.delete("/sessions/{session_id:path}", responses=answers)(forget_session)
+    routes.delete("/sessions/{session_id:whole_session}", responses=answers)(forget_session)
     return routes
 
 
@@ -45,6 +53,6 @@ async def forget_event(session_id: str, event_id: str, engine: EngineDep, caller
 
 
 async def _forget(engine: Contexture, caller: Scope, request: ForgetRequest) -> Response:
-    asked = request.with_collection(engine.settings.collection)
-    await require_permission(engine, caller, "forget", asked.describe())
-    return json_response((await engine.forget(asked, scope=caller)).json_form())
+    resolved = request.with_collection(engine.settings.collection)
+    await require_permission(engine, caller, "forget", resolved.describe())
+    return json_response((await engine.forget(resolved, scope=caller)).json_form())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 
 from contexture import wiring
 from contexture.blocks.records import BLOCKS
@@ -27,11 +27,12 @@ from contexture.pages.visual import VISUAL_PAGES
 from contexture.retrieval.compute_thread import iterate_in_thread
 from contexture.retrieval.prepare import check_readers
 from contexture.retrieval.reindex import MAX_BATCH, ReindexStepJson
-from contexture.service._dependencies import CallerDep, EngineDep, NowDep, json_response, require_permission
-from contexture.service._openapi import describe_row
-from contexture.service.wire.builds import LoadReportJson, load_report_object
+from contexture.service._dependencies import CallerDep, EngineDep, JobsDep, NowDep, json_response, require_permission
+from contexture.service._jobs import IngestJob
+from contexture.service._openapi import AnySpelling, describe_row
+from contexture.service.wire import schemas
+from contexture.service.wire.builds import IngestJobJson, LoadReportJson, load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
-from contexture.service.wire.schemas import DeletedResponse, json_answer
 from contexture.types import PUBLIC, Collection, FieldType, Scope
 
 RECORDS_FIELD = "records"
@@ -43,13 +44,17 @@ _MAX_FILES = 100
 Principal = Annotated[str, Field(min_length=1)]
 
 
+_BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_NAME: dict[str, JsonValue] = {"pattern": "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"}
+
+
 class FileBody(BaseModel):
     """A file as base64; `source_path` is its origin, for display."""
 
     model_config = ConfigDict(extra="forbid")
 
     filename: Annotated[str, Field(min_length=1, max_length=255)]
-    content: str
+    content: Annotated[str, Field(json_schema_extra={"contentEncoding": "base64", "pattern": _BASE64})]
     source_path: Annotated[str, Field(max_length=4_096)] = ""
 
 
@@ -77,13 +82,13 @@ class IngestDocumentsBody(BaseModel):
         Field(max_length=_MAX_RECORDS, description="The records; one that is wrong is reported."),
     ] = []
     files: Annotated[list[FileBody], Field(max_length=_MAX_FILES)] = []
-    collection: Annotated[str, Field(min_length=1)] | None = None
+    collection: Annotated[str, Field(min_length=1, json_schema_extra=_NAME)] | None = None
     acl: list[Principal] = [PUBLIC]
-    fields: dict[str, FieldType] = {}
-    again: bool = False
-    optimize: bool = False
+    fields: Annotated[dict[str, FieldType], Field(json_schema_extra={"propertyNames": _NAME})] = {}
+    again: StrictBool = False
+    optimize: StrictBool = False
     importing: Annotated[
-        bool, Field(description="Set by importers: no stored record can be read by more people afterwards.")
+        StrictBool, Field(description="Set by importers: no stored record can be read by more people afterwards.")
     ] = False
 
 
@@ -104,15 +109,19 @@ class ReindexBody(BaseModel):
 
     collection: str = ""
     after: str = ""
-    limit: Annotated[int, Field(ge=1, le=MAX_BATCH)] = MAX_BATCH
+    limit: Annotated[int, Field(ge=1, le=MAX_BATCH), AnySpelling] = MAX_BATCH
 
 
 def documents_routes() -> APIRouter:
     """Return the routes of documents."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
-    routes.post("/documents", responses=json_answer(LoadReportJson))(write_documents)
-    routes.delete("/documents", responses=json_answer(DeletedResponse))(remove_documents)
-    routes.post("/reindex", responses=json_answer(ReindexStepJson))(reindex_records)
+    routes.post("/documents", responses=schemas.json_answer(LoadReportJson))(write_documents)
+    routes.delete("/documents", responses=schemas.json_answer(schemas.DeletedResponse))(remove_documents)
+    accepted = schemas.json_answer(IngestJobJson, 202)
+    routes.post("/jobs", status_code=202, responses=accepted)(start_ingest_job)
+    routes.get("/jobs/{job_id}", responses=schemas.json_answer(IngestJobJson))(read_ingest_job)
+    routes.delete("/jobs/{job_id}", responses=schemas.json_answer(IngestJobJson))(cancel_ingest_job)
+    routes.post("/reindex", responses=schemas.json_answer(ReindexStepJson))(reindex_records)
     return routes
 
 
@@ -120,14 +129,62 @@ async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: 
     """Load records and files, and report what was added, unchanged, a duplicate or failed, with the reason."""
     check_readers("`acl`", body.acl, engine.settings.max_readers)
     await _require_permissions(body, engine, caller)
+    return json_response(load_report_object(await _load(body, engine, caller, moment or engine.clock.now())))
+
+
+async def start_ingest_job(
+    body: IngestDocumentsBody, engine: EngineDep, caller: CallerDep, moment: NowDep, jobs: JobsDep
+) -> Response:
+    """Load records and files after this answer, which says where to read the state of the job.
+
+    Jobs run one at a time, and tenants take turns. A job is forgotten when the service restarts: what it had written
+    stays, and sending the request again loads the rest.
+    """
+    check_readers("`acl`", body.acl, engine.settings.max_readers)
+    await _require_permissions(body, engine, caller)
+    now, collection = moment or engine.clock.now(), body.collection or engine.settings.collection
+    job = jobs.submit(
+        caller,
+        collection,
+        len(body.records) + len(body.files),
+        lambda follow: _load(body, engine, caller, now, follow),
+    )
+    answer = json_response(await _describe_job(job, engine), status=202)
+    answer.headers["Location"] = f"/v1/ingest/jobs/{job.job_id}"
+    return answer
+
+
+async def read_ingest_job(job_id: str, engine: EngineDep, caller: CallerDep, jobs: JobsDep) -> Response:
+    """Return the state of one of the caller's jobs, and what it has loaded so far."""
+    return json_response(await _describe_job(jobs.find(caller, job_id), engine))
+
+
+async def cancel_ingest_job(job_id: str, engine: EngineDep, caller: CallerDep, jobs: JobsDep) -> Response:
+    """End one of the caller's jobs; what it has written stays."""
+    return json_response(await _describe_job(await jobs.cancel(caller, job_id), engine))
+
+
+async def _describe_job(job: IngestJob, engine: Contexture) -> IngestJobJson:
+    names = (job.collection, PAGES.name)
+    return job.describe(sum([await engine.count_unembedded(name, scope=job.scope) for name in names]))
+
+
+async def _load(
+    body: IngestDocumentsBody,
+    engine: Contexture,
+    caller: Scope,
+    now: datetime,
+    follow: Callable[[LoadReport], None] = lambda _: None,
+) -> LoadReport:
     if not body.files:
-        return json_response(load_report_object(await _write_records(body, engine, caller)))
-    loading = LoadOptions(scope=caller, now=moment or engine.clock.now(), readers=tuple(body.acl), again=body.again)
+        return await _write_records(body, engine, caller, follow)
+    loading = LoadOptions(scope=caller, now=now, readers=tuple(body.acl), again=body.again)
     uploads = await asyncio.to_thread(lambda: [_decode_upload(at, each) for at, each in enumerate(body.files)])
     async with wiring.reading_workers() as workers:
         paged = await load_uploads(engine.pages, workers, uploads, loading)
-    records = await _write_records(body, engine, caller) if body.records else LoadReport()
-    return json_response(load_report_object(merge_reports(paged, records)))
+    follow(paged)
+    records = await _write_records(body, engine, caller, lambda _: None) if body.records else LoadReport()
+    return merge_reports(paged, records)
 
 
 async def reindex_records(body: ReindexBody, engine: EngineDep, caller: CallerDep) -> Response:
@@ -145,10 +202,12 @@ async def remove_documents(body: DeleteDocumentsBody, engine: EngineDep, caller:
     await require_permission(engine, caller, "delete", {"collection": collection, "records": len(body.ids)})
     if not body.doc_ids:
         gone = await engine.delete(body.ids, collection=collection, scope=caller)
-        return json_response(DeletedResponse(deleted=gone))
+        return json_response(schemas.DeletedResponse(deleted=gone))
     await require_permission(engine, caller, "delete", {"collection": PAGES.name, "records": len(body.doc_ids)})
     gone = await engine.delete(body.ids, collection=collection, scope=caller) if body.ids else 0
-    return json_response(DeletedResponse(deleted=gone, documents=await engine.pages.remove(caller, body.doc_ids)))
+    return json_response(
+        schemas.DeletedResponse(deleted=gone, documents=await engine.pages.remove(caller, body.doc_ids))
+    )
 
 
 async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> None:
@@ -161,10 +220,13 @@ async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, ca
         await require_permission(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
 
 
-async def _write_records(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> LoadReport:
+async def _write_records(
+    body: IngestDocumentsBody, engine: Contexture, caller: Scope, follow: Callable[[LoadReport], None]
+) -> LoadReport:
     collection = body.collection or engine.settings.collection
     await engine.create(Collection(name=collection, fields={**DEFAULT_FIELDS, **body.fields}), scope=caller)
     writer = RecordWriter(engine, collection, caller, again=body.again, importing=body.importing)
+    follow(writer.report)
     async for batch in iterate_in_thread(batch_records(writer.drop_duplicates(_record_items(body)))):
         await writer.write(batch)
     if body.optimize:
@@ -199,8 +261,8 @@ ARTICLES_FIELD = "articles"
 def articles_routes() -> APIRouter:
     """Return the routes of articles."""
     routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
-    routes.post("/articles", responses=json_answer(LoadReportJson))(write_articles)
-    routes.delete("/articles", responses=json_answer(DeletedResponse))(remove_articles)
+    routes.post("/articles", responses=schemas.json_answer(LoadReportJson))(write_articles)
+    routes.delete("/articles", responses=schemas.json_answer(schemas.DeletedResponse))(remove_articles)
     return routes
 
 
@@ -217,7 +279,7 @@ async def write_articles(body: ArticlesBody, engine: EngineDep, caller: CallerDe
 async def remove_articles(body: RemoveArticlesBody, engine: EngineDep, caller: CallerDep) -> Response:
     """Delete articles that the caller may read, and return how many."""
     await require_permission(engine, caller, "delete", {"collection": ARTICLES_FIELD, "records": len(body.ids)})
-    return json_response(DeletedResponse(deleted=await engine.news.remove(caller, body.ids)))
+    return json_response(schemas.DeletedResponse(deleted=await engine.news.remove(caller, body.ids)))
 
 
 def _article_items(body: ArticlesBody, caller: Scope, now: datetime) -> ArticleItems:

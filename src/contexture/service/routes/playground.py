@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from contexture.errors import NotFound
 from contexture.service._dependencies import EngineDep, json_response
 from contexture.service.auth import PUBLIC_PREFIX
-from contexture.service.wire.schemas import MemoryStateResponse, json_answer
+from contexture.service.wire import schemas
 
 STATIC_FOLDER = Path(__file__).parent.parent / "static"
 INDEX_FILE = "index.html"
@@ -47,8 +47,8 @@ class Playground:
         found = {
             path.relative_to(STATIC_FOLDER).as_posix(): path.read_bytes() for path in sorted(STATIC_FOLDER.rglob("*.*"))
         }
-        told = b"".join(name.encode() + b"\0" + content for name, content in found.items())
-        self.mark = hashlib.sha256(told).hexdigest()[:16]
+        contents = b"".join(name.encode() + b"\0" + content for name, content in found.items())
+        self.mark = hashlib.sha256(contents).hexdigest()[:16]
         self._files = {name: content for name, content in found.items() if name != INDEX_FILE}
         self._page = self._fill_template(found[INDEX_FILE].decode(), members)
         self._etag = f'"{hashlib.sha256(self._page).hexdigest()[:16]}"'
@@ -77,7 +77,11 @@ class Playground:
 
     def _fill_template(self, page: str, members: Mapping[str, tuple[str, ...]]) -> bytes:
         users = {user: list(groups) for user, groups in members.items()}
-        values = {"assets": f"{PUBLIC_PREFIX}{self.mark}", "users": json.dumps(users), "version": version("contexture")}
+        values = {
+            "assets": f"{PUBLIC_PREFIX}{self.mark}",
+            "users": json.dumps(users),
+            "version": version("contexture-ai"),
+        }
         for name, value in values.items():
             page = page.replace(f"{{{{{name}}}}}", html.escape(value))
         return page.encode()
@@ -99,14 +103,14 @@ class BreakMemoryBody(BaseModel):
 def demo_routes() -> APIRouter:
     """Return the routes of a demonstration."""
     routes = APIRouter(prefix="/v1/demo", tags=["demo"])
-    routes.get("/memory", responses=json_answer(MemoryStateResponse))(read_memory_state)
-    routes.post("/memory", responses=json_answer(MemoryStateResponse))(break_memory)
+    routes.get("/memory", responses=schemas.json_answer(schemas.MemoryStateResponse))(read_memory_state)
+    routes.post("/memory", responses=schemas.json_answer(schemas.MemoryStateResponse))(break_memory)
     return routes
 
 
 async def read_memory_state(engine: EngineDep) -> Response:
     """Return whether an outage is simulated, and the state according to the health monitor."""
-    return json_response(MemoryStateResponse(broken=engine.memory_broken, state=engine.health.state()))
+    return json_response(schemas.MemoryStateResponse(broken=engine.memory_broken, state=engine.health.state()))
 
 
 async def break_memory(body: BreakMemoryBody, engine: EngineDep) -> Response:

@@ -14,16 +14,8 @@ from contexture.errors import NotFound, UnknownPage
 from contexture.pages.values import DocumentSummary
 from contexture.retrieval.candidates import SearchResultJson
 from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
-from contexture.service._openapi import describe_body
-from contexture.service.wire.schemas import (
-    JPEG_IMAGE,
-    DocumentResponse,
-    DocumentsResponse,
-    PageRegionsResponse,
-    RecordResponse,
-    RegionJson,
-    json_answer,
-)
+from contexture.service._openapi import AnySpelling, describe_body
+from contexture.service.wire import schemas
 from contexture.types import Candidate
 
 _DEFAULT_POOL = 60  # the engine's default pool size
@@ -33,18 +25,18 @@ def search_routes() -> APIRouter:
     """Return the route of search."""
     routes = APIRouter(prefix="/v1", tags=["search"])
     described = describe_body(SearchRequest)
-    routes.post("/search", responses=json_answer(SearchResultJson), openapi_extra=described)(search)
+    routes.post("/search", responses=schemas.json_answer(SearchResultJson), openapi_extra=described)(search)
     return routes
 
 
 async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Response:
     """Search the records that the caller may read, and return redacted passages, best first."""
-    asked = parse_search(body)
-    collection = asked.collection or engine.settings.collection
+    request = parse_search(body)
+    collection = request.collection or engine.settings.collection
     await require_permission(engine, caller, "search", {"collection": collection})
-    pool = asked.limit if asked.limit > _DEFAULT_POOL else None
-    result = await engine.search(asked.query, collection=collection, scope=caller, where=asked.where, pool=pool)
-    return json_response(result.first(asked.limit).json_form())
+    pool = request.limit if request.limit > _DEFAULT_POOL else None
+    result = await engine.search(request.query, collection=collection, scope=caller, where=request.where, pool=pool)
+    return json_response(result.first(request.limit).json_form())
 
 
 class ListDocumentsBody(BaseModel):
@@ -53,15 +45,17 @@ class ListDocumentsBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"limit": 10}]})
 
     after: str = ""
-    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+    limit: Annotated[int, Field(ge=1, le=1_000), AnySpelling] = 100
 
 
 def record_routes() -> APIRouter:
     """Return the routes that read records and documents."""
     routes = APIRouter(prefix="/v1", tags=["records"])
-    routes.get("/records/{collection}/{record_id:path}", responses=json_answer(RecordResponse))(read_record)
-    routes.post("/documents", responses=json_answer(DocumentsResponse))(list_documents)
-    routes.get("/documents/{doc_id}", responses=json_answer(DocumentResponse))(read_document)
+    routes.get("/records/{collection}/{record_id:path}", responses=schemas.json_answer(schemas.RecordResponse))(
+        read_record
+    )
+    routes.post("/documents", responses=schemas.json_answer(schemas.DocumentsResponse))(list_documents)
+    routes.get("/documents/{doc_id}", responses=schemas.json_answer(schemas.DocumentResponse))(read_document)
     return routes
 
 
@@ -75,7 +69,8 @@ async def list_documents(body: ListDocumentsBody, engine: EngineDep, caller: Cal
     """List the documents that the caller may read, without their pages."""
     await require_permission(engine, caller, "records.list", {"collection": "pages"})
     found = await engine.pages.documents(caller, after=body.after, limit=body.limit)
-    return json_response(DocumentsResponse(documents=[_document_object(each, engine.shown) for each in found]))
+    documents = [_document_object(each, engine.redact_text) for each in found]
+    return json_response(schemas.DocumentsResponse(documents=documents))
 
 
 async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -84,10 +79,10 @@ async def read_document(doc_id: str, engine: EngineDep, caller: CallerDep) -> Re
     found = await engine.pages.document(caller, doc_id)
     if found is None:
         raise NotFound(f"no document {doc_id!r} can be read here")
-    return json_response(_document_object(found, engine.shown))
+    return json_response(_document_object(found, engine.redact_text))
 
 
-def _record_object(shown: Candidate) -> RecordResponse:
+def _record_object(shown: Candidate) -> schemas.RecordResponse:
     return {
         "id": shown.id,
         "title": shown.title,
@@ -100,7 +95,7 @@ def _record_object(shown: Candidate) -> RecordResponse:
     }
 
 
-def _document_object(found: DocumentSummary, shown: Callable[[str], str]) -> DocumentResponse:
+def _document_object(found: DocumentSummary, shown: Callable[[str], str]) -> schemas.DocumentResponse:
     return {
         "doc_id": found.doc_id,
         "title": shown(found.title),
@@ -118,8 +113,8 @@ _CACHE_HEADERS = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Opti
 def page_image_routes() -> APIRouter:
     """Return the routes of page images."""
     routes = APIRouter(prefix="/v1/pages", tags=["pages"])
-    routes.get("/{doc_id}/{page}/image", response_class=Response, responses=JPEG_IMAGE)(page_image)
-    routes.get("/{doc_id}/{page}/thumb", response_class=Response, responses=JPEG_IMAGE)(page_thumbnail)
+    routes.get("/{doc_id}/{page}/image", response_class=Response, responses=schemas.JPEG_IMAGE)(page_image)
+    routes.get("/{doc_id}/{page}/thumb", response_class=Response, responses=schemas.JPEG_IMAGE)(page_thumbnail)
     return routes
 
 
@@ -147,7 +142,7 @@ OffsetParam = Annotated[int | None, Query(ge=0)]
 def page_region_routes() -> APIRouter:
     """Return the route of page regions."""
     routes = APIRouter(prefix="/v1/pages", tags=["pages"])
-    routes.get("/{doc_id}/{page}/regions", responses=json_answer(PageRegionsResponse))(page_regions)
+    routes.get("/{doc_id}/{page}/regions", responses=schemas.json_answer(schemas.PageRegionsResponse))(page_regions)
     return routes
 
 
@@ -163,7 +158,7 @@ async def page_regions(
     if found is None:
         raise UnknownPage(f"there is no page {page} of document {doc_id!r}")
     shown = [_region_object(each) for each in found.regions if _overlaps(each, start, end)]
-    return json_response(PageRegionsResponse(doc_id=doc_id, page=page, regions=shown))
+    return json_response(schemas.PageRegionsResponse(doc_id=doc_id, page=page, regions=shown))
 
 
 def _overlaps(region: Region, start: int | None, end: int | None) -> bool:
@@ -172,5 +167,5 @@ def _overlaps(region: Region, start: int | None, end: int | None) -> bool:
     return region.start < (region.end if end is None else end) and (start or 0) < region.end
 
 
-def _region_object(region: Region) -> RegionJson:
+def _region_object(region: Region) -> schemas.RegionJson:
     return {"kind": region.kind, "box": region.box, "start": region.start, "end": region.end}

@@ -22,7 +22,7 @@ from contexture.errors import ContextError, SourceError, StoreDamaged
 from contexture.ports import Clock
 from contexture.service._dependencies import EngineDep, json_response
 from contexture.service._gateway import Gateway
-from contexture.service.wire.schemas import ComponentHealth, HealthResponse, ReadyResponse, json_answer
+from contexture.service.wire import schemas
 from contexture.wiring import DamagedDatabase
 
 _UNAVAILABLE = 503
@@ -31,8 +31,8 @@ _UNAVAILABLE = 503
 def router() -> APIRouter:
     """Return the routes that need no key."""
     routes = APIRouter(tags=["status"])
-    for path, kind, read in (("/health", HealthResponse, health), ("/ready", ReadyResponse, ready)):
-        routes.get(path, responses={**json_answer(kind), **json_answer(kind, _UNAVAILABLE)})(read)
+    for path, kind, read in (("/health", schemas.HealthResponse, health), ("/ready", schemas.ReadyResponse, ready)):
+        routes.get(path, responses={**schemas.json_answer(kind), **schemas.json_answer(kind, _UNAVAILABLE)})(read)
     routes.get("/metrics", response_class=PlainTextResponse)(metrics)
     return routes
 
@@ -41,12 +41,12 @@ async def health(request: Request, engine: EngineDep) -> Response:
     """Return the state of each component; the status is 503 if the store is down or one of its databases is damaged."""
     readiness: Readiness = request.app.state.readiness
     integrity: IntegrityMonitor = request.app.state.integrity
-    components: dict[str, ComponentHealth] = {
+    components: dict[str, schemas.ComponentHealth] = {
         "store": await _store_state(engine),
         "integrity": integrity.state(),
         "embedders": {"state": readiness.embedder_state, "names": sorted(engine.vectors)},
         "policy": await _policy_state(engine),
-        "memory": {"state": engine.health.state()},
+        "memory": _memory_state(engine),
         "outbox": await _outbox_state(engine),
         **await asyncio.to_thread(_library_states, engine),
         **await _bus_state(request.app.state.gateway),
@@ -54,13 +54,13 @@ async def health(request: Request, engine: EngineDep) -> Response:
     worst = max((each["state"] for each in components.values()), key=list(HealthState).index)
     is_down = HealthState.DOWN in (components["store"]["state"], components["integrity"]["state"])
     status = _UNAVAILABLE if is_down else 200
-    return json_response(HealthResponse(status=worst, components=components), status=status)
+    return json_response(schemas.HealthResponse(status=worst, components=components), status=status)
 
 
 async def ready(request: Request) -> Response:
     """Return 200 once the warm-up is done, and 503 before."""
     readiness: Readiness = request.app.state.readiness
-    told = ReadyResponse(ready=readiness.is_ready, steps=readiness.steps)
+    told = schemas.ReadyResponse(ready=readiness.is_ready, steps=readiness.steps)
     return json_response(told, status=200 if readiness.is_ready else _UNAVAILABLE)
 
 
@@ -70,7 +70,7 @@ async def metrics(request: Request) -> Response:
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _store_state(engine: EngineDep) -> ComponentHealth:
+async def _store_state(engine: EngineDep) -> schemas.ComponentHealth:
     try:
         failed_search = await engine.index.check_health()
     except SourceError as failure:
@@ -80,7 +80,7 @@ async def _store_state(engine: EngineDep) -> ComponentHealth:
     return {"state": HealthState.DEGRADED, "reason": reason} if reason else {"state": HealthState.NORMAL}
 
 
-async def _bus_state(gateway: Gateway) -> dict[str, ComponentHealth]:
+async def _bus_state(gateway: Gateway) -> dict[str, schemas.ComponentHealth]:
     """Return the bus state, if there is a bus; at worst it is degraded, since only queued messages need it."""
     state = await gateway.state()
     if state is None:
@@ -90,7 +90,7 @@ async def _bus_state(gateway: Gateway) -> dict[str, ComponentHealth]:
     return {"bus": {"state": HealthState.DEGRADED, "reason": "the bus does not answer; messages are queued"}}
 
 
-async def _policy_state(engine: EngineDep) -> ComponentHealth:
+async def _policy_state(engine: EngineDep) -> schemas.ComponentHealth:
     """Return the policy state; a policy that cannot report one counts as normal, and fails when it decides."""
     ask = getattr(engine.policy, "state", None)
     state = HealthState.NORMAL if ask is None else await ask()
@@ -98,34 +98,42 @@ async def _policy_state(engine: EngineDep) -> ComponentHealth:
         HealthState.DOWN: "the policy denies everything",
         HealthState.DEGRADED: "the policy does not answer in time",
     }
-    found: ComponentHealth = {"state": state, "kind": type(engine.policy).__name__}
+    found: schemas.ComponentHealth = {"state": state, "kind": type(engine.policy).__name__}
     if state is HealthState.NORMAL:
         return found
     return {**found, "reason": getattr(engine.policy, "reason", reasons[state])}
 
 
-async def _outbox_state(engine: EngineDep) -> ComponentHealth:
+def _memory_state(engine: Contexture) -> schemas.ComponentHealth:
+    """Return the memory state: at best degraded while the service refuses our key or user."""
+    state = engine.health.state()
+    if not engine.memory_refusal:
+        return {"state": state}
+    return {"state": max(state, HealthState.DEGRADED, key=list(HealthState).index), "reason": engine.memory_refusal}
+
+
+async def _outbox_state(engine: EngineDep) -> schemas.ComponentHealth:
     """Return the outbox state: degraded while memories are parked, because they need manual attention."""
     try:
         status = await engine.outbox.status()
     except SourceError as failure:
         return {"state": HealthState.DOWN, "reason": str(failure)}
-    counts: ComponentHealth = {"state": HealthState.NORMAL, "parked": status.parked, "damaged": status.damaged}
+    counts: schemas.ComponentHealth = {"state": HealthState.NORMAL, "parked": status.parked, "damaged": status.damaged}
     if status.set_aside:
         reason = f"its file was damaged and replaced; what could not be read is in {status.set_aside!r}"
         return {**counts, "state": HealthState.DEGRADED, "reason": reason}
     return {**counts, "state": HealthState.DEGRADED} if status.parked or status.damaged else counts
 
 
-def _library_states(engine: Contexture) -> dict[str, ComponentHealth]:
+def _library_states(engine: Contexture) -> dict[str, schemas.ComponentHealth]:
     """Return the states of chat models and of text recognition, which may lack a system library."""
     settings = engine.settings
     names = [settings.chat_model or "extractive", *settings.chat_fallbacks]
-    models: ComponentHealth = {"state": HealthState.NORMAL, "names": names}
+    models: schemas.ComponentHealth = {"state": HealthState.NORMAL, "names": names}
     if missing := wiring.missing_model_libraries(settings):
         models = {**models, "state": HealthState.DEGRADED, "reason": "; ".join(missing.values())}
     kind, lacking = wiring.ocr_state()
-    ocr: ComponentHealth = {"state": HealthState.DEGRADED if lacking else HealthState.NORMAL, "kind": kind}
+    ocr: schemas.ComponentHealth = {"state": HealthState.DEGRADED if lacking else HealthState.NORMAL, "kind": kind}
     return {"models": models, "ocr": {**ocr, "reason": lacking} if lacking else ocr}
 
 
@@ -144,9 +152,9 @@ class IntegrityMonitor:
         self._wake_up = asyncio.Event()
         self._stopped = threading.Event()
 
-    def state(self) -> ComponentHealth:
+    def state(self) -> schemas.ComponentHealth:
         """Return `down` with the way back if a database is damaged, and `degraded` if only caches are."""
-        checked: ComponentHealth = {"state": HealthState.NORMAL}
+        checked: schemas.ComponentHealth = {"state": HealthState.NORMAL}
         if self._checked is not None:
             checked = {**checked, "checked": self._checked}
         known = [each.sentence for each in self._damaged] or ([self._reported] if self._reported else [])

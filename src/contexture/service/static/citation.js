@@ -3,6 +3,7 @@ import { requestBlob, requestJson } from "./api.js";
 import { showDialog } from "./dialog.js";
 import { el, fill } from "./dom.js";
 import { t } from "./i18n.js";
+import { renderText } from "./text.js";
 
 /** Show what `piece` cites; if there is a picture of the page, the passage is framed in it. */
 export function showCitation(piece, cites, source) {
@@ -11,7 +12,7 @@ export function showCitation(piece, cites, source) {
     "div",
     { class: "stack" },
     el("ul", { class: "cites" }, cites.map(line)),
-    source?.image_url ? picture : el("pre", { class: "quoted", text: piece.text }),
+    source?.image_url ? picture : el("div", { class: "quoted" }, renderText(piece.text)),
   );
   let address = "";
   const shown = showDialog("cite.title", content, { wide: Boolean(source?.image_url), closed: () => URL.revokeObjectURL(address) });

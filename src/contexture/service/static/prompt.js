@@ -2,8 +2,7 @@
 import { el } from "./dom.js";
 import { t } from "./i18n.js";
 import { showCitation } from "./citation.js";
-
-const REDACTED = /(<[A-Z][A-Z_]*_\d+>|§§secret\([^)]*\))/;
+import { renderText } from "./text.js";
 
 /** The parts in order; numbered pieces open their citations. */
 export function prompt(found) {
@@ -41,12 +40,5 @@ function renderPiece(piece, found) {
         on: { click: () => showCitation(piece, cites, found.source?.(piece.number)) },
       })
     : null;
-  return el("div", { class: "piece" }, open, el("pre", {}, markRedactions(piece.text)));
-}
-
-/** The text with its placeholders marked. */
-function markRedactions(text) {
-  return text
-    .split(REDACTED)
-    .map((each) => (REDACTED.test(each) ? el("mark", { class: "redacted", title: t("redacted"), text: each }) : each));
+  return el("div", { class: "piece" }, open, el("div", { class: "piece-text" }, renderText(piece.text)));
 }

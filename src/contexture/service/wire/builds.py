@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, NotRequired
 
 from msgspec import Meta
@@ -13,6 +14,7 @@ from contexture.ingestion.documents import DocumentsReport, LoadedFile
 from contexture.ingestion.files import LoadProblem
 from contexture.ingestion.loader import LoadReport
 from contexture.ledger import Degradation, Ledger, LedgerEntry
+from contexture.results import Timestamp
 
 
 class BuildLedgerJson(TypedDict):
@@ -67,9 +69,31 @@ class LoadReportJson(TypedDict):
     collapsed: NotRequired[Annotated[int, Meta(description="Articles that are duplicates.")]]
 
 
+class JobState(StrEnum):
+    """The state of a job; the last three are final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class IngestJobJson(TypedDict):
+    """A job: its state, what it has loaded so far, and how many passages you may read still have no vectors."""
+
+    job_id: str
+    state: JobState
+    created_at: Timestamp
+    items: int
+    report: LoadReportJson
+    error: str
+    unembedded: int
+
+
 def load_report_object(report: LoadReport) -> LoadReportJson:
     """Return the outcome of everything that was read; for files with pages, of each file too."""
-    told: LoadReportJson = {
+    answer: LoadReportJson = {
         "read": report.read,
         "added": report.added,
         "unchanged": report.unchanged,
@@ -77,7 +101,7 @@ def load_report_object(report: LoadReport) -> LoadReportJson:
         "failed": _problem_objects(report.failed),
         "warnings": _problem_objects(report.warnings),
     }
-    return {**told, "pages": report.pages, "files": report.files} if isinstance(report, DocumentsReport) else told
+    return {**answer, "pages": report.pages, "files": report.files} if isinstance(report, DocumentsReport) else answer
 
 
 def _problem_objects(found: Sequence[LoadProblem]) -> list[LoadProblemJson]:

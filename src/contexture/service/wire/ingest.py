@@ -7,10 +7,11 @@ from typing import Annotated, Any, NotRequired, cast
 from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from contexture.blocks.workspace import MAX_ID_LENGTH
 from contexture.ingestion.articles import ArticleRow
 from contexture.ingestion.loader import LoadReport
 from contexture.results import FreeJson
-from contexture.service._openapi import JsonField, describe_row
+from contexture.service._openapi import JsonField, PrincipalField, describe_row
 from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.types import PUBLIC
 from contexture.workspace import Block, BlockType, ImportAccess
@@ -65,11 +66,11 @@ def articles_report_object(report: LoadReport) -> LoadReportJson:
 
 _MAX_BLOCKS = 10_000
 
-BlockIdField = Annotated[str, Field(min_length=1)]
+BlockIdField = Annotated[str, Field(min_length=1, json_schema_extra={"maxLength": MAX_ID_LENGTH})]
 
 
 class BlockBody(BaseModel):
-    """One block; `readers` lists who may read it, and without it they are those of its parent."""
+    """One block; `readers`, `editors` and `managers` are principals, and without them those of its parent apply."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,12 +78,26 @@ class BlockBody(BaseModel):
     type: Annotated[BlockType, Field(validation_alias=AliasChoices("type", "blockType"))] = BlockType.PARAGRAPH
     text: Annotated[str, Field(validation_alias=AliasChoices("text", "content"))] = ""
     parent: Annotated[BlockIdField | None, Field(validation_alias=AliasChoices("parent", "parentId"))] = None
-    order: float = 0.0
+    order: Annotated[float, Field(strict=True)] = 0.0
     properties: Annotated[dict[str, JsonField], Field(description="Properties of any JSON, by name.")] = {}
-    readers: list[str] | None = None
+    readers: Annotated[
+        list[PrincipalField] | None,
+        Field(description="Who may read it, such as `user:anna` or `public`.", json_schema_extra={"minItems": 1}),
+    ] = None
+    editors: Annotated[
+        list[PrincipalField] | None,
+        Field(description="Who may change it; its readers, if neither it nor an ancestor has any."),
+    ] = None
+    managers: Annotated[
+        list[PrincipalField] | None,
+        Field(description="Who may change its readers, editors and managers and remove it for good."),
+    ] = None
     author: str = ""
     created: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("created", "createdAt"))] = None
     modified: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("modified", "lastModified"))] = None
+    version: Annotated[
+        int, Field(ge=0, le=2**53, description="The version that is replaced: another stored one is a conflict.")
+    ] = 0
 
     def to_block(self) -> Block:
         """Convert to a block of the workspace."""
@@ -94,9 +109,12 @@ class BlockBody(BaseModel):
             order=self.order,
             properties=self.properties,
             readers=None if self.readers is None else tuple(self.readers),
+            editors=None if self.editors is None else tuple(self.editors),
+            managers=None if self.managers is None else tuple(self.managers),
             author=self.author,
             created=self.created,
             modified=self.modified,
+            version=self.version,
         )
 
 
@@ -153,11 +171,11 @@ class MoveBlockBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"parent": "p", "order": 2}]})
 
     parent: Annotated[BlockIdField | None, Field(validation_alias=AliasChoices("parent", "parentId"))] = None
-    order: float = 0.0
+    order: Annotated[float, Field(strict=True)] = 0.0
 
 
 class BlockJson(TypedDict):
-    """A block as it was written; `parent`, `readers` and times are there if they were given."""
+    """A block as it was written, with its version; `parent`, rights and times are there if they were given."""
 
     id: str
     type: BlockType
@@ -166,14 +184,17 @@ class BlockJson(TypedDict):
     order: float
     properties: FreeJson
     readers: NotRequired[tuple[str, ...]]
+    editors: NotRequired[tuple[str, ...]]
+    managers: NotRequired[tuple[str, ...]]
     author: str
     created: NotRequired[str]
     modified: NotRequired[str]
+    version: NotRequired[int]
 
 
 def block_object(block: Block) -> BlockJson:
     """Return a block as these routes accept it; empty fields are left out."""
-    told = {
+    fields = {
         "id": block.id,
         "type": str(block.type),
         "text": block.text,
@@ -181,8 +202,11 @@ def block_object(block: Block) -> BlockJson:
         "order": block.order,
         "properties": dict(block.properties),
         "readers": None if block.readers is None else list(block.readers),
+        "editors": None if block.editors is None else list(block.editors),
+        "managers": None if block.managers is None else list(block.managers),
         "author": block.author,
         "created": None if block.created is None else block.created.isoformat(),
         "modified": None if block.modified is None else block.modified.isoformat(),
+        "version": block.version or None,
     }
-    return cast("BlockJson", {name: value for name, value in told.items() if value is not None})
+    return cast("BlockJson", {name: value for name, value in fields.items() if value is not None})

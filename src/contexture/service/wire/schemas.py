@@ -11,15 +11,18 @@ from typing import Annotated, Any, NotRequired
 from msgspec import Meta
 from typing_extensions import TypedDict
 
+from contexture.answer.ask import AskAnswerJson
 from contexture.answer.chat_types import ChatResultJson, Delta, SessionEventJson, Started
 from contexture.answer.citation_check import CitationReportJson
 from contexture.answer.commands.answer import CommandAnswerJson, CommandDetails, NoDetails
-from contexture.answer.commands.ask import AskDetails
 from contexture.answer.commands.events import EventDetails
+from contexture.answer.commands.execute import AskDetails
 from contexture.answer.commands.graph import GraphDetails
 from contexture.answer.commands.memory import MemoryDetails
 from contexture.answer.commands.synthesize import SynthesisDetails
 from contexture.answer.research import ResearchAnswerJson
+from contexture.answer.workspace import WorkspaceAnswerJson
+from contexture.builders.ask.result import AskContextJson
 from contexture.builders.command.result import CommandContextJson
 from contexture.builders.plugin import PluginContextJson
 from contexture.builders.query.result import QueryContextJson
@@ -35,20 +38,38 @@ from contexture.memory_payloads import RecallAnswerJson
 from contexture.results import JsonSchema, Timestamp, describe_types, refer_to
 from contexture.retrieval.candidates import SearchResultJson
 from contexture.retrieval.reindex import ReindexStepJson
-from contexture.service.wire.builds import BuildJson, LoadReportJson
-from contexture.service.wire.chat import CompletionChunkJson, CompletionJson, EnqueuedJson, ModelsJson, ReplyJson
+from contexture.service.wire import openai
+from contexture.service.wire.builds import BuildJson, IngestJobJson, LoadReportJson
+from contexture.service.wire.chat import EnqueuedJson, ReplyJson
 from contexture.service.wire.ingest import BlockJson
+from contexture.service.wire.workspace import (
+    BacklinksResponse,
+    BlocksResponse,
+    ChangesResponse,
+    HistoryResponse,
+    PurgedResponse,
+    StoredBlockResponse,
+    TableResponse,
+    TrashResponse,
+)
 from contexture.types import ChatMessage, Citation
-from contexture.workspace import BlockType, PutResult
+from contexture.workspace import BlockRight, BlockType, PutResult
 
 
 class ErrorJson(TypedDict):
-    """What went wrong, for people and for programs."""
+    """What went wrong, for people and for programs.
+
+    The routes of OpenAI also have its fields, and its codes in `code`.
+    """
 
     code: str
     user_message: str
     tech_message: str
     retryable: bool
+    message: Annotated[str, Meta(description="The same as `user_message`, where SDKs look for it.")]
+    type: Annotated[str, Meta(description="The kind of error by the names of OpenAI.")]
+    param: NotRequired[None]
+    version: NotRequired[Annotated[int, Meta(description="Of a conflict, the current version; 0 for none.")]]
 
 
 class ErrorMetaJson(TypedDict):
@@ -162,9 +183,11 @@ class BlockTitleJson(TypedDict):
 
 
 class BlockResponse(TypedDict):
-    """A block and its ancestors, topmost first."""
+    """A block, the user who created it, the caller's right to it, and its ancestors, topmost first."""
 
     block: BlockJson
+    creator: str
+    right: BlockRight
     path: list[BlockTitleJson]
 
 
@@ -223,6 +246,7 @@ ANSWERS = (
     ReindexStepJson,
     *(
         PluginContextJson,
+        AskContextJson,
         QueryContextJson,
         TurnContextJson,
         CommandContextJson,
@@ -230,11 +254,14 @@ ANSWERS = (
         ContextPayloadJson,
     ),
     *(BuildJson, Capsule, ExplanationJson, CitationReportJson, ReceiptJson, CommandAnswerJson, ResearchAnswerJson),
+    AskAnswerJson,
     *(SearchResultJson, RecordResponse, DocumentResponse, DocumentsResponse, PageRegionsResponse),
     *(ChatResultJson, Started, Delta, EnqueuedJson, ReplyJson, SessionsResponse, SessionEventsResponse),
-    *(CompletionJson, CompletionChunkJson, ModelsJson),
-    *(RecallAnswerJson, RememberResponse, OkResponse, ForgetResponse, DeletedResponse, LoadReportJson),
+    *(openai.CompletionJson, openai.CompletionChunkJson, openai.ModelsJson, openai.ModelJson, openai.EmbeddingsJson),
+    *(RecallAnswerJson, RememberResponse, OkResponse, ForgetResponse, DeletedResponse, LoadReportJson, IngestJobJson),
     *(PutResult, BlockResponse, BlockMovedResponse, BlocksRestoredResponse, BlockViewedResponse),
+    *(BlocksResponse, StoredBlockResponse, HistoryResponse, BacklinksResponse, TableResponse, ChangesResponse),
+    *(TrashResponse, PurgedResponse, WorkspaceAnswerJson),
     *(HealthResponse, ReadyResponse, MemoryStateResponse, ErrorResponse, ChatMessage),
 )
 """Every type of an answer or an event."""
@@ -247,8 +274,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 def json_answer(kind: type, status: int | str = 200, description: str = "") -> Responses:
     """The response of a route that answers with this type, as FastAPI takes it."""
-    told = {"description": description} if description else {}
-    return {status: {**told, "content": {"application/json": {"schema": refer_to(kind)}}}}
+    answer = {"description": description} if description else {}
+    return {status: {**answer, "content": {"application/json": {"schema": refer_to(kind)}}}}
 
 
 def event_stream(text: str, events: Mapping[str, type], end: str = "") -> Responses:
@@ -265,9 +292,9 @@ def event_stream(text: str, events: Mapping[str, type], end: str = "") -> Respon
 def merge_answers(*responses: Responses) -> Responses:
     """Responses of one route; those with the same status offer each other's types of content."""
     found: Responses = {}
-    for status, told in ((status, told) for each in responses for status, told in each.items()):
+    for status, answer in ((status, answer) for each in responses for status, answer in each.items()):
         known = found.get(status, {"content": {}})
-        found[status] = {**known, **told, "content": {**known["content"], **told["content"]}}
+        found[status] = {**known, **answer, "content": {**known["content"], **answer["content"]}}
     return found
 
 
@@ -287,9 +314,14 @@ RESEARCH_EVENTS = event_stream(
     "answer, which replaces the pieces, or `error`.",
     {"context": ResearchContextJson, "delta": Delta, "done": ResearchAnswerJson, "error": ErrorResponse},
 )
+ASK_EVENTS = event_stream(
+    "Server-sent events: `context` with the prompt and its sources, a `delta` for each piece of the answer, `done` "
+    "with the checked answer, which replaces the pieces, or `error`.",
+    {"context": AskContextJson, "delta": Delta, "done": AskAnswerJson, "error": ErrorResponse},
+)
 COMPLETION_EVENTS = event_stream(
     "Server-sent events without names, each a chunk, and at the end `[DONE]`; or an event `error`.",
-    {"": CompletionChunkJson, "error": ErrorResponse},
+    {"": openai.CompletionChunkJson, "error": ErrorResponse},
     end="[DONE]",
 )
 JPEG_IMAGE: Responses = {200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}}
@@ -310,7 +342,8 @@ def describe_answers(document: dict[str, Any]) -> dict[str, Any]:
         method, path = name.split()
         if path in document["paths"]:
             responses = document["paths"][path][method.lower()]["responses"]
-            responses["200"]["content"]["application/json"]["example"] = example
+            status = "200" if "200" in responses else "202"  # a job is accepted
+            responses[status]["content"]["application/json"]["example"] = example
     return document
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from statistics import median
 
 from contexture.adapters.documents.pdf.layout import Rectangle, TextLine, Word, build_line
@@ -418,14 +418,22 @@ def _column_of(cell: _Cell, columns: Sequence[Column]) -> int:
 def _build_header(header: Sequence[_TableRow], columns: Sequence[Column], edge: float) -> list[str]:
     """Header of the label column and of each column; a cell over several columns is part of the header of each."""
     heads: list[list[str]] = [[] for _ in range(len(columns) + 1)]
-    for row in header:
+    for row, below in zip_longest(header, header[1:]):
         over = _cells_over(row, columns, edge)
         heads[0] += [cell.text for cell in row.cells if cell not in over]
-        matched = _match_header_cells(over, columns)
+        goes_on = len(over) == 1 and below is not None and any(_goes_on(over[0], cell) for cell in below.cells)
+        matched = [(_column_of(over[0], columns) - 1, over[0])] if goes_on else _match_header_cells(over, columns)
         for at, cell in matched:
             heads[at + 1].append(cell.text)
         heads[0] += [cell.text for cell in over if all(cell is not each for _, each in matched)]
     return [" ".join(parts) for parts in heads]
+
+
+def _goes_on(cell: _Cell, below: _Cell) -> bool:
+    """Whether a header cell goes on in the line below it, as "Europe, Middle East" does in "& Africa"."""
+    if _PERIOD.search(cell.text) or not (below.left < cell.right and cell.left < below.right):
+        return False
+    return below.text[:1] == "&" or below.text[:1].islower()
 
 
 def _match_header_cells(cells: Sequence[_Cell], columns: Sequence[Column]) -> list[tuple[int, _Cell]]:

@@ -12,27 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from contexture.adapters.documents._text import HeadingOutline
-from contexture.adapters.documents.pdf._elements import (
-    FontSizes,
-    PageElement,
-    PdfTable,
-    build_elements,
-    find_compounds,
-    find_ruled_tables,
-    measure_font_sizes,
-    numbering_depth,
-    table_element,
-)
+from contexture.adapters.documents.pdf import _elements as elements
+from contexture.adapters.documents.pdf import layout
 from contexture.adapters.documents.pdf._statements import FigureTable, find_figure_tables
-from contexture.adapters.documents.pdf.layout import (
-    RawPage,
-    Rectangle,
-    TextLine,
-    Word,
-    group_lines,
-    group_rows,
-    reading_order,
-)
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 
 _LEVELS_PER_SIZE = 10
@@ -44,19 +26,19 @@ _MIN_TEXT_PAGE_LETTERS = 500  # a page with fewer letters at the start may be a 
 class _PageLayout:
     """A raw page with its lines outside of tables, its ruled tables, and why its layout could not be analysed."""
 
-    raw: RawPage
-    lines: list[TextLine]
-    tables: list[PdfTable]
+    raw: layout.RawPage
+    lines: list[layout.TextLine]
+    tables: list[elements.PdfTable]
     failure: str = ""
 
 
-def build_pages(sheets: Sequence[RawPage]) -> list[Page]:
+def build_pages(sheets: Sequence[layout.RawPage]) -> list[Page]:
     """Pages of a document from its raw pages."""
     laid = [_try_layout(sheet) for sheet in sheets]
     marked = _drop_false_furniture(laid, find_furniture([(each.raw.height, each.lines) for each in laid]))
     sizes = replace(
-        measure_font_sizes(line for each in laid for line in each.lines),
-        compounds=find_compounds(line for each in laid for line in each.lines),
+        elements.measure_font_sizes(line for each in laid for line in each.lines),
+        compounds=elements.find_compounds(line for each in laid for line in each.lines),
     )
     outline = HeadingOutline()
     front = _count_title_pages(laid)
@@ -85,7 +67,7 @@ class _TableHeaders:
 _LAYOUT_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def _try_layout(sheet: RawPage) -> _PageLayout:
+def _try_layout(sheet: layout.RawPage) -> _PageLayout:
     try:
         return _analyse_layout(sheet)
     except _LAYOUT_ERRORS as failure:
@@ -93,7 +75,7 @@ def _try_layout(sheet: RawPage) -> _PageLayout:
 
 
 def _try_page(
-    laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: HeadingOutline, headers: _TableHeaders
+    laid: _PageLayout, taken: set[int], sizes: elements.FontSizes, outline: HeadingOutline, headers: _TableHeaders
 ) -> Page:
     """The page; one whose layout fails has its words in the order of the file, and a note that says so."""
     failure = laid.failure
@@ -138,21 +120,23 @@ def _count_title_pages(laid: Sequence[_PageLayout]) -> int:
     return next((at for at, count in enumerate(letters) if count >= _MIN_TEXT_PAGE_LETTERS), 0)
 
 
-def _analyse_layout(sheet: RawPage) -> _PageLayout:
-    tables = [table for table in find_ruled_tables(sheet.rules, sheet.words) if not _is_coarse(table, sheet.words)]
+def _analyse_layout(sheet: layout.RawPage) -> _PageLayout:
+    tables = [
+        table for table in elements.find_ruled_tables(sheet.rules, sheet.words) if not _is_coarse(table, sheet.words)
+    ]
     free = [word for word in sheet.words if not any(table.area.contains_center(word) for table in tables)]
-    return _PageLayout(sheet, group_lines(free) if free else [], tables)
+    return _PageLayout(sheet, layout.group_lines(free) if free else [], tables)
 
 
-def _is_coarse(table: PdfTable, words: Sequence[Word]) -> bool:
+def _is_coarse(table: elements.PdfTable, words: Sequence[layout.Word]) -> bool:
     """Whether ruling lines frame groups of rows rather than rows: more rows of figures than rows of cells."""
     inside = [word for word in words if table.area.contains_center(word)]
-    figures = find_figure_tables(group_rows(group_lines(inside)))
+    figures = find_figure_tables(layout.group_rows(layout.group_lines(inside)))
     return sum(any(row[1:]) for each in figures for row in each.cells[1:]) > len(table.cells)
 
 
 def _build_page(
-    laid: _PageLayout, taken: set[int], sizes: FontSizes, outline: HeadingOutline, headers: _TableHeaders
+    laid: _PageLayout, taken: set[int], sizes: elements.FontSizes, outline: HeadingOutline, headers: _TableHeaders
 ) -> Page:
     sheet = laid.raw
     body = [line for at, line in enumerate(laid.lines) if at not in taken]
@@ -175,41 +159,47 @@ def _build_page(
 
 
 def _order_elements(
-    lines: Sequence[TextLine], tables: Sequence[PdfTable], sizes: FontSizes, width: float, headers: _TableHeaders
-) -> list[PageElement]:
+    lines: Sequence[layout.TextLine],
+    tables: Sequence[elements.PdfTable],
+    sizes: elements.FontSizes,
+    width: float,
+    headers: _TableHeaders,
+) -> list[elements.PageElement]:
     """Elements in reading order; a table replaces the lines inside it."""
     free, figures = _take_figure_tables(lines, headers)
     placed = [(_placeholder_line(table), table) for table in (*tables, *figures)]
     every = [*free, *(line for line, _ in placed)]
     known = {id(line): table for line, table in placed}
-    found: list[PageElement] = []
-    for block in reading_order(every, width):
-        rows: list[list[TextLine]] = []
+    found: list[elements.PageElement] = []
+    for block in layout.reading_order(every, width):
+        rows: list[list[layout.TextLine]] = []
         for row in _place_figure_tables(block, known):
             inside = [known[id(line)] for line in row if id(line) in known]
             if not inside:
                 rows.append(row)
                 continue
-            found += build_elements(rows, sizes)
-            found += [table_element(table) for table in inside]
+            found += elements.build_elements(rows, sizes)
+            found += [elements.table_element(table) for table in inside]
             beside = [line for line in row if id(line) not in known]
             rows = [beside] if beside else []
-        found += build_elements(rows, sizes)
+        found += elements.build_elements(rows, sizes)
     return found
 
 
 def _take_figure_tables(
-    lines: Sequence[TextLine], headers: _TableHeaders | None = None
-) -> tuple[list[TextLine], list[PdfTable]]:
+    lines: Sequence[layout.TextLine], headers: _TableHeaders | None = None
+) -> tuple[list[layout.TextLine], list[elements.PdfTable]]:
     """Lines outside of tables of figures, and these tables."""
-    found = find_figure_tables(group_rows(lines))
+    found = find_figure_tables(layout.group_rows(lines))
     tables = headers.continue_tables(found) if headers else found
     taken = {id(word) for table in tables for word in table.words}
     free = [line for line in lines if not (line.words and all(id(word) in taken for word in line.words))]
-    return free, [PdfTable(table.area, table.cells, table.is_list) for table in tables]
+    return free, [elements.PdfTable(table.area, table.cells, table.is_list) for table in tables]
 
 
-def _place_figure_tables(block: Sequence[list[TextLine]], known: dict[int, PdfTable]) -> list[list[TextLine]]:
+def _place_figure_tables(
+    block: Sequence[list[layout.TextLine]], known: dict[int, elements.PdfTable]
+) -> list[list[layout.TextLine]]:
     """Rows of a column with its tables of figures as placeholder lines, which are added to `known`."""
     lines = [line for row in block for line in row]
     free, tables = _take_figure_tables([line for line in lines if id(line) not in known])
@@ -217,15 +207,15 @@ def _place_figure_tables(block: Sequence[list[TextLine]], known: dict[int, PdfTa
         return list(block)
     placed = [(_placeholder_line(table), table) for table in tables]
     known.update({id(line): table for line, table in placed})
-    return group_rows([*free, *(line for line in lines if id(line) in known), *(line for line, _ in placed)])
+    return layout.group_rows([*free, *(line for line in lines if id(line) in known), *(line for line, _ in placed)])
 
 
-def _placeholder_line(table: PdfTable) -> TextLine:
+def _placeholder_line(table: elements.PdfTable) -> layout.TextLine:
     area = table.area
-    return TextLine([], area.left, area.top, area.right, area.bottom, 1.0)
+    return layout.TextLine([], area.left, area.top, area.right, area.bottom, 1.0)
 
 
-def _outline_level(piece: PageElement, sizes: FontSizes) -> int:
+def _outline_level(piece: elements.PageElement, sizes: elements.FontSizes) -> int:
     """Outline level of an element; 0 if it opens no section.
 
     Ordered by font size, then by the depth of the heading's number. If larger headings exist, a bold line of body size
@@ -233,13 +223,13 @@ def _outline_level(piece: PageElement, sizes: FontSizes) -> int:
     """
     if piece.kind is not RegionKind.HEADING:
         return 0
-    depth = numbering_depth(piece.plain)
+    depth = elements.numbering_depth(piece.plain)
     if sizes.headings and piece.level > len(sizes.headings) and not depth:
         return 0
     return piece.level * _LEVELS_PER_SIZE + min(max(depth, 1), _LEVELS_PER_SIZE - 1)
 
 
-def _join_elements(pieces: Sequence[PageElement], sheet: RawPage) -> tuple[str, list[Region]]:
+def _join_elements(pieces: Sequence[elements.PageElement], sheet: layout.RawPage) -> tuple[str, list[Region]]:
     """Markdown of a page, and the character range of each region."""
     text, regions = "", list[Region]()
     for piece in pieces:
@@ -251,7 +241,7 @@ def _join_elements(pieces: Sequence[PageElement], sheet: RawPage) -> tuple[str, 
     return text, regions
 
 
-def _relative_box(area: Rectangle, sheet: RawPage) -> BoundingBox:
+def _relative_box(area: layout.Rectangle, sheet: layout.RawPage) -> BoundingBox:
     edges = (
         area.left / sheet.width, area.top / sheet.height, area.right / sheet.width, area.bottom / sheet.height,
     )  # fmt: skip
@@ -259,7 +249,7 @@ def _relative_box(area: Rectangle, sheet: RawPage) -> BoundingBox:
     return left, top, right, bottom
 
 
-def has_text(words: Sequence[Word]) -> bool:
+def has_text(words: Sequence[layout.Word]) -> bool:
     """Whether a page has a usable text layer: more than a page number."""
     return sum(len(word.text) for word in words) >= 8  # noqa: PLR2004 - a page number and a little more
 
@@ -278,7 +268,7 @@ EdgePosition = tuple[bool, int]
 EdgeCounts = Counter[tuple[EdgePosition, str]]
 
 
-def find_furniture(pages: Sequence[tuple[float, Sequence[TextLine]]]) -> list[set[int]]:
+def find_furniture(pages: Sequence[tuple[float, Sequence[layout.TextLine]]]) -> list[set[int]]:
     """For each page (height, lines), the indexes of its running heads, feet and page numbers.
 
     In a document of two pages, text that both have at the same place is furniture; on a single page, only its number.
@@ -299,7 +289,7 @@ def find_furniture(pages: Sequence[tuple[float, Sequence[TextLine]]]) -> list[se
     ]
 
 
-def _find_running_numbers(pages: Sequence[Sequence[TextLine]]) -> list[set[int]]:
+def _find_running_numbers(pages: Sequence[Sequence[layout.TextLine]]) -> list[set[int]]:
     """For each page, the index of its last line if that is a number which grows with the pages.
 
     A page printed from a browser may end far above the lower edge of its sheet.
@@ -314,7 +304,7 @@ def _find_running_numbers(pages: Sequence[Sequence[TextLine]]) -> list[set[int]]
     return [{at} if number in known and at is not None else set() for number, at in enumerate(last)]
 
 
-def is_page_number(line: TextLine) -> bool:
+def is_page_number(line: layout.TextLine) -> bool:
     """Whether a line is only a page number."""
     return _PAGE_NUMBER.fullmatch(_mask_numbers(line.text)) is not None
 
@@ -323,7 +313,7 @@ EdgeRow = list[tuple[int, EdgePosition, str]]
 """Lines of one row: index, edge position, and text with numbers masked."""
 
 
-def _edge_rows(lines: Sequence[TextLine], height: float) -> tuple[list[EdgeRow], list[EdgeRow]]:
+def _edge_rows(lines: Sequence[layout.TextLine], height: float) -> tuple[list[EdgeRow], list[EdgeRow]]:
     """Rows at the top and at the bottom of a page, outermost first."""
     marked = [
         (at, mark, _mask_numbers(line.text)) for at, line in enumerate(lines) if (mark := _edge_position(line, height))
@@ -374,7 +364,7 @@ def _repeating_bands(times: EdgeCounts) -> frozenset[EdgePosition]:
     )
 
 
-def _edge_position(line: TextLine, height: float) -> EdgePosition | None:
+def _edge_position(line: layout.TextLine, height: float) -> EdgePosition | None:
     """Whether a line is at the top or bottom edge, and its distance in bands; None for a line in between."""
     if len(line.text) > _MAX_FURNITURE_CHARACTERS:
         return None

@@ -20,7 +20,7 @@ try:
     _errors: Any = import_module("chromadb.errors")
     _config: Any = import_module("chromadb.config")
 except ImportError as missing:
-    raise ImportError('pages in Chroma need chromadb: pip install "contexture[chroma]"') from missing
+    raise ImportError('pages in Chroma need chromadb: pip install "contexture-ai[chroma]"') from missing
 
 _FOLDER_PATTERN = re.compile(r"chroma:.+")
 _HTTP_PATTERN = re.compile(r"chroma\+(https?)://([^/:]+)(?::(\d{1,5}))?/?")

@@ -79,7 +79,7 @@ class ChromaIndex:
         """
 
         def write(store: ChromaStore) -> int:
-            store.known(scope, collection)
+            store.require_collection(scope, collection)
             check_records(records, store.vectors)
             return store.upsert(scope, collection, records, unchanged)
 
@@ -89,7 +89,7 @@ class ChromaIndex:
         """Remove the records that the scope may read; returns how many were removed."""
 
         def write(store: ChromaStore) -> int:
-            store.known(scope, collection)
+            store.require_collection(scope, collection)
             return store.delete(scope, collection, [id_ for id_ in ids if is_valid_id(id_)])
 
         return await self._run_in_thread(write)
@@ -98,7 +98,7 @@ class ChromaIndex:
         """Records that exist and that the scope may read, in the order of `ids`."""
 
         def find(store: ChromaStore) -> list[Record]:
-            store.known(scope, collection)
+            store.require_collection(scope, collection)
             return store.load_records(scope, collection, _find_readable(store, scope, collection, ids))
 
         return await self._run_in_thread(find)
@@ -109,7 +109,7 @@ class ChromaIndex:
         """Up to `limit` records that pass the filter, in id order, with ids greater than `after`."""
 
         def walk(store: ChromaStore) -> list[Record]:
-            fields = field_types(store.known(scope, collection))
+            fields = field_types(store.require_collection(scope, collection))
             if limit < 1 or not is_valid_id(after):
                 raise InvalidRequest(f"cannot scroll {limit} records after {after!r}")
             if where is not None:
@@ -125,7 +125,7 @@ class ChromaIndex:
         """The passages that `query.fuse` chooses from the best of every channel, each with all its scores."""
 
         def find(store: ChromaStore) -> list[Hit]:
-            check_query(query, field_types(store.known(scope, query.collection)), store.vectors)
+            check_query(query, field_types(store.require_collection(scope, query.collection)), store.vectors)
             return search(store, scope, query)
 
         return await self._run_in_thread(find)
@@ -134,7 +134,7 @@ class ChromaIndex:
         """By record id, the matrix stored under `name`, for records that the scope may read."""
 
         def find(store: ChromaStore) -> dict[str, Matrix]:
-            store.known(scope, collection)
+            store.require_collection(scope, collection)
             seen = _find_readable(store, scope, collection, ids)
             items = {kept.matrix_id(name): kept.record.id for kept in seen if name in kept.matrices}
             found = store.matrix_collection(scope, collection).metadata(list(items)) if items else {}
@@ -146,7 +146,7 @@ class ChromaIndex:
         """Sequence number of the tenant's last write to the collection; 0 before the first."""
 
         def find(store: ChromaStore) -> int:
-            store.known(scope, collection)
+            store.require_collection(scope, collection)
             return store.version(scope, collection)
 
         return await self._run_in_thread(find)
@@ -168,11 +168,11 @@ class ChromaIndex:
         await asyncio.to_thread(self._close)
 
     async def _run_in_thread(self, work: Callable[[ChromaStore], _T]) -> _T:
-        def guarded() -> _T:
+        def run_with_reader() -> _T:
             with self._latch.reader():
                 return work(self._open_store())
 
-        return await asyncio.to_thread(guarded)
+        return await asyncio.to_thread(run_with_reader)
 
     def _close(self) -> None:
         if self._latch.close() and self._store is not None:

@@ -41,7 +41,9 @@ class ScopedChromaSearch:
         self._query = query
         self._snapshot = board
         visible = board.visible_mask(scope)
-        passing = visible & board.filter_mask(query.where, field_types(store.known(scope, query.collection)))
+        passing = visible & board.filter_mask(
+            query.where, field_types(store.require_collection(scope, query.collection))
+        )
         self._visible: Mask = visible[board.record_numbers]
         self._mask: Mask = passing[board.record_numbers]
 

@@ -88,7 +88,7 @@ class ChromaStore:
         found = self._load_declarations(scope)
         return [found[name].collection for name in sorted(found)]
 
-    def known(self, scope: Scope, name: str) -> Collection:
+    def require_collection(self, scope: Scope, name: str) -> Collection:
         """The tenant's collection; raises `UnknownCollection`, which names those the tenant has."""
         check_tenant(scope)
         made = self._declared.get((scope.tenant, name)) or self._load_declarations(scope).get(name)

@@ -23,7 +23,7 @@ class PackedPassage(NamedTuple):
     vectors: bytes
 
 
-class PackedRecord(NamedTuple):
+class PackedRow(NamedTuple):
     """A record in its stored form, packed before the transaction, because other writers wait during it."""
 
     id: bytes
@@ -37,7 +37,7 @@ class PackedRecord(NamedTuple):
     matrices: Sequence[tuple[str, bytes]]
 
 
-def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRecord]:
+def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRow]:
     """Records in their stored form; of two with the same id, the last.
 
     Raises `InvalidRequest`, which names the record, for one that cannot be stored.
@@ -46,10 +46,10 @@ def pack_records(prepared: Sequence[PreparedRecord]) -> list[PackedRecord]:
     return [_pack_record(item) for item in newest.values()]
 
 
-def _pack_record(item: PreparedRecord) -> PackedRecord:
+def _pack_record(item: PreparedRecord) -> PackedRow:
     record = item.record
     try:
-        return PackedRecord(
+        return PackedRow(
             id=encode_text(record.id),
             acl=_pack_acl(record.acl),
             hash=record.hash,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from contexture.adapters.index import codec
 from contexture.adapters.index.collection_registry import pack_fields
-from contexture.adapters.index.postgres.packing import PackedRecord
+from contexture.adapters.index.postgres.packing import PackedRow
 from contexture.adapters.index.postgres.record_store import encode_text
 from contexture.adapters.index.record_store import PassageRow, StoreChange
 from contexture.adapters.postgres.pool import Connection
@@ -63,7 +63,7 @@ def upsert(
     db: Connection,
     scope: Scope,
     collection: str,
-    records: Sequence[PackedRecord],
+    records: Sequence[PackedRow],
     meanwhile: Callable[[StoreChange], None] = lambda _: None,
     *,
     anyone: bool = False,
@@ -106,7 +106,7 @@ def delete(db: Connection, scope: Scope, collection: str, ids: Sequence[str]) ->
     return len(gone)
 
 
-def _passage_rows(last: int, records: Sequence[PackedRecord], classes: Mapping[bytes, int]) -> Iterator[PassageRow]:
+def _passage_rows(last: int, records: Sequence[PackedRow], classes: Mapping[bytes, int]) -> Iterator[PassageRow]:
     """The new passages, as reading them from the database would return them."""
     pids = count(last + 1)
     for each in records:
@@ -181,7 +181,7 @@ def _ensure_access_classes(
 
 
 def _copy_records(
-    db: Connection, collection: str, tenant: bytes, records: Sequence[tuple[int, int, PackedRecord]]
+    db: Connection, collection: str, tenant: bytes, records: Sequence[tuple[int, int, PackedRow]]
 ) -> None:
     rows = (
         (number, collection, tenant, each.id, access, each.hash, each.header, each.text, each.rules, each.redactions)
@@ -194,7 +194,7 @@ def _copy_records(
 
 
 def _copy_passages(
-    db: Connection, collection: str, numbers: WriteNumbers, records: Sequence[tuple[int, PackedRecord]]
+    db: Connection, collection: str, numbers: WriteNumbers, records: Sequence[tuple[int, PackedRow]]
 ) -> None:
     all_ = [(number, at, passage) for number, each in records for at, passage in enumerate(each.passages)]
     numbered = list(enumerate(all_, start=numbers.pid + 1))

@@ -19,7 +19,7 @@ try:
     from qdrant_client.common.client_exceptions import QdrantException
     from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 except ImportError as missing:
-    raise ImportError('a store in Qdrant needs qdrant-client: pip install "contexture[qdrant]"') from missing
+    raise ImportError('a store in Qdrant needs qdrant-client: pip install "contexture-ai[qdrant]"') from missing
 
 LEXICAL = "lexical"
 ACCESS = "access"

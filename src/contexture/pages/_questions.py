@@ -1,0 +1,139 @@
+"""What a question over documents names: companies, periods, forms and financial statements, and words for its figures.
+
+A question asks for "capital expenditure" where a report says "purchases of property, plant and equipment". The glossary
+maps the terms of analysts to the captions of statements and to the statement that holds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from contexture.pages.fields import FinancialStatement, find_form, find_quarter, find_statement_names
+
+_COMPANY_WEIGHT = 0.5
+_YEAR_WEIGHT = 0.35
+_FORM_WEIGHT = 0.2
+_QUARTER_WEIGHT = 0.2
+_STATEMENT_WEIGHT = 0.5
+_MAX_NAME_WORDS = 4
+
+_WORD = re.compile(r"[^\W_]+")
+_YEAR = re.compile(r"(?<!\d)(?:fy\s?'?|fiscal\s+(?:year\s+)?)?((?:19|20)\d\d)(?!\d)", re.IGNORECASE)
+_SHORT_YEAR = re.compile(r"\bfy\s?'?(\d\d)\b", re.IGNORECASE)
+
+_CURRENT = "total current assets total current liabilities cash receivables inventories"
+_SALES = "net sales revenue net revenue"
+
+_INCOME, _BALANCE, _CASH_FLOW = (
+    (FinancialStatement.INCOME,),
+    (FinancialStatement.BALANCE,),
+    (FinancialStatement.CASH_FLOW,),
+)
+_BOTH = (FinancialStatement.BALANCE, FinancialStatement.INCOME)
+
+# Term of a question, words of a report, and the statements that hold them.
+_GLOSSARY: tuple[tuple[str, str, tuple[FinancialStatement, ...]], ...] = (
+    (r"capital expenditures?|capex|capital spending|капитальн\w+ (?:затрат|вложени)\w*",
+     "purchases of property plant and equipment additions to property capital spending", _CASH_FLOW),
+    (r"pp&e|pp&?ne|fixed assets?|основны\w+ средств\w*", "property plant and equipment net", _BALANCE),
+    (r"capital.intensive|capital intensity|return on assets|\broa\b|asset turnover",
+     f"property plant and equipment net total assets purchases of property {_SALES} net income",
+     (FinancialStatement.BALANCE, FinancialStatement.INCOME, FinancialStatement.CASH_FLOW)),
+    (r"(?:quick|current|cash|acid.test) ratio|working capital|ликвидност\w*", _CURRENT, _BALANCE),
+    (r"days? (?:of )?(?:payables?|payable outstanding)|\bdpo\b", "accounts payable cost of sales cost of goods sold",
+     _BOTH),
+    (r"days? (?:of )?(?:sales|receivables?)|\bdso\b", f"accounts receivable {_SALES}", _BOTH),
+    (r"inventory turnover|days? (?:of )?inventor\w+|\bdio\b|cash conversion cycle",
+     "inventories cost of sales cost of goods sold accounts receivable accounts payable", _BOTH),
+    (r"debt.to.equity|leverage|total debt|net debt|borrowings",
+     "long-term debt short-term debt current portion total equity", _BALANCE),
+    (r"return on equity|\broe\b|book value", "net income total shareholders equity stockholders", _BOTH),
+    (r"interest coverage", "interest expense operating income", _INCOME),
+    (r"gross (?:margin|profit)|cogs|валов\w+", f"gross profit cost of sales cost of goods sold {_SALES}", _INCOME),
+    (r"operating (?:margin|income|profit)|\bebit\b",
+     f"operating income operating profit percent of net sales {_SALES}", _INCOME),
+    (r"net (?:margin|income|profit)|earnings|чист\w+ прибыл\w*", "net income attributable earnings per share", _INCOME),
+    (r"\bebitda\b", "EBITDA depreciation and amortization operating income reconciliation", ()),
+    (r"\bd&a\b|depreciation|amorti[sz]ation", "depreciation and amortization", _CASH_FLOW),
+    (r"free cash flow|\bfcf\b|operating cash flow|cash from operations",
+     "net cash provided by operating activities purchases of property plant and equipment", _CASH_FLOW),
+    (r"dividends?|payout", "dividends paid dividends declared per share", _CASH_FLOW),
+    (r"buybacks?|stock repurchases?|share repurchases?",
+     "repurchase of common shares purchases of treasury stock", _CASH_FLOW),
+    (r"effective tax rate|income tax", "provision for income taxes income before income taxes", _INCOME),
+    (r"sg&a|opex", "selling general and administrative expenses operating expenses", _INCOME),
+    (r"r&d", "research and development expenses", _INCOME),
+    (r"\brevenues?\b|\bsales\b|выручк\w*", _SALES, ()),
+    (r"\beps\b", "earnings per share basic diluted", _INCOME),
+    (r"m&a", "acquisitions divestitures", ()),
+    (r"organic (?:growth|sales|revenue)", "organic growth constant currency comparable", ()),
+    (r"headcount|how many employees|workforce", "employees full-time", ()),
+)  # fmt: skip
+_ENTRIES = tuple(
+    (re.compile(rf"(?<!\w)(?:{term})(?!\w)", re.IGNORECASE), words, where) for term, words, where in _GLOSSARY
+)
+_STATEMENT_ALIASES = {
+    FinancialStatement.INCOME: re.compile(
+        r"income statement|p&l|profit (?:and|&) loss|statement of operations", re.IGNORECASE
+    ),
+    FinancialStatement.CASH_FLOW: re.compile(r"cash flow statement|statement of cash flows?", re.IGNORECASE),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionFields:
+    """What a question names; `related` are the words that a report uses for what it asks about."""
+
+    names: frozenset[str] = frozenset()
+    years: frozenset[int] = frozenset()
+    quarter: int = 0
+    form: str = ""
+    statements: frozenset[str] = frozenset()
+    related: str = ""
+
+
+def read_question(question: str) -> QuestionFields:
+    """The fields that a question names."""
+    entries = [(words, where) for pattern, words, where in _ENTRIES if pattern.search(question)]
+    named = {
+        *find_statement_names(question),
+        *(key for key, alias in _STATEMENT_ALIASES.items() if alias.search(question)),
+    }
+    return QuestionFields(
+        names=frozenset(_list_names(question)),
+        years=frozenset(
+            [*map(int, _YEAR.findall(question)), *(2000 + int(year) for year in _SHORT_YEAR.findall(question))]
+        ),
+        quarter=find_quarter(question),
+        form=find_form(question),
+        statements=frozenset(named or (each.value for _, where in entries for each in where)),
+        related=" ".join(dict.fromkeys(" ".join(words for words, _ in entries).split())),
+    )
+
+
+def weigh_page(asked: QuestionFields, payload: Mapping[str, Any]) -> float:
+    """Factor, from 1, by which a page's score grows because the question names its document or its statement."""
+    company = squeeze_name(payload.get("company") or "")
+    weight = 1.0
+    weight += _COMPANY_WEIGHT * bool(company and company in asked.names)
+    weight += _YEAR_WEIGHT * (not asked.years.isdisjoint(payload.get("years") or ()))
+    weight += _QUARTER_WEIGHT * bool(asked.quarter and asked.quarter == payload.get("quarter"))
+    weight += _FORM_WEIGHT * bool(asked.form and asked.form == payload.get("form"))
+    weight += _STATEMENT_WEIGHT * (not asked.statements.isdisjoint(payload.get("statements") or ()))
+    return weight
+
+
+def squeeze_name(name: str) -> str:
+    """A name in lower case without spaces and punctuation, as it is compared."""
+    return "".join(_WORD.findall(name.casefold()))
+
+
+def _list_names(question: str) -> list[str]:
+    """Runs of up to four words of a question, squeezed; a possessive ending is left out."""
+    words = _WORD.findall(re.sub(r"['’]s\b", "", question.casefold()))
+    return [
+        "".join(words[at : at + size]) for size in range(1, _MAX_NAME_WORDS + 1) for at in range(len(words) - size + 1)
+    ]

@@ -1,0 +1,210 @@
+"""Large batches are found by words at once; their vectors follow from the index's backlog, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from contexture import Contexture, Settings
+from contexture.adapters.index.embedded import EmbeddedIndex, EmbeddedOptions
+from contexture.documents import Page
+from contexture.ledger import Trace
+from contexture.pages.values import Document
+from contexture.ports import VectorBacklog
+from contexture.retrieval.encoders import Encoders
+from contexture.testing.doubles import NOON, FixedClock, HashEmbedder
+from contexture.types import PUBLIC, Matrix, Record, Scope
+
+MANY = 90  # passages, more than are embedded at once
+ANNA, EVE = Scope(tenant="acme", user="anna"), Scope(tenant="acme", user="eve")
+
+
+class RecordedEmbedder(HashEmbedder):
+    """Remembers what it embedded and was told to forget."""
+
+    def __init__(self, dimensions: int, name: str) -> None:
+        super().__init__(dimensions, name)
+        self.embedded: list[str] = []
+        self.forgotten: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """The rows of the double."""
+        self.embedded += texts
+        return await super().embed(texts)
+
+    async def forget(self, texts: Sequence[str]) -> None:
+        """Remember the texts."""
+        self.forgotten += texts
+
+
+@asynccontextmanager
+async def engine(folder: Path, english: HashEmbedder | None = None) -> AsyncGenerator[Contexture]:
+    """An engine over doubles whose large batches are embedded later, when the test says so."""
+    encoders = Encoders(
+        specialists={"en": english or HashEmbedder(16, "hash-en")}, generalist=HashEmbedder(12, "hash-any")
+    )
+    store = await EmbeddedIndex.open(folder, EmbeddedOptions(vectors=encoders.vectors, threads=1))
+    opened = Contexture(Settings(home=folder), store, encoders, FixedClock())
+    opened._preparer.defers = True  # pyright: ignore[reportPrivateUsage] - `start` would embed at once
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def records(count: int = MANY, *, acl: tuple[str, ...] = (PUBLIC,), name: str = "r") -> list[Record]:
+    """Short records about pumps."""
+    return [Record(id=f"{name}{at:03d}", text=f"The pump number {at} leaks oil.", acl=acl) for at in range(count)]
+
+
+async def rank(ctx: Contexture, question: str, scope: Scope | None = None) -> list[tuple[str, float]]:
+    """The ids and scores of a search that has nothing to excuse."""
+    found = await ctx.search(question, scope=scope)
+    assert () == found.degradations
+    return [(each.id, each.score) for each in found.found]
+
+
+async def test_words_are_found_at_once_and_the_answer_says_what_has_no_vector(
+    new_folder: Callable[[], Path],
+) -> None:
+    """Neither the answer nor its successor after the vectors came is taken from a cache."""
+    async with engine(new_folder()) as ctx:
+        await ctx.add(records())
+        before = await ctx.search("pump 7")
+        built = await ctx.build("pump 7")
+        assert MANY == await ctx.embed_rest()
+
+        assert "r007#00000" == before.found[0].id
+        assert "cosine" not in before.found[0].signals
+        assert [f"{MANY} passages are found by words only until their vectors are computed"] == [
+            each.reason for each in before.degradations
+        ]
+        assert "vectors" in [each.source for each in built.ledger.degradations]
+        after = await ctx.search("pump 7")
+        assert () == after.degradations
+        assert "cosine" in after.found[0].signals
+
+
+async def test_embedding_later_gives_what_embedding_at_once_gives(new_folder: Callable[[], Path]) -> None:
+    """Records, messages after other messages, and pages have the same vectors, so the same scores."""
+    chat = [
+        Record(id=f"m{at:03d}", text=f"I saw pump {at % 7}.", acl=(PUBLIC,), session="s", position=at)
+        for at in range(MANY)
+    ]
+    async with engine(new_folder()) as later, engine(new_folder()) as once:
+        once._preparer.defers = False  # pyright: ignore[reportPrivateUsage]
+        for ctx in (later, once):
+            await ctx.add([*records(), *chat])
+            await ctx.pages.add(ctx.scope, document(), now=NOON)
+        assert 0 < await later.embed_rest()
+
+        for question in ("pump 7 leaks", "who saw it?"):
+            assert await rank(once, question) == await rank(later, question)
+        for text, visual in ((True, False), (False, True)):
+            found = [
+                await ctx.pages.find(ctx.scope, "valve 3 of the pump", k=5, text=text, visual=visual, trace=Trace())
+                for ctx in (once, later)
+            ]
+            assert found[0]
+            assert [(each.page, each.score) for each in found[0]] == [(each.page, each.score) for each in found[1]]
+
+
+def document() -> Document:
+    """A document of many pages."""
+    pages = [Page(number=at, text=f"# Pump {at}\n\nValve {at} of the pump is closed.") for at in range(1, MANY)]
+    return Document(
+        doc_id="d", filename="pumps.pdf", extension="pdf", source_path="pumps.pdf", timestamp=NOON, pages=tuple(pages)
+    )
+
+
+async def test_what_waits_survives_a_restart_and_is_embedded_once(new_folder: Callable[[], Path]) -> None:
+    """A store that is closed in the middle goes on where it stopped."""
+    folder, first, second = new_folder(), RecordedEmbedder(16, "hash-en"), RecordedEmbedder(16, "hash-en")
+    async with engine(folder, first) as ctx:
+        await ctx.add(records())
+        assert ctx.backfill is not None
+        batch = await ctx.backfill.step()
+        assert batch is not None
+        assert 0 < len(batch.passages) < MANY == batch.waiting
+    async with engine(folder, second) as ctx:
+        await ctx.embed_rest()
+
+        assert sorted(each.text for each in records()) == sorted(first.embedded + second.embedded)
+        assert "r007#00000" == (await rank(ctx, "The pump number 7 leaks oil."))[0][0]
+
+
+async def test_tenants_take_turns(new_folder: Callable[[], Path]) -> None:
+    """A small tenant waits for one batch of a large one, not for all of them."""
+    async with engine(new_folder()) as ctx:
+        big, small = Scope(tenant="big", user="b"), Scope(tenant="small", user="s")
+        await ctx.add(records(400), scope=big)
+        await ctx.add(records(70), scope=small)
+        backlog, served = ctx.index, list[int]()
+        assert isinstance(backlog, VectorBacklog)
+        assert ctx.backfill is not None
+        for _ in range(6):
+            await ctx.backfill.step()
+            served.append(await backlog.count_unembedded(small, "documents"))
+
+        assert 0 == served[-1] < await backlog.count_unembedded(big, "documents")
+
+
+async def test_only_what_the_asker_may_read_is_counted(new_folder: Callable[[], Path]) -> None:
+    """Hidden records without vectors change nothing about an answer."""
+    async with engine(new_folder()) as ctx:
+        await ctx.add([Record(id="open", text="The pump leaks.", acl=(PUBLIC,))], scope=EVE)
+        before = await ctx.search("pump", scope=EVE)
+        await ctx.add(records(acl=("user:anna",)), scope=ANNA)
+
+        assert before.found == (await ctx.search("pump", scope=EVE)).found
+        assert () == (await ctx.search("pump", scope=EVE)).degradations
+        assert (await ctx.search("pump", scope=ANNA)).degradations
+
+
+async def test_erased_records_leave_the_backlog_and_the_cache(new_folder: Callable[[], Path]) -> None:
+    """Also those that are erased while they are embedded."""
+    english = RecordedEmbedder(16, "hash-en")
+    async with engine(new_folder(), english) as ctx:
+        await ctx.add(records())
+        await ctx.delete(["r000"])
+        backlog, embed = ctx.index, english.embed
+        assert isinstance(backlog, VectorBacklog)
+        assert MANY - 1 == await backlog.count_unembedded(ctx.scope, "documents")
+
+        async def erase_meanwhile(texts: Sequence[str]) -> Matrix:
+            english.embed = embed
+            rows = await embed(texts)
+            await ctx.delete(["r001"])
+            return rows
+
+        english.embed = erase_meanwhile
+        await ctx.embed_rest()
+
+        assert ["The pump number 1 leaks oil."] == english.forgotten
+        assert "The pump number 0 leaks oil." not in english.embedded
+        assert {"r000", "r001"}.isdisjoint(name.split("#")[0] for name, _ in await rank(ctx, "pump"))
+
+
+async def test_small_batches_are_embedded_before_they_are_acknowledged(new_folder: Callable[[], Path]) -> None:
+    """As a memory or a chat turn is."""
+    async with engine(new_folder()) as ctx:
+        await ctx.add(records(64))
+
+        assert 0 == await ctx.embed_rest()
+        assert await rank(ctx, "pump")
+
+
+async def test_an_open_store_embeds_in_the_background(new_folder: Callable[[], Path]) -> None:
+    """Nobody has to ask for it, and closing the store does not wait for all of it."""
+    async with engine(new_folder()) as ctx:
+        assert ctx.backfill is not None
+        await ctx.add(records())
+        ctx.backfill.start()
+        backlog = ctx.index
+        assert isinstance(backlog, VectorBacklog)
+        while await backlog.count_unembedded(ctx.scope, "documents"):  # noqa: ASYNC110 - the writer is not ours
+            await asyncio.sleep(0)
+
+        assert await rank(ctx, "pump")
