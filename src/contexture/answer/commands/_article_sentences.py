@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from contexture.errors import RedactionFailed
 from contexture.graph.store import blank_hidden
@@ -34,6 +35,7 @@ class ArticleSource:
     date: str
     lang: str
     hash: str
+    published: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,6 +190,7 @@ class ArticleReader:
             date=article.published.date().isoformat() if article.published else "",
             lang=lang,
             hash=content_hash(text),
+            published=article.published,
         )
         ranges = split_story(blank_hidden(text, hidden), article.boilerplate)[:_MAX_SENTENCES]
         lines = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from itertools import product
@@ -38,11 +38,11 @@ class Tense(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedSentence:
-    """A sentence, its language, and the day its source published it."""
+    """A sentence, its language, and the time its source published it."""
 
     text: str
     lang: str = "en"
-    day: date | None = None
+    time: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,14 +64,15 @@ _SAME_TEXT_MEANING = 0.8
 _MIN_SHARED_OTHER_VERB = 0.75  # share of the predicate at which two sentences with other verbs say the same
 _MIN_TERMS = 2
 _MAX_RATIO = 50  # of two figures of one thing
+_ONE_NEWS_CYCLE = timedelta(hours=12)  # calendar days would depend on the time zone
 
 
 def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: float | None = None) -> SentenceVerdict:
     """How two sentences relate; `meaning` is their similarity, needed when their languages differ.
 
     Agreement needs the same subject, predicate, tense and polarity, and no figure that differs. Figures conflict when
-    the same unit of the same thing at the same place has different values on one day; on different days the later one
-    is an update.
+    the same unit of the same thing at the same place has different values within half a day; of two that are further
+    apart the later one is an update.
     """
     left, right = _analyse(one.text), _analyse(other.text)
     if one.lang != other.lang:
@@ -143,7 +144,7 @@ def _differ_in_verb(left: _Analysis, right: _Analysis, predicate: float) -> bool
 
 
 def _judge_figures(one: ComparedSentence, other: ComparedSentence, unit: str) -> SentenceVerdict:
-    later = one.day is not None and other.day is not None and one.day != other.day
+    later = one.time is not None and other.time is not None and abs(one.time - other.time) > _ONE_NEWS_CYCLE
     relation = SentenceRelation.UPDATE if later else SentenceRelation.CONFLICT
     return SentenceVerdict(relation=relation, about=unit)
 

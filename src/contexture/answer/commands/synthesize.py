@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from itertools import combinations
 
 from contexture.answer.commands import _sentence_comparison as comparison
@@ -200,8 +199,7 @@ def _judge(one: ArticleSentence, other: ArticleSentence, meaning: ForeignMeaning
 
 def _to_compared(sentence: ArticleSentence) -> comparison.ComparedSentence:
     source = sentence.source
-    day = date.fromisoformat(source.date) if source.date else None
-    return comparison.ComparedSentence(text=sentence.text, lang=source.lang, day=day)
+    return comparison.ComparedSentence(text=sentence.text, lang=source.lang, time=source.published)
 
 
 def _build_findings(
