@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-from contexture import wiring
+from contexture import arguments, wiring
 from contexture.answer.ask import AskAnswer, AskEverything
 from contexture.answer.chat import ProcessMessage
 from contexture.answer.chat_types import ChatResult
@@ -24,6 +24,7 @@ from contexture.answer.idempotency import AnswerOnce
 from contexture.answer.permissions import REMEMBER, PolicyCheckedMemory, describe_memories
 from contexture.answer.research import AskResearch
 from contexture.answer.workspace import AskWorkspace
+from contexture.arguments import MemoryLike, RecordLike
 from contexture.builders.ask.build import AskContextBuilder
 from contexture.builders.ask.request import AskRequest
 from contexture.builders.ask.result import AskContext
@@ -46,11 +47,12 @@ from contexture.builders.workspace.request import ContextRequest
 from contexture.builders.workspace.result import ContextPayload
 from contexture.capsule import Capsule, pack_capsule, unpack_capsule
 from contexture.config import Settings
-from contexture.conversation import MEMORIES_COLLECTION, HealthState
+from contexture.conversation import MEMORIES_COLLECTION, HealthState, Recall, Recalled
 from contexture.erasure.erase import Erasure, ErasureStores
 from contexture.erasure.request import ForgetRequest, Receipt, parse_forget
 from contexture.errors import InvalidRequest, NotFound, RedactionFailed, SourceError
-from contexture.filters import check_form
+from contexture.file_loading import FileKind, FileLoader
+from contexture.ingestion.loader import LoadReport, Progress
 from contexture.ledger import Degradation, Ledger, Trace
 from contexture.news.articles import ARTICLES
 from contexture.news.store import NewsStore
@@ -65,8 +67,18 @@ from contexture.retrieval.citations import QuoteChecker
 from contexture.retrieval.encoders import Encoders
 from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.reindex import Reindexer
-from contexture.types import Candidate, Collection, Filter, Record, Scope
+from contexture.retrieval.search import DEFAULT_POOL
+from contexture.types import Candidate, Collection, Filter, Scope
 from contexture.workspace import BlockStore
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AddedRecords:
+    """What `add` wrote: the ids of the records, their collection, and the number of the write."""
+
+    ids: tuple[str, ...]
+    collection: str
+    write: int
 
 
 class Contexture:
@@ -148,10 +160,15 @@ class Contexture:
         self._builds = wiring.builds(settings, pool)
         self._replayer = wiring.capsule_replayer()
         self._other_builders: dict[str, BuilderPlugin[Any]] = {}
+        self._closed = False
 
-    @cached_property
+    @property
     def news(self) -> NewsStore:
         """The store of articles, searchable by window, language and source."""
+        return self._news
+
+    @cached_property
+    def _news(self) -> NewsStore:
         return wiring.news_store(
             self.settings,
             self.index,
@@ -352,27 +369,94 @@ class Contexture:
         """Let every call of the memory service fail, or stop that, to see how builds degrade."""
         self._memory.broken = broken
 
-    async def create(self, collection: Collection, *, scope: Scope | None = None) -> None:
+    async def create(self, collection: Collection | str, *, scope: Scope | None = None) -> None:
         """Create a collection for the tenant, or add filter fields to it."""
-        await self.index.create(scope or self.scope, collection)
+        wanted = Collection(name=collection) if isinstance(collection, str) else collection
+        await self.index.create(self._resolve(scope), wanted)
 
-    async def add(self, records: Sequence[Record], *, collection: str | None = None, scope: Scope | None = None) -> int:
-        """Write records; a missing collection is created. Returns the number of the write.
+    async def add(
+        self,
+        records: RecordLike | Sequence[RecordLike],
+        *,
+        collection: str | None = None,
+        acl: Sequence[str] | None = None,
+        scope: Scope | None = None,
+    ) -> AddedRecords:
+        """Write records; a missing collection is created. Returns the ids of what was written.
 
-        Raises `InvalidRequest` for a record that names more than `max_readers` readers.
+        A record is a `Record`, a dict like a row of a JSONL file, or a document of LangChain or LlamaIndex. `acl` are
+        the readers of dicts and documents that name none; by default only the user of the scope.
+
+        Raises `InvalidRequest` for a record that cannot be written, and writes none of them then.
         """
-        for record in records:
+        writer = self._resolve(scope)
+        name = collection or self.settings.collection
+        written = arguments.read_records(records, (f"user:{writer.user}",) if acl is None else acl)
+        for record in written:
             self._preparer.check_readers(f"record {record.id!r}", record.acl)
-        name, writer = collection or self.settings.collection, scope or self.scope
         if all(known.name != name for known in await self.index.collections(writer)):
             await self.index.create(writer, Collection(name=name))
-        contexts = await self._message_contexts.find(writer, name, records)
-        prepared = await self._preparer.prepare(records, contexts)
-        return await self.index.upsert(writer, name, prepared)
+        contexts = await self._message_contexts.find(writer, name, written)
+        prepared = await self._preparer.prepare(written, contexts)
+        number = await self.index.upsert(writer, name, prepared)
+        return AddedRecords(ids=tuple(record.id for record in written), collection=name, write=number)
 
-    async def delete(self, ids: Sequence[str], *, collection: str | None = None, scope: Scope | None = None) -> int:
+    async def ingest(
+        self,
+        *paths: Path | str,
+        kind: FileKind | None = None,
+        readers: Sequence[str] | None = None,
+        again: bool = False,
+        scope: Scope | None = None,
+        progress: Progress | None = None,
+    ) -> LoadReport:
+        """Load files and folders, as `contexture ingest` does; unchanged ones are skipped unless `again` is set.
+
+        Without `kind`, PDF, office, mail, HTML and image files become pages, and JSONL, Markdown and text files
+        records. `readers` are those of everything that names none: by default everyone in the tenant, for memories
+        only the user. What cannot be read is listed in the report, and the rest is loaded.
+
+        report = ctx.ingest("handbook", "report.pdf")
+        """
+        loader = FileLoader(engine=self, scope=self._resolve(scope), again=again, progress=progress)
+        return await loader.load([Path(path) for path in paths], kind=kind, readers=readers)
+
+    async def remember(
+        self, memories: MemoryLike | Sequence[MemoryLike], *, scope: Scope | None = None
+    ) -> Sequence[str]:
+        """Store memories of the user of the scope, as texts, dicts or `Memory` objects; returns their ids.
+
+        await ctx.remember("Anna is allergic to nuts.")
+        """
+        place = wiring.memory_place(self.settings)
+        found = arguments.read_memories(memories, namespace=place.namespace, universe=place.universe)
+        return await self.memory.remember(self._resolve(scope), found)
+
+    async def recall(
+        self, query: str, *, limit: int = 8, scope: Scope | None = None, now: datetime | None = None
+    ) -> Sequence[Recalled]:
+        """Return the memories that match a query, best first, with known secrets and personal data redacted."""
+        self.check_query(query)
+        place = wiring.memory_place(self.settings)
+        asked = Recall(
+            query=query,
+            now=now or self.clock.now(),
+            top_k=limit,
+            threshold=place.threshold,
+            namespace=place.namespace,
+            universe=place.universe,
+        )
+        cleaner = self._cleaners.make(Trace())
+        found = await self.memory.recall(self._resolve(scope), asked)
+        return [replace(each, text=cleaner.clean_text(each.text), redactions=None, pieces=()) for each in found]
+
+    async def delete(
+        self, ids: Sequence[str] | str, *, collection: str | None = None, scope: Scope | None = None
+    ) -> int:
         """Remove records, and the kept builds and replies that cite them; returns how many existed."""
-        name, writer = collection or self.settings.collection, scope or self.scope
+        if isinstance(ids, str):
+            ids = [ids]
+        name, writer = collection or self.settings.collection, self._resolve(scope)
         readable = [record.id for record in await self.index.get(writer, name, ids)]
         gone = await self.index.delete(writer, name, ids)
         await self.erasure.erase_copies(writer, name, readable)
@@ -384,38 +468,55 @@ class Contexture:
         The receipt lists what was removed where, and what is out of reach; with `preview` nothing is removed.
         """
         forget = request if isinstance(request, ForgetRequest) else parse_forget(request)
-        return await self.erasure.forget(forget.with_collection(self.settings.collection), scope=scope or self.scope)
+        return await self.erasure.forget(forget.with_collection(self.settings.collection), scope=self._resolve(scope))
 
     async def search(
         self,
         question: str,
         *,
+        limit: int | None = None,
         collection: str | None = None,
         scope: Scope | None = None,
-        where: Filter | None = None,
+        where: Filter | Mapping[str, Any] | None = None,
         pool: int | None = None,
         now: datetime | None = None,
     ) -> SearchResult:
         """Return matching passages, best first, redacted, with every ranking signal.
 
-        A time in the question that is relative ("last week") is relative to `now`, by default the current
-        time. Raises `InvalidRequest` for a query that is empty or too long.
+        At most `limit` are returned, of at most `pool` that are ranked; the default pool grows with `limit`.
+        A time in the question that is relative ("last week") is relative to `now`, by default the current time.
+        Raises `InvalidRequest` for a query that is empty or too long.
         """
+        asker = self._resolve(scope)
         self.check_query(question)
+        if limit is not None and limit < 1:
+            raise InvalidRequest(f"limit must be at least 1, not {limit}")
         trace = Trace()
         cleaner = self._cleaners.make(trace)
         cleaned = cleaner.mask_text(question)
         if not cleaned.strip():
             raise InvalidRequest("the query is empty")
-        if where is not None:
-            check_form(where)
         name = collection or self.settings.collection
+        if limit is not None and limit > (pool or DEFAULT_POOL):
+            pool = limit
         found = await self.searcher.search(
-            scope or self.scope, name, cleaned, where=where, pool=pool, trace=trace, now=now or self.clock.now()
+            asker,
+            name,
+            cleaned,
+            where=arguments.read_filter(where),
+            pool=pool,
+            trace=trace,
+            now=now or self.clock.now(),
         )
         raw = [candidate_from_passage(each, name, self._redactor.rules, cleaner.mask) for each in found]
         clean = cleaner.clean_candidates(raw)
-        return SearchResult(question=cleaned, found=tuple(clean), degradations=trace.finish(()).degradations)
+        return SearchResult(question=cleaned, found=tuple(clean[:limit]), degradations=trace.finish(()).degradations)
+
+    def _resolve(self, scope: Scope | None) -> Scope:
+        """Return the scope of a call; raises `InvalidRequest` for another value, and once the engine is closed."""
+        if self._closed:
+            raise InvalidRequest("the store is closed; open it again")
+        return arguments.read_scope(scope, self.scope)
 
     def check_query(self, query: object) -> None:
         """Raise `InvalidRequest` for a query longer than `max_query_characters`."""
@@ -432,7 +533,7 @@ class Contexture:
     async def read(self, record_id: str, *, collection: str | None = None, scope: Scope | None = None) -> Candidate:
         """Return a whole record, redacted; raises `NotFound` if it does not exist or the scope may not read it."""
         name = collection or self.settings.collection
-        stored = await self._routed_index.get(scope or self.scope, name, [record_id])
+        stored = await self._routed_index.get(self._resolve(scope), name, [record_id])
         if not stored:
             raise NotFound(f"no record {record_id!r} can be read in {name!r}")
         cleaner = self._cleaners.make(Trace())
@@ -445,31 +546,29 @@ class Contexture:
     @build_span("query")
     async def build(
         self,
-        request: QueryRequest | str,
+        request: QueryRequest | Mapping[str, Any] | str,
         *,
+        max_tokens: int | None = None,
         scope: Scope | None = None,
         now: datetime | None = None,
         model: str | None = None,
     ) -> QueryContext:
         """Build a context for a question, stored on disk for `explain` and `replay`.
 
-        `model` selects the tokenizer, instead of the one that the request names.
+        `max_tokens` is the budget, and `model` selects the tokenizer, instead of those that the request names.
         """
-        if isinstance(request, str):
-            request = QueryRequest(
-                query=request, collection=self.settings.collection, max_tokens=self.settings.max_tokens
-            )
-        self.check_query(request.query)
-        chosen = model or request.model
+        query = arguments.read_query(request, self.settings, max_tokens)
+        self.check_query(query.query)
+        chosen = model or query.model
         builder = self._query_builder_for(chosen) if chosen else self._query_builder
-        built = await builder.build(request, scope=scope or self.scope, now=now)
+        built = await builder.build(query, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     @build_span("turn")
     async def build_turn(
         self,
-        turn: Turn | Mapping[str, Any],
+        turn: Turn | Mapping[str, Any] | str,
         *,
         max_prompt_tokens: int | None = None,
         scope: Scope | None = None,
@@ -480,12 +579,13 @@ class Contexture:
 
         With `remember`, and if the policy allows it, a summary of trimmed history is stored.
         """
-        history = turn.history if isinstance(turn, Turn) else turn.get("history")
+        said = arguments.read_turn(turn)
+        history = said.history if isinstance(said, Turn) else said.get("history")
         if remember and history:
-            remember = (await self.policy.decide(scope or self.scope, REMEMBER, describe_memories(1))).allowed
-        await self.wait_delivered(scope or self.scope)
+            remember = (await self.policy.decide(self._resolve(scope), REMEMBER, describe_memories(1))).allowed
+        await self.wait_delivered(self._resolve(scope))
         built = await self.turns.build_for_turn(
-            turn, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
+            said, max_prompt_tokens=max_prompt_tokens, scope=scope, now=now, remember=remember
         )
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -493,7 +593,7 @@ class Contexture:
     @build_span("command")
     async def build_command(
         self,
-        raw_input: CommandRequest | Mapping[str, Any],
+        raw_input: CommandRequest | Mapping[str, Any] | str,
         *,
         scope: Scope | None = None,
         now: datetime | None = None,
@@ -502,8 +602,9 @@ class Contexture:
 
         See `CommandContextBuilder`.
         """
-        self.check_query(raw_input.args if isinstance(raw_input, CommandRequest) else raw_input.get("args"))
-        built = await self.commands.build_context(raw_input, scope=scope, now=now)
+        command = arguments.read_object(raw_input, CommandRequest, "a command", text_field="raw_command")
+        self.check_query(command.args if isinstance(command, CommandRequest) else command.get("args"))
+        built = await self.commands.build_context(command, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
@@ -518,7 +619,7 @@ class Contexture:
         scope: Scope | None = None,
         now: datetime | None = None,
         max_tokens: int | None = None,
-        where: Filter | None = None,
+        where: Filter | Mapping[str, Any] | None = None,
     ) -> ResearchContext:
         """Build the context of a research question, stored on disk for `explain` and `replay`.
 
@@ -526,7 +627,14 @@ class Contexture:
         """
         self.check_query(query)
         built = await self.research.build_context(
-            query, num_results, include_text, include_visual, scope=scope, now=now, max_tokens=max_tokens, where=where
+            query,
+            num_results,
+            include_text,
+            include_visual,
+            scope=self._resolve(scope),
+            now=now,
+            max_tokens=max_tokens,
+            where=arguments.read_filter(where),
         )
         lost = await self._save_build(built.capsule) if built.capsule else None
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
@@ -543,21 +651,28 @@ class Contexture:
 
         See `AskContextBuilder`.
         """
-        query = request.get("query") if isinstance(request, Mapping) else request
-        self.check_query(query.query if isinstance(query, AskRequest) else query)
-        built = await self.everything.build(request, scope=scope, now=now)
+        asked = arguments.read_ask(request)
+        self.check_query(asked.query)
+        built = await self.everything.build(asked, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
     async def ask(
-        self, question: AskRequest | str, *, scope: Scope | None = None, now: datetime | None = None
+        self,
+        question: AskRequest | Mapping[str, Any] | str,
+        *,
+        max_tokens: int | None = None,
+        scope: Scope | None = None,
+        now: datetime | None = None,
     ) -> AskAnswer:
         """Answer a question from everything that the scope may read, with checked citations.
 
         answer = await ctx.ask("Who repairs the pump, and what did it cost?")
         """
-        asked = AskRequest(query=question) if isinstance(question, str) else question
-        return await self.ask_everything.run(asked, scope=scope or self.scope, now=now)
+        asked = arguments.read_ask(question)
+        if max_tokens is not None:
+            asked = replace(asked, max_tokens=max_tokens)
+        return await self.ask_everything.run(asked, scope=self._resolve(scope), now=now)
 
     async def verify(self, data: Citing, *, scope: Scope | None = None) -> CitationReport:
         """Check every citation in a result, a capsule or the JSON of one, as `scope` sees the store now.
@@ -573,21 +688,22 @@ class Contexture:
         )
         return CitationReport(
             citations=len({citation for quote in claims.quotes for citation in quote.citations}),
-            problems=tuple(await check.find_problems(scope or self.scope, claims.quotes)),
+            problems=tuple(await check.find_problems(self._resolve(scope), claims.quotes)),
             faults=claims.faults,
         )
 
     @build_span("workspace")
     async def build_workspace(
         self,
-        request: ContextRequest | Mapping[str, Any],
+        request: ContextRequest | Mapping[str, Any] | str,
         *,
         scope: Scope | None = None,
         now: datetime | None = None,
     ) -> ContextPayload:
         """Build the context of a request over the workspace, stored on disk; see `WorkspaceContextBuilder`."""
-        self.check_query(request.query if isinstance(request, ContextRequest) else request.get("query"))
-        built = await self.workspaces.build(request, scope=scope, now=now)
+        asked = arguments.read_object(request, ContextRequest, "a request", text_field="query")
+        self.check_query(asked.query if isinstance(asked, ContextRequest) else asked.get("query"))
+        built = await self.workspaces.build(asked, scope=self._resolve(scope), now=now)
         lost = await self._save_build(built.capsule)
         return replace(built, ledger=built.ledger.with_degradation(lost)) if lost else built
 
@@ -606,7 +722,7 @@ class Contexture:
         if kind not in self._other_builders:
             self._other_builders[kind] = wiring.load_builder(kind)
         return await build_span(kind)(Contexture._build_other)(
-            self, self._other_builders[kind], request, scope or self.scope, now or self._clock.now()
+            self, self._other_builders[kind], request, self._resolve(scope), now or self._clock.now()
         )
 
     async def _build_other(
@@ -627,7 +743,7 @@ class Contexture:
         no longer read, are treated as unknown.
         """
         found = unpack_capsule(await asyncio.to_thread(self._builds.load, build_id))
-        asker = scope or self.scope
+        asker = self._resolve(scope)
         same = (found.tenant, found.user) == (asker.tenant, asker.user)
         if not same or not set(found.groups) <= set(asker.groups):
             raise NotFound(f"no build {build_id!r} is stored here")
@@ -662,7 +778,7 @@ class Contexture:
         """How many passages of a collection that the scope may read have no vectors yet."""
         backlog = self._routed_index
         known = isinstance(backlog, VectorBacklog)
-        return await backlog.count_unembedded(scope or self.scope, collection) if known else 0
+        return await backlog.count_unembedded(self._resolve(scope), collection) if known else 0
 
     async def embed_rest(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Compute the vectors of all passages that were written without, of every tenant; returns how many.
@@ -673,6 +789,7 @@ class Contexture:
 
     async def close(self) -> None:
         """Flush and release the store."""
+        self._closed = True
         if self.backfill is not None:
             await self.backfill.stop()
         try:

@@ -10,68 +10,164 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
 from contexture.answer.chat_types import ChatRequest, ChatStep
 from contexture.answer.commands.answer import CommandAnswer
 from contexture.answer.research import ResearchAnswer, ResearchQuestion
+from contexture.arguments import read_object, read_research_question
+from contexture.blocks.workspace import Workspace
 from contexture.builders.command.request import CommandRequest
 from contexture.config import Settings
 from contexture.engine import Contexture, open_store
+from contexture.errors import InvalidRequest
+from contexture.news.store import NewsStore
+from contexture.pages.store import PageStore
+from contexture.ports import MemoryService
 from contexture.types import Scope
+from contexture.workspace import BlockStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+E = TypeVar("E")
 T = TypeVar("T")
 P = ParamSpec("P")
 
+_CLOSED = "the store is closed; open it again with contexture.open_sync"
 _STREAM_END_SECONDS = 30.0  # seconds: a stream that never started would never end
 
 
 async def _ask_research(
-    engine: Contexture, question: ResearchQuestion | str, *, scope: Scope | None = None, now: datetime | None = None
+    engine: Contexture,
+    question: ResearchQuestion | Mapping[str, Any] | str,
+    *,
+    scope: Scope | None = None,
+    now: datetime | None = None,
 ) -> ResearchAnswer:
     """Answer a research question and check the answer."""
-    research_question = ResearchQuestion(query=question) if isinstance(question, str) else question
-    return await engine.ask_research.run(research_question, scope=scope or engine.scope, now=now)
+    return await engine.ask_research.run(read_research_question(question), scope=scope or engine.scope, now=now)
 
 
 async def _execute(
     engine: Contexture,
-    raw_input: CommandRequest | Mapping[str, Any],
+    raw_input: CommandRequest | Mapping[str, Any] | str,
     *,
     scope: Scope | None = None,
     now: datetime | None = None,
 ) -> CommandAnswer:
     """Execute a slash command."""
-    return await engine.execute.run(raw_input, scope=scope or engine.scope, now=now)
+    command = read_object(raw_input, CommandRequest, "a command", text_field="raw_command")
+    return await engine.execute.run(command, scope=scope or engine.scope, now=now)
+
+
+class _Blocking(Generic[E]):
+    """Calls the coroutines of an object in the loop of another thread."""
+
+    def __init__(self, engine: E, loop: asyncio.AbstractEventLoop) -> None:
+        self.engine = engine
+        self.loop = loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Block until a coroutine has run; raises `InvalidRequest` once the store is closed."""
+        if self.loop.is_closed():
+            work.close()
+            raise InvalidRequest(_CLOSED)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 
 def _blocking(
-    call: Callable[Concatenate[Contexture, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncContexture, P], T]:
-    """Return a method with the parameters of an asynchronous call that blocks until its result is there."""
+    call: Callable[Concatenate[E, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Blocking[E], P], T]:
+    """Return a method with the parameters of an asynchronous function that blocks until its result is there."""
 
     @wraps(call)
-    def method(self: SyncContexture, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return asyncio.run_coroutine_threadsafe(call(self.engine, *args, **kwargs), self.loop).result()
+    def method(self: _Blocking[E], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(call(self.engine, *args, **kwargs))
 
     return method
 
 
-class SyncContexture:
+def _blocking_port(
+    call: Callable[Concatenate[E, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Blocking[E], P], T]:
+    """Do the same for a method of a port, which whatever implements the port defines."""
+
+    @wraps(call)
+    def method(self: _Blocking[E], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(getattr(self.engine, call.__name__)(*args, **kwargs))
+
+    return method
+
+
+class SyncMemory(_Blocking[MemoryService]):
+    """The memories, with the calls of `contexture.ports.MemoryService`."""
+
+    remember = _blocking_port(MemoryService.remember)
+    recall = _blocking_port(MemoryService.recall)
+    feedback = _blocking_port(MemoryService.feedback)
+    forget = _blocking_port(MemoryService.forget)
+
+
+class SyncNews(_Blocking[NewsStore]):
+    """The articles, with the calls of `contexture.NewsStore`."""
+
+    add = _blocking(NewsStore.add)
+    remove = _blocking(NewsStore.remove)
+    get = _blocking(NewsStore.get)
+    find = _blocking(NewsStore.find)
+
+
+class SyncPages(_Blocking[PageStore]):
+    """The documents and their pages, with the calls of the page store."""
+
+    documents = _blocking(PageStore.documents)
+    document = _blocking(PageStore.document)
+    pages = _blocking(PageStore.pages)
+    markdown = _blocking(PageStore.markdown)
+    picture = _blocking(PageStore.picture)
+    remove = _blocking(PageStore.remove)
+
+
+class SyncWorkspace(_Blocking[Workspace]):
+    """The writes of blocks, with the calls of `contexture.Workspace`."""
+
+    put = _blocking(Workspace.put)
+    update = _blocking(Workspace.update)
+    copy = _blocking(Workspace.copy)
+    move = _blocking(Workspace.move)
+    delete = _blocking(Workspace.delete)
+    restore = _blocking(Workspace.restore)
+    find_pages = _blocking(Workspace.find_pages)
+
+
+class SyncBlocks(_Blocking[BlockStore]):
+    """The stored blocks, with the reading calls of `contexture.workspace.BlockStore`."""
+
+    get = _blocking_port(BlockStore.get)
+    children = _blocking_port(BlockStore.children)
+    tasks = _blocking_port(BlockStore.tasks)
+    changes = _blocking_port(BlockStore.changes)
+    select = _blocking_port(BlockStore.select)
+    find_named = _blocking_port(BlockStore.find_named)
+    roots = _blocking_port(BlockStore.roots)
+    history = _blocking_port(BlockStore.history)
+
+
+class SyncContexture(_Blocking[Contexture]):
     """The same engine for code without an event loop; each call blocks until its result is there."""
 
     def __init__(self, engine: Contexture, loop: asyncio.AbstractEventLoop) -> None:
-        self.engine = engine
-        self.loop = loop
+        super().__init__(engine, loop)
         self._session_id = uuid4().hex
 
     create = _blocking(Contexture.create)
     add = _blocking(Contexture.add)
+    ingest = _blocking(Contexture.ingest)
     delete = _blocking(Contexture.delete)
+    remember = _blocking(Contexture.remember)
+    recall = _blocking(Contexture.recall)
     forget = _blocking(Contexture.forget)
     search = _blocking(Contexture.search)
     read = _blocking(Contexture.read)
@@ -95,6 +191,31 @@ class SyncContexture:
     wait_delivered = _blocking(Contexture.wait_delivered)
 
     @property
+    def memory(self) -> SyncMemory:
+        """The memory service."""
+        return SyncMemory(self.engine.memory, self.loop)
+
+    @property
+    def news(self) -> SyncNews:
+        """The store of articles."""
+        return SyncNews(self.engine.news, self.loop)
+
+    @property
+    def pages(self) -> SyncPages:
+        """The store of documents."""
+        return SyncPages(self.engine.pages, self.loop)
+
+    @property
+    def workspace(self) -> SyncWorkspace:
+        """Writes blocks."""
+        return SyncWorkspace(self.engine.workspace, self.loop)
+
+    @property
+    def blocks(self) -> SyncBlocks:
+        """Reads blocks."""
+        return SyncBlocks(self.engine.blocks, self.loop)
+
+    @property
     def settings(self) -> Settings:
         """The settings of the engine."""
         return self.engine.settings
@@ -111,6 +232,8 @@ class SyncContexture:
 
         Texts without a session belong to one conversation, which lasts until the engine is closed.
         """
+        if self.loop.is_closed():
+            raise InvalidRequest(_CLOSED)
         chat_request = (
             ChatRequest(message=request, session_id=self._session_id) if isinstance(request, str) else request
         )

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Required, TypeAlias
+from typing import Annotated, Any, Literal, Required, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 from msgspec import field as field_of
+from msgspec.structs import force_setattr
 from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from contexture.errors import InvalidRequest
@@ -26,6 +27,17 @@ Message: TypeAlias = dict[str, Any]
 ChatRole: TypeAlias = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 PUBLIC = "public"
+
+
+_PRINCIPAL_KINDS = ("user:", "group:")
+
+
+def check_principal(what: str, name: str) -> None:
+    """Raise `InvalidRequest` unless `name` is `public`, `user:NAME` or `group:NAME`."""
+    if name != PUBLIC and not any(name.startswith(kind) and len(name) > len(kind) for kind in _PRINCIPAL_KINDS):
+        raise InvalidRequest(
+            f"{what} names the reader {name!r}, which is nobody; write 'user:NAME', 'group:NAME' or '{PUBLIC}'"
+        )
 
 
 class ContentPart(TypedDict, total=False):
@@ -63,10 +75,11 @@ class ChatMessage(TypedDict, total=False):
     tool_call_id: Annotated[str, Meta(description="The call that a message of a tool answers.")]
 
 
-def _require_tuple_of_names(what: str, names: object) -> None:
-    """Raise `InvalidRequest` unless `names` is a tuple: a single string would be read character by character."""
-    if not isinstance(names, tuple):
+def _read_names(what: str, names: object) -> tuple[str, ...]:
+    """Return a list of names as a tuple; raises `InvalidRequest` for a text, which would be read by characters."""
+    if not isinstance(names, tuple | list):
         raise InvalidRequest(f"{what} must be a tuple of names, not {names!r}")
+    return tuple(cast("Sequence[str]", names))
 
 
 def content_hash(text: str) -> str:
@@ -89,7 +102,7 @@ class Scope:
     def __post_init__(self) -> None:
         if not (self.tenant and isinstance(self.tenant, str) and self.user and isinstance(self.user, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise InvalidRequest(f"a scope needs a tenant and a user, not {self.tenant!r} and {self.user!r}")
-        _require_tuple_of_names("groups", self.groups)
+        object.__setattr__(self, "groups", _read_names("groups", self.groups))
 
     @classmethod
     def local(cls) -> Scope:
@@ -137,7 +150,8 @@ class Record(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and isinstance(self.text, str) and isinstance(self.title, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise InvalidRequest(f"id, text and title of record {self.id!r} must be strings")
-        _require_tuple_of_names("acl", self.acl)
+        if not isinstance(self.acl, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - same
+            force_setattr(self, "acl", _read_names("acl", self.acl))
 
     @property
     def hash(self) -> str:

@@ -110,7 +110,7 @@ def test_search_prints_a_table_or_says_that_nothing_matches(home):
     nothing = ("--where", '{"equals": ["source", "nowhere"]}')
     assert "storm-watch" in run("search", "storm watch", "--home", home, *DEMO).stdout
     assert run("search", "🜁", "--home", home, *DEMO, *nothing).stdout == "nothing matches\n"
-    assert "there are: none yet" in run("search", "🜁", "--home", home, "--tenant", "nobody").output
+    assert "contexture ingest" in run("search", "🜁", "--home", home, "--tenant", "nobody").output
 
 
 def test_a_built_context_is_whole(built):

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from contexture.adapters.documents.file_types import EXTENSIONS, read_document
 from contexture.adapters.documents.worker_pool import DocumentWorkerPool
-from contexture.cli.ingest import page_extensions
 from contexture.documents import ReadLimits
 from contexture.errors import InvalidRequest, SourceUnavailable
+from contexture.file_loading import page_extensions
 from contexture.ingestion.documents import (
     DocumentsReport,
     LoadOptions,

@@ -112,7 +112,7 @@ async def test_collections_scopes_and_filters_are_passed_on(new_folder: Callable
 
 @pytest.mark.parametrize(
     "where",
-    ["lang", {"equals": ["lang", "en"]}, AnyOf("lang", cast("tuple[str]", ["en"]))],
+    ["lang", {"like": ["lang", "en"]}, AnyOf("lang", cast("tuple[str]", ["en"]))],
     ids=["text", "json", "list"],
 )
 async def test_what_is_no_filter_is_refused_by_searches_and_builds(new_folder: Callable[[], Path], where: Any) -> None:

@@ -15,8 +15,14 @@ from contexture import Contexture, Record, SyncContexture
 from contexture.answer.chat import ProcessMessage
 from contexture.answer.commands.execute import ExecuteCommand
 from contexture.answer.research import AskResearch
+from contexture.blocks.workspace import Workspace
 from contexture.capsule import pack_capsule
+from contexture.news.store import NewsStore
+from contexture.pages.store import PageStore
+from contexture.ports import MemoryService
+from contexture.sync import SyncBlocks, SyncMemory, SyncNews, SyncPages, SyncWorkspace
 from contexture.types import PUBLIC
+from contexture.workspace import BlockStore
 
 OPENING = {"close"}
 """`open_sync` closes the engine itself."""
@@ -33,11 +39,30 @@ def calls(owner: type) -> dict[str, Callable[..., Any]]:
 def test_both_engines_offer_the_same_calls() -> None:
     """Each awaitable call of the engine exists without `await`, with the same parameters and the same result."""
     awaited = {name: call for name, call in calls(Contexture).items() if inspect.iscoroutinefunction(call)}
-    blocking = calls(SyncContexture)
+    blocking = {name: call for name, call in calls(SyncContexture).items() if name != "run"}
 
     assert set(blocking) == (set(awaited) - OPENING) | set(ANSWERING)
     for name in set(awaited) - OPENING:
         assert inspect.signature(awaited[name]) == inspect.signature(blocking[name]), name
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (SyncMemory, MemoryService),
+        (SyncNews, NewsStore),
+        (SyncPages, PageStore),
+        (SyncWorkspace, Workspace),
+        (SyncBlocks, BlockStore),
+    ],
+)
+def test_stores_take_the_same_parameters_without_an_event_loop(ours: type, theirs: type) -> None:
+    """A call of memory, news, pages, workspace and blocks has the signature of the one that is awaited."""
+    blocking = {name: call for name, call in calls(ours).items() if name != "run"}
+
+    assert blocking
+    for name, call in blocking.items():
+        assert inspect.signature(getattr(theirs, name)) == inspect.signature(call), name
 
 
 @pytest.mark.parametrize("name", sorted(ANSWERING))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Collection as Some
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.conversation import Memory
     from contexture.engine import Contexture
-    from contexture.ingestion.articles import ArticleIntake
     from contexture.ingestion.documents import DocumentsReport
     from contexture.ingestion.files import FoundFile
     from contexture.ingestion.loader import LoadReport, Progress
@@ -130,6 +128,7 @@ class _IngestRequest:
 
     def page_files(self) -> tuple[list[FoundFile], Some[str]]:
         """Return the files to load as pages, and the extensions that are not loaded as records."""
+        from contexture.file_loading import page_extensions
         from contexture.ingestion.documents import document_files
 
         endings = page_extensions(everything=self.everything)
@@ -137,41 +136,15 @@ class _IngestRequest:
 
 
 def _ingest_locally(wanted: _IngestRequest, settings: Settings, progress: Progress | None) -> LoadReport:
-    from contexture.answer.permissions import require_permission
-    from contexture.ingestion.documents import merge_reports
-    from contexture.ingestion.loader import load_records
-    from contexture.pages.records import PAGES
-
-    leaves, skip = wanted.page_files()
-
-    async def inside(engine: Contexture) -> LoadReport:
-        if engine.backfill is not None:
-            engine.backfill.defer()
-        report = await load(engine)
-        await engine.embed_rest(None if progress is None else partial(progress, "embedding passages"))
-        return report
-
     async def load(engine: Contexture) -> LoadReport:
-        if leaves:
-            pages = {"collection": PAGES.name, "records": len(leaves)}
-            await require_permission(engine.policy, engine.scope, "ingest", pages)
-        report = await load_records(
-            engine,
-            wanted.paths,
-            collection=settings.collection,
-            acl=wanted.readers,
-            fields=wanted.fields,
-            again=wanted.again,
-            progress=progress,
-            skip=skip,
-        )
-        if not leaves:
-            return report
-        paged = await load_pages(engine, leaves, readers=wanted.readers, again=wanted.again, progress=progress)
-        return merge_reports(paged, report)
+        from contexture.file_loading import FileLoader
 
-    resource = {"collection": settings.collection, "records": len(wanted.paths)}
-    return run_with_engine(settings, inside, action="ingest", resource=resource)
+        loader = FileLoader(
+            engine=engine, scope=engine.scope, again=wanted.again, fields=wanted.fields, progress=progress
+        )
+        return await loader.load(wanted.paths, kind="documents" if wanted.everything else None, readers=wanted.readers)
+
+    return run_with_engine(settings, load)
 
 
 def _ingest_remotely(
@@ -229,34 +202,6 @@ def _parse_field(text: str) -> tuple[str, FieldType]:
     return name, FieldType(kind)
 
 
-def page_extensions(*, everything: bool) -> Collection[str]:
-    """Return the extensions of files loaded as pages: all supported ones, or those that cannot be records."""
-    from contexture.wiring.content import DEFAULT_PAGE_FILES, PAGE_FILES
-
-    return PAGE_FILES if everything else DEFAULT_PAGE_FILES
-
-
-async def load_pages(
-    engine: Contexture,
-    leaves: Sequence[FoundFile],
-    *,
-    readers: tuple[str, ...],
-    again: bool,
-    progress: Progress | None,
-) -> DocumentsReport:
-    """Read files in separate processes, and write their pages."""
-    from contexture.ingestion.documents import LoadOptions, load_documents
-    from contexture.ingestion.loader import OPTIMIZE_THRESHOLD
-    from contexture.wiring.content import reading_workers
-
-    loading = LoadOptions(scope=engine.scope, now=engine.clock.now(), readers=readers, again=again)
-    async with reading_workers() as workers:
-        report = await load_documents(engine.pages, workers, leaves, loading, progress=progress)
-    if report.pages >= OPTIMIZE_THRESHOLD:
-        await engine.index.optimize()
-    return report
-
-
 def send_pages(
     service: RemoteService,
     leaves: Sequence[FoundFile],
@@ -265,7 +210,7 @@ def send_pages(
     again: bool,
     progress: Progress | None,
 ) -> DocumentsReport:
-    """Do the same as `load_pages` through a running service."""
+    """Send files to a running service, which reads them and writes their pages."""
     from contexture.ingestion.documents import DocumentsReport
     from contexture.ingestion.files import LoadProblem
 
@@ -332,41 +277,32 @@ def ingest_articles(
 ) -> LoadReport:
     """Load articles from files, folders and feed URLs; feeds are fetched by this process."""
     from contexture import wiring
-    from contexture.ingestion.articles import ArticleFileReader, ArticleWriter, load_articles
-    from contexture.ingestion.loader import OPTIMIZE_THRESHOLD
+    from contexture.ingestion.articles import ArticleFileReader, load_articles
     from contexture.types import Scope
 
-    now = wiring.SystemClock().now()
-    asker = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+    paths, urls = [Path(place) for place in places if not is_url(place)], [place for place in places if is_url(place)]
+    if service is None:
 
-    async def load(writer: ArticleIntake) -> LoadReport:
-        return await load_articles(
-            writer,
-            ArticleFileReader(
-                readers=readers,
-                now=now,
-                parser=wiring.feed_parser(),
-                extractor=wiring.page_extractor(),
-                writer=asker,
-            ),
-            paths=[Path(place) for place in places if not is_url(place)],
-            urls=[place for place in places if is_url(place)],
-            wire=wiring.feed_source(settings, again=again),
-            progress=progress,
-        )
+        async def load(engine: Contexture) -> LoadReport:
+            from contexture.file_loading import FileLoader
 
-    async def inside(engine: Contexture) -> LoadReport:
-        report = await load(ArticleWriter(engine.news, engine.scope, now))
-        if report.added >= OPTIMIZE_THRESHOLD:
-            await engine.index.optimize()
-        return report
+            loader = FileLoader(engine=engine, scope=engine.scope, again=again, progress=progress)
+            return await loader.load(paths, kind="articles", readers=readers, urls=urls)
 
-    if service is not None:
-        from contexture.cli._remote_writers import ArticleSender
+        return run_with_engine(settings, load)
+    from contexture.cli._remote_writers import ArticleSender
 
-        return asyncio.run(load(ArticleSender(service)))
-    resource = {"collection": "articles", "records": len(places)}
-    return run_with_engine(settings, inside, action="ingest", resource=resource)
+    reader = ArticleFileReader(
+        readers=readers,
+        now=wiring.SystemClock().now(),
+        parser=wiring.feed_parser(),
+        extractor=wiring.page_extractor(),
+        writer=Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups),
+    )
+    feeds = wiring.feed_source(settings, again=again)
+    return asyncio.run(
+        load_articles(ArticleSender(service), reader, paths=paths, urls=urls, wire=feeds, progress=progress)
+    )
 
 
 class EvalSetKind(StrEnum):
@@ -388,21 +324,30 @@ def ingest_memories(
     progress: Progress | None,
 ) -> LoadReport:
     """Load files as memories, in this process or through the service that holds the store."""
-    from contexture.cli._common import run_with_engine
-    from contexture.ingestion.memories import MemorySink, load_memories
+    from contexture.ingestion.memories import load_memories
     from contexture.types import Scope
 
-    async def load(memory: MemorySink) -> LoadReport:
-        scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
-        home = settings.memory_namespace, settings.memory_universe
-        return await load_memories(
-            memory, scope, paths, readers=readers, namespace=home[0], universe=home[1], progress=progress
+    if service is None:
+
+        async def load(engine: Contexture) -> LoadReport:
+            from contexture.file_loading import FileLoader
+
+            loader = FileLoader(engine=engine, scope=engine.scope, progress=progress)
+            return await loader.load(paths, kind="memories", readers=readers)
+
+        return run_with_engine(settings, load)
+    scope = Scope(tenant=settings.tenant, user=settings.user, groups=settings.groups)
+    return asyncio.run(
+        load_memories(
+            MemorySender(service),
+            scope,
+            paths,
+            readers=readers,
+            namespace=settings.memory_namespace,
+            universe=settings.memory_universe,
+            progress=progress,
         )
-
-    async def inside(engine: Contexture) -> LoadReport:
-        return await load(engine.memory)
-
-    return asyncio.run(load(MemorySender(service))) if service is not None else run_with_engine(settings, inside)
+    )
 
 
 class MemorySender:

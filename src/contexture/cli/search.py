@@ -9,12 +9,14 @@ import typer
 from contexture.cli import _common as cli
 from contexture.cli._client import find_service, parse_degradations
 from contexture.cli._output import console, print_json, replace_control_chars
+from contexture.errors import NotFound
 
 if TYPE_CHECKING:
     from contexture.config import Settings
+    from contexture.engine import Contexture
+    from contexture.retrieval.candidates import SearchResult
 
 _SNIPPET_CHARS = 160
-_DEFAULT_POOL = 60  # the engine's default pool size
 
 
 def register(app: typer.Typer) -> None:
@@ -48,14 +50,20 @@ def _search(settings: Settings, body: dict[str, Any]) -> dict[str, Any]:
     service = find_service(settings)
     if service is not None:
         return service.request("POST", "/v1/search", body)
-    pool = request.limit if request.limit > _DEFAULT_POOL else None
+
+    async def search(engine: Contexture) -> SearchResult:
+        known = {each.name for each in await engine.index.collections(engine.scope)}
+        if settings.collection not in known:
+            raise NotFound(f"collection {settings.collection!r} is empty; load something first: contexture ingest PATH")
+        return await engine.search(request.query, limit=request.limit, where=request.where)
+
     result = cli.run_with_engine(
         cli.require_store(settings),
-        lambda engine: engine.search(request.query, where=request.where, pool=pool),
+        search,
         action="search",
         resource={"collection": settings.collection},
     )
-    return result.first(request.limit).to_dict()
+    return result.to_dict()
 
 
 def _print_results(found: dict[str, Any]) -> None:

@@ -131,7 +131,7 @@ class LoadTarget(Protocol):
         """Create a collection for the tenant, or add filter fields to it."""
         ...
 
-    async def add(self, records: Sequence[Record], *, collection: str | None, scope: Scope | None) -> int:
+    async def add(self, records: Sequence[Record], *, collection: str | None, scope: Scope | None) -> object:
         """Write records."""
         ...
 

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from contexture.errors import InvalidRequest
 from contexture.ingestion.files import FoundFile, LoadItems, LoadProblem, SourcedRecord, walk_files
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import PUBLIC, Record
+from contexture.types import PUBLIC, Record, check_principal
 
 
 def read_records(paths: Sequence[Path], *, acl: tuple[str, ...] = (PUBLIC,), skip: Collection[str] = ()) -> LoadItems:
@@ -265,6 +265,8 @@ def _parse_acl(row: Mapping[str, Any], default: tuple[str, ...]) -> tuple[str, .
     readers = tuple(name for name in names if isinstance(name, str) and name and is_valid_unicode(name))
     if len(readers) != len(names):
         raise InvalidRequest(f"field 'acl' may contain only principals such as 'user:anna', not {_short_repr(names)}")
+    for name in readers:
+        check_principal("field 'acl'", name)
     return readers
 
 

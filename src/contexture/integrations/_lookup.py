@@ -16,8 +16,6 @@ from contexture.types import Candidate, Filter, Scope
 AnyContexture: TypeAlias = Contexture | SyncContexture
 """An engine from `contexture.open` (with an event loop) or `contexture.open_sync` (without one)."""
 
-_DEFAULT_POOL = 60  # the engine's default pool size
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookup:
@@ -41,22 +39,18 @@ class Lookup:
         if isinstance(self.engine, Contexture):
             raise InvalidRequest("this engine is asynchronous; for synchronous calls, use `contexture.open_sync`")
         found = self.engine.search(
-            question, collection=self.collection, scope=self.scope, where=self.where, pool=self._pool
+            question, collection=self.collection, scope=self.scope, where=self.where, limit=self.k
         )
-        return list(found.found[: self.k])
+        return list(found.found)
 
     async def run_async(self, question: str) -> list[Candidate]:
         """Return the best passages, redacted, from either kind of engine."""
         if isinstance(self.engine, SyncContexture):
             return await asyncio.to_thread(self.run, question)
         found = await self.engine.search(
-            question, collection=self.collection, scope=self.scope, where=self.where, pool=self._pool
+            question, collection=self.collection, scope=self.scope, where=self.where, limit=self.k
         )
-        return list(found.found[: self.k])
-
-    @property
-    def _pool(self) -> int | None:
-        return self.k if self.k > _DEFAULT_POOL else None
+        return list(found.found)
 
 
 def passage_metadata(found: Candidate) -> dict[str, Any]:

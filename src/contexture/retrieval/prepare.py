@@ -24,7 +24,17 @@ from contexture.text.segmentation import TextRange, invert_ranges, split_passage
 from contexture.text.simhash import simhash
 from contexture.text.terms import bm25_weights
 from contexture.text.unicode import is_valid_unicode, repair_text
-from contexture.types import Collection, Passage, PreparedRecord, Record, Scope, Span, UnembeddedPassage, Vector
+from contexture.types import (
+    Collection,
+    Passage,
+    PreparedRecord,
+    Record,
+    Scope,
+    Span,
+    UnembeddedPassage,
+    Vector,
+    check_principal,
+)
 
 PASSAGE_CHARS = 400
 MAX_READERS = 256
@@ -311,7 +321,9 @@ class EnsuredCollection:
 
 
 def check_readers(what: str, readers: Sequence[str], most: int) -> None:
-    """Raise `InvalidRequest` if `what` names more than `most` readers."""
+    """Raise `InvalidRequest` if `what` names more than `most` readers, or one that can never match anybody."""
+    for name in readers:
+        check_principal(what, name)
     if len(readers) > most:
         raise InvalidRequest(
             f"{what} names {len(readers)} readers, and {most} are allowed (CONTEXTURE_MAX_READERS); "

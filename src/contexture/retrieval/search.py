@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from contexture.errors import InvalidRequest, SourceError
+from contexture.errors import InvalidRequest, SourceError, UnknownCollection
 from contexture.ledger import Trace
 from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index, Journal, Reranker, VectorBacklog, VectorSpaces
@@ -114,6 +114,9 @@ class ResultCache(Generic[T]):
 
 _MAX_QUESTION_CHARS = 8_192
 
+DEFAULT_POOL = 50
+"""How many passages a search ranks unless it is told otherwise."""
+
 UNEMBEDDED = "vectors"
 """The source of the degradation that says how many passages of the collection have no vectors yet."""
 
@@ -124,16 +127,18 @@ class SearchOptions:
 
     `floor` is the calibrated similarity from which a passage that shares no term with the question still matches.
     `ranking` are the weights of the ranking signals. `lag` is the share of the records that may change before a cached
-    answer is recomputed because the weights of its terms have changed.
+    answer is recomputed because the weights of its terms have changed. A search in one of the `optional` collections
+    finds nothing while the tenant does not have it, instead of raising `UnknownCollection`.
     """
 
     ranking: RankingModel = field(default_factory=load_ranking_model)
     floor: float = 0.3
     channel_k: int = 32
-    pool: int = 50
+    pool: int = DEFAULT_POOL
     rerank_top: int = 20
     rerank_weight: float = 0.5
     lag: float = 0.01
+    optional: frozenset[str] = frozenset()
 
 
 class FoundPassage(Struct, frozen=True, kw_only=True, eq=False):
@@ -219,7 +224,12 @@ class HybridSearch:
         asked = repair_text(question)[:_MAX_QUESTION_CHARS]
         time = find_time_range(asked, now)
         key = (scope.tenant, tuple(sorted(scope.principals)), collection, asked, related, where, size, time)
-        version = await self._index.version(scope, collection)
+        try:
+            version = await self._index.version(scope, collection)
+        except UnknownCollection:
+            if collection in self._options.optional:
+                return ()
+            raise
         remembered = await self._cached_answer(scope, key, version)
         if remembered is not None:
             return remembered

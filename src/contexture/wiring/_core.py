@@ -91,7 +91,9 @@ def search(settings: Settings, store: Index, embedders: Encoders) -> HybridSearc
     return HybridSearch(
         index=store,
         encoders=embedders,
-        options=SearchOptions(floor=settings.search_floor, lag=settings.cache_lag),
+        options=SearchOptions(
+            floor=settings.search_floor, lag=settings.cache_lag, optional=frozenset({settings.collection})
+        ),
         cache=ResultCache(settings.cache_size),
         journal=store if isinstance(store, Journal) else None,
         spaces=store if isinstance(store, VectorSpaces) else None,

@@ -27,6 +27,10 @@ class StoreLock:
         except BlockingIOError:
             holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
+            if holder == str(os.getpid()):
+                raise StoreLocked(
+                    f"the store in {str(folder)!r} is open in this process already; share that engine, or close it"
+                ) from None
             served = read_announcement(folder)
             where = f", which serves it at {served.url}" if served and str(served.pid) == holder else ""
             raise StoreLocked(

@@ -18,8 +18,6 @@ from contexture.service._openapi import AnySpelling, describe_body
 from contexture.service.wire import schemas
 from contexture.types import Candidate
 
-_DEFAULT_POOL = 60  # the engine's default pool size
-
 
 def search_routes() -> APIRouter:
     """Return the route of search."""
@@ -34,9 +32,10 @@ async def search(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Respons
     request = parse_search(body)
     collection = request.collection or engine.settings.collection
     await require_permission(engine, caller, "search", {"collection": collection})
-    pool = request.limit if request.limit > _DEFAULT_POOL else None
-    result = await engine.search(request.query, collection=collection, scope=caller, where=request.where, pool=pool)
-    return json_response(result.first(request.limit).json_form())
+    result = await engine.search(
+        request.query, limit=request.limit, collection=collection, scope=caller, where=request.where
+    )
+    return json_response(result.json_form())
 
 
 class ListDocumentsBody(BaseModel):
