@@ -310,6 +310,9 @@ class Collection:
 # --- search ------------------------------------------------------------------------------
 
 
+BM25 = "bm25"
+"""The channel of words; every other one is a vector space."""
+
 PassageKey: TypeAlias = tuple[str, int]
 """Record id and ordinal of a passage, or any pair in the same order; the smaller one wins a tie."""
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from contexture.pipeline.fusion import fuse_channels, reciprocal_rank_sum
 from contexture.ports import Index, Journal, VectorSpaces
-from contexture.retrieval.ranking import BM25
-from contexture.types import And, AnyOf, CollectionChanges, Hit, Query, Record, Scope
+from contexture.types import BM25, And, AnyOf, CollectionChanges, Hit, Query, Record, Scope
 
 if TYPE_CHECKING:
     from contexture.retrieval.encoders import Encoders

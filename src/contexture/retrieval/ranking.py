@@ -33,9 +33,8 @@ import msgspec
 from contexture.retrieval._time_ranges import DateRange
 from contexture.retrieval.encoders import Similarity
 from contexture.text.terms import extract_terms, index_terms, is_cyrillic, split_words
-from contexture.types import Hit
+from contexture.types import BM25, Hit
 
-BM25 = "bm25"
 LEXICAL = "lexical"
 SEMANTIC = "semantic"
 COSINE = "cosine"

@@ -23,18 +23,11 @@ from contexture.ports import Index, Journal, Reranker, VectorBacklog, VectorSpac
 from contexture.retrieval._cache_validity import CacheValidity, CandidatePool, keep_best_by_rank, make_pool
 from contexture.retrieval._time_ranges import DateRange, find_time_range
 from contexture.retrieval.encoders import Encoders
-from contexture.retrieval.ranking import (
-    BM25,
-    SEMANTIC,
-    RankedQuestion,
-    RankingModel,
-    load_ranking_model,
-    rank_hits,
-)
+from contexture.retrieval.ranking import SEMANTIC, RankedQuestion, RankingModel, load_ranking_model, rank_hits
 from contexture.text.language import detect_language
 from contexture.text.terms import question_terms
 from contexture.text.unicode import repair_text
-from contexture.types import Filter, Hit, Query, Scope, Vector
+from contexture.types import BM25, Filter, Hit, Query, Scope, Vector
 
 T = TypeVar("T")
 

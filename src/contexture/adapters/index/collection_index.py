@@ -14,8 +14,7 @@ from contexture.adapters.index.edge_shard import CandidateFilter, EdgeShard, Pre
 from contexture.adapters.index.record_store import PassageRow, StoredVectors
 from contexture.adapters.index.scanner import VectorScanner, VectorView
 from contexture.adapters.index.scoring import TermWeights
-from contexture.adapters.index.search_ports import BM25
-from contexture.types import FieldType, Filter, PassageKeyLookup, Record, Vector
+from contexture.types import BM25, FieldType, Filter, PassageKeyLookup, Record, Vector
 
 _MIN_REMOVED_TO_COMPACT = 1_000  # up to this many removed passages are not worth a compaction
 

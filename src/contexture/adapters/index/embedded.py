@@ -15,10 +15,10 @@ from contexture.adapters.index.disk_space import check_free_space
 from contexture.adapters.index.indexed_store import IndexedStore
 from contexture.adapters.index.lock import StoreLock
 from contexture.adapters.index.record_store import SqliteRecordStore, StoreChange, pack_records
-from contexture.adapters.index.search_ports import BM25, SearchBackend
+from contexture.adapters.index.search_ports import SearchBackend
 from contexture.adapters.store_damage import RECORDS_DATABASE, sqlite_errors
 from contexture.errors import StoreUnwritable
-from contexture.types import Collection, PreparedRecord, Record, Scope, UnembeddedBatch, UnembeddedPassage, Vector
+from contexture.types import BM25, Collection, PreparedRecord, Record, Scope, UnembeddedBatch, UnembeddedPassage, Vector
 
 __all__ = ["BM25", "EmbeddedIndex", "EmbeddedOptions"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contexture.adapters.index import codec
 from contexture.adapters.index.record_store import PassageRow
 from contexture.adapters.index.scoring import TermWeights, bm25_scores
-from contexture.adapters.index.search_ports import BM25, ScopedSearcher
-from contexture.types import ChannelCandidates, ChannelRanks, ChannelScores, Hit, Query, Record, Span
+from contexture.adapters.index.search_ports import ScopedSearcher
+from contexture.types import BM25, ChannelCandidates, ChannelRanks, ChannelScores, Hit, Query, Record, Span
 
 
 def collect_hits(

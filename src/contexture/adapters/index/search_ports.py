@@ -14,8 +14,6 @@ from contexture.adapters.index.record_store import PassageRow, StoreChange
 from contexture.adapters.index.scoring import TermWeights
 from contexture.types import FieldType, Filter, PassageKeyLookup, Vector
 
-BM25 = "bm25"
-
 
 class ScopedSearcher(Protocol):
     """Searches one collection within one scope and one filter."""

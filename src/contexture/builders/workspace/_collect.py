@@ -17,9 +17,9 @@ from contexture.builders.workspace.config import WorkspaceRecipe
 from contexture.builders.workspace.result import SectionType
 from contexture.errors import UnknownCollection
 from contexture.pipeline.truncation import score_sentences
-from contexture.retrieval.search import BM25, SEMANTIC, FoundPassage, HybridSearch
+from contexture.retrieval.search import SEMANTIC, FoundPassage, HybridSearch
 from contexture.text.terms import extract_terms
-from contexture.types import And, AnyOf, Candidate, Equals, Filter, Not, Range
+from contexture.types import BM25, And, AnyOf, Candidate, Equals, Filter, Not, Range
 from contexture.workspace import ActivityKind, Block, BlockType, LinkKind
 
 FOCUS_RELEVANCE = 1.0

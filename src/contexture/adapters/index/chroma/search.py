@@ -16,8 +16,7 @@ from contexture.adapters.index.filters import field_types
 from contexture.adapters.index.hits import collect_hits
 from contexture.adapters.index.record_store import PassageRow
 from contexture.adapters.index.scoring import TermWeights, idf_weights
-from contexture.adapters.index.search_ports import BM25
-from contexture.types import Hit, PassageKey, Query, Scope, Vector
+from contexture.types import BM25, Hit, PassageKey, Query, Scope, Vector
 
 _DECIMALS = 6  # scores are rounded, because Chroma's distances and our dot products differ in later digits
 

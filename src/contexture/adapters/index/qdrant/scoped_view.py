@@ -17,8 +17,7 @@ from contexture.adapters.index.qdrant.points import to_wire_vector
 from contexture.adapters.index.quantized_vectors import QuantizedView, dot_products, quantize
 from contexture.adapters.index.record_store import StoredVectors
 from contexture.adapters.index.scoring import TermWeights
-from contexture.adapters.index.search_ports import BM25
-from contexture.types import Vector
+from contexture.types import BM25, Vector
 
 _EXTRA_CANDIDATES = 28  # requested beyond `k`, so that ties and near ties seldom need a second request
 _LIMIT_GROWTH = 4
