@@ -32,7 +32,6 @@ from contexture.pages.store import PageStore
 from contexture.ports import Clock, MemoryService, Policy
 from contexture.retrieval.backfill import VectorBackfill
 from contexture.types import PUBLIC, FieldType, Scope
-from contexture.wiring.content import DEFAULT_PAGE_FILES, PAGE_FILES, reading_workers
 
 FileKind: TypeAlias = Literal["documents", "articles", "memories"]
 """The content of files where it does not follow from their type."""
@@ -132,7 +131,7 @@ class FileLoader:
         """Read files in separate processes, and write their pages."""
         engine = self.engine
         options = LoadOptions(scope=self.scope, now=engine.clock.now(), readers=readers, again=self.again)
-        async with reading_workers() as workers:
+        async with wiring.reading_workers() as workers:
             report = await load_documents(engine.pages, workers, files, options, progress=self.progress)
         if report.pages >= OPTIMIZE_THRESHOLD:
             await engine.index.optimize()
@@ -177,4 +176,4 @@ class FileLoader:
 
 def page_extensions(*, everything: bool) -> Some[str]:
     """Return the extensions of files loaded as pages: all supported ones, or those that cannot be records."""
-    return PAGE_FILES if everything else DEFAULT_PAGE_FILES
+    return wiring.PAGE_FILES if everything else wiring.DEFAULT_PAGE_FILES

@@ -115,8 +115,10 @@ async def test_an_engine_that_must_be_awaited_says_so(engine, ask):
 
 async def test_more_passages_than_the_engine_looks_at_are_looked_for(engine):
     """A large `k` widens the search."""
-    assert Lookup(engine=engine, k=61)._pool == 61
-    assert len(await Lookup(engine=engine, k=61).run_async("pump")) == 2
+    scope = Scope(tenant="many", user="anna")
+    await engine.add([{"id": str(at), "text": f"Pump {at} stands in hall {at}."} for at in range(70)], scope=scope)
+
+    assert len(await Lookup(engine=engine, k=61, scope=scope).run_async("pump")) == 61
 
 
 def test_no_passages_at_all_cannot_be_asked_for(engine):

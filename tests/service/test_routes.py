@@ -123,9 +123,10 @@ async def test_nobody_deletes_what_they_may_not_read(client):
 async def test_tenants_do_not_meet(client):
     """The collections and fields of this one are unknown to another, in the words that a name nobody has gets."""
     other = {"X-Contexture-Tenant": "other"}
+    await client.post("/v1/ingest/documents", json={"records": [{"id": "p", "text": "A pump."}], "collection": "parts"})
     there, nowhere = [
         await client.post("/v1/search", json={"query": "pump", "collection": name}, headers=other)
-        for name in ("documents", "nowhere_x")
+        for name in ("parts", "nowhere_x")
     ]
     loaded = {"records": [{"id": "1", "text": "A pump."}], "fields": {"stars": "keyword"}}
     await client.post("/v1/ingest/documents", json=loaded, headers=other)
@@ -138,8 +139,7 @@ async def test_tenants_do_not_meet(client):
 
     assert {404} == {there.status_code, nowhere.status_code}
     assert (
-        there.json()["error"]["user_message"].replace("documents", "nowhere_x")
-        == nowhere.json()["error"]["user_message"]
+        there.json()["error"]["user_message"].replace("parts", "nowhere_x") == nowhere.json()["error"]["user_message"]
     )
     assert "none yet" in there.text
     assert 200 == mine.status_code

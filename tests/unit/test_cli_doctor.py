@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -106,13 +109,19 @@ def test_people_get_a_table(tmp_path):
 
 
 def test_a_store_in_use_names_its_holder(tmp_path):
-    """A store held by somebody else is broken for us."""
+    """A store held by another process, or by this one, is broken for us."""
     held = StoreLock(tmp_path)
-    code, found = examined(tmp_path)
-    held.release()
+    try:
+        code, here = examined(tmp_path)
+        command = [Path(sys.executable).with_name("contexture"), "doctor", "--home", tmp_path, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        held.release()
+    [elsewhere] = [check["detail"] for check in json.loads(done.stdout)["checks"] if check["name"] == "lock"]
 
-    assert code == 1
-    assert f"open in another process (pid {os.getpid()})" in found["lock"]["detail"]
+    assert (1, 1) == (code, done.returncode)
+    assert "open in this process already" in here["lock"]["detail"]
+    assert f"open in another process (pid {os.getpid()})" in elsewhere
     assert (0, "free") == (examined(tmp_path)[0], examined(tmp_path)[1]["lock"]["detail"])
 
 
