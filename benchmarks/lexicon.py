@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from contexture.adapters.model_files import find_packaged_file
+from contexture.adapters.installed_packages import find_packaged_file
 
 Places = npt.NDArray[np.int64]
 

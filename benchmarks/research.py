@@ -15,7 +15,7 @@ from benchmarks.store import EXACT, MODEL, Clean, Models, Pay, opened, searcher
 from benchmarks.timing import Numbers, Progress, clocked, each, percentile, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.pages._regions import RegionEncoder
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.adapters.redaction.default import default_redactor
 from contexture.adapters.token_counters import counter_for
 from contexture.builders._tokens import estimate_tokens

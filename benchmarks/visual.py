@@ -12,7 +12,7 @@ from benchmarks.store import EXACT, Models, Pay, opened
 from benchmarks.timing import Numbers, Progress, clocked, each, summary
 
 from contexture.adapters.index.embedded import EmbeddedIndex
-from contexture.adapters.pages._regions import RegionEncoder
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.documents import Page, Region, RegionKind
 from contexture.ledger import Trace
 from contexture.pages.values import Document

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from contexture import Settings
-from contexture.adapters import native
+from contexture.adapters import installed_packages
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.index import disk_space
 from contexture.adapters.memory.http import Refused
@@ -196,7 +196,7 @@ async def test_missing_libraries_of_models_and_text_recognition_show(client, eng
     load_tesseract.cache_clear()
     engine.settings = engine.settings.model_copy(update={"chat_model": "local"})
     monkeypatch.setattr(
-        native, "import_module", lambda name: (_ for _ in ()).throw(
+        installed_packages, "import_module", lambda name: (_ for _ in ()).throw(
             OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
         )
     )  # fmt: skip

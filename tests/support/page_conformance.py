@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from contexture.adapters.pages._regions import RegionEncoder
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.builders.research.build import ResearchContextBuilder
 from contexture.ledger import Trace
 from contexture.pages.images import PageImages

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from contexture.adapters.pages._regions import RegionEncoder
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 from contexture.errors import SourceUnavailable
 from contexture.ledger import Trace

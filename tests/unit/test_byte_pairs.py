@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contexture.adapters import byte_pairs
 from contexture.adapters.embedders import granite
-from contexture.adapters.model_files import find_packaged_file
+from contexture.adapters.installed_packages import find_packaged_file
 from contexture.adapters.token_counters import ENCODINGS, BytePairCounter
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text("aA1 \n\t'éПж中😀<|endoftext|>", max_size=200)

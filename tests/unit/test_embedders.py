@@ -18,7 +18,7 @@ from contexture.adapters.embedders.encoding import replace_lone_surrogates, trun
 from contexture.adapters.embedders.granite import Granite
 from contexture.adapters.embedders.minilm import MiniLM, quantize_matmuls
 from contexture.adapters.embedders.use import MultilingualUSE
-from contexture.adapters.model_files import find_packaged_file, verify_sha256
+from contexture.adapters.installed_packages import find_packaged_file, verify_sha256
 from contexture.errors import SourceUnavailable, TamperedWeights
 
 FERRY = "When does the boat to the island depart?"

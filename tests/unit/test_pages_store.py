@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from contexture.adapters.pages._regions import RegionEncoder
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.adapters.token_counters import counter_for
 from contexture.documents import Page, Region, RegionKind
 from contexture.errors import InvalidRequest, NotPermitted, SourceUnavailable, StoreUnwritable

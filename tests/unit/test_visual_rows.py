@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexture.adapters.pages._regions import MAX_ROWS, TARGET_CHARACTERS, WHOLE_PAGE, RegionEncoder, split_page
-from contexture.adapters.pages.registry import load
+from contexture import Settings, wiring
+from contexture.adapters.pages.regions import MAX_ROWS, TARGET_CHARACTERS, WHOLE_PAGE, RegionEncoder, split_page
 from contexture.documents import Page, RegionKind
 from contexture.errors import UnknownAdapter
 from contexture.pages.visual import maxsim
@@ -124,7 +124,7 @@ def test_maxsim_is_what_it_says(sizes: list[int], asked: int, seed: int):
 
 def test_an_unknown_encoder_is_named():
     """A setting that no encoder answers to is refused with the known ones."""
-    assert isinstance(load("regions", SPEAKERS, detect_language, threads=1), RegionEncoder)
+    assert isinstance(wiring.page_encoder(Settings(page_encoder="regions"), SPEAKERS), RegionEncoder)
     for name in ("eyes", "regions:x", "colpali:", ""):
         with pytest.raises(UnknownAdapter, match="colpali:MODEL"):
-            load(name, SPEAKERS, detect_language, threads=1)
+            wiring.page_encoder(Settings(page_encoder=name), SPEAKERS)

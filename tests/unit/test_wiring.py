@@ -23,7 +23,7 @@ def test_an_unknown_name_is_refused():
         _ = wiring.nothing
 
 
-COUNTING = [f"contexture.adapters.{name}" for name in ("byte_pairs", "model_files", "token_counters")]
+COUNTING = [f"contexture.adapters.{name}" for name in ("byte_pairs", "installed_packages", "token_counters")]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ COUNTING = [f"contexture.adapters.{name}" for name in ("byte_pairs", "model_file
             "from contexture.wiring import counter_for",
             [
                 "contexture.adapters",
-                *(f"contexture.adapters.{name}" for name in ("byte_pairs", "model_files", "token_counters")),
+                *(f"contexture.adapters.{name}" for name in ("byte_pairs", "installed_packages", "token_counters")),
             ],
         ),
     ],

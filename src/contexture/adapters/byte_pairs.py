@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol, cast
 
-from contexture.adapters.model_files import find_packaged_file, verify_sha256
+from contexture.adapters.installed_packages import find_packaged_file, verify_sha256
 
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"

@@ -13,9 +13,9 @@ from contexture.adapters.conversation.outbox_table import OutboxItem
 from contexture.adapters.conversation.sqlite import SqliteReplies, SqliteSessions, StoredReplies, StoredSessions
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.adapters.graph.sqlite import SqliteGraphCache, StoredGraphCache
+from contexture.adapters.installed_packages import import_native
 from contexture.adapters.llm.extractive import NAME as EXTRACTIVE
 from contexture.adapters.llm.extractive import CompareFunction, ExtractiveModel
-from contexture.adapters.native import import_native
 from contexture.adapters.token_counters import counter_for
 from contexture.answer.chat import ChatRecipe
 from contexture.answer.commands.job import MemoryLocation

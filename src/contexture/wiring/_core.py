@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from contexture.adapters.embedders.cache import CachedEmbedder
-from contexture.adapters.pages import registry as page_encoder_registry
+from contexture.adapters.pages.regions import RegionEncoder
 from contexture.adapters.token_counters import counter_for
 from contexture.builders.query.build import QueryContextBuilder
 from contexture.builders.query.request import QueryRecipe
 from contexture.config import IndexOptions, Settings, keep_vendors_offline
 from contexture.documents import PageEncoder
+from contexture.errors import UnknownAdapter
 from contexture.pages.records import PAGES
 from contexture.pages.visual import VISUAL_PAGES, VisualOptions, VisualPages
 from contexture.pipeline.fence import MaterialRole
@@ -134,9 +135,17 @@ def _read_salt(path: Path) -> bytes:
 
 
 def page_encoder(settings: Settings, embedders: Encoders) -> PageEncoder:
-    """Create the encoder that embeds pages."""
-    return page_encoder_registry.load(
-        settings.page_encoder, embedders, detect_language, threads=settings.embedder_threads
+    """Create the encoder that embeds pages; a model is loaded on first use. Raises `UnknownAdapter`."""
+    name = settings.page_encoder
+    kind, _, model = name.partition(":")
+    if name == "regions":
+        return RegionEncoder(embedders, detect_language)
+    if kind == "colpali" and model:
+        from contexture.adapters.pages.colpali import ColPaliEncoder
+
+        return ColPaliEncoder(model, threads=settings.embedder_threads)
+    raise UnknownAdapter(
+        f"no page encoder is called {name!r}; the known ones are regions, colpali:MODEL and colpali:FOLDER"
     )
 
 

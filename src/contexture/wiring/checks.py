@@ -25,9 +25,8 @@ from contexture import wiring
 from contexture.adapters.documents.ocr import load_tesseract
 from contexture.adapters.embedders import granite, minilm, use
 from contexture.adapters.index.lock import StoreLock
+from contexture.adapters.installed_packages import find_packaged_file, import_native, verify_sha256
 from contexture.adapters.llm import smollm2
-from contexture.adapters.model_files import find_packaged_file, verify_sha256
-from contexture.adapters.native import import_native
 from contexture.adapters.policy.open import DenyingPolicy, OpenPolicy
 from contexture.adapters.store_damage import find_store_damage, list_databases
 from contexture.adapters.token_counters import counter_for

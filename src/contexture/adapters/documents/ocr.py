@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from contexture.adapters.documents.pdf.layout import FontStyle, Word
-from contexture.adapters.native import import_native
+from contexture.adapters.installed_packages import import_native
 from contexture.errors import SourceUnavailable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 
 from contexture.adapters.embedders import _onnx, encoding
 from contexture.adapters.embedders._onnx_graph import ONNXRUNTIME_DOMAIN
-from contexture.adapters.model_files import find_packaged_file, verify_sha256
+from contexture.adapters.installed_packages import find_packaged_file, verify_sha256
 from contexture.types import Vector
 
 

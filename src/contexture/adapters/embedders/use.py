@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contexture.adapters.embedders import encoding
-from contexture.adapters.model_files import find_packaged_file, verify_sha256
+from contexture.adapters.installed_packages import find_packaged_file, verify_sha256
 from contexture.types import Matrix, Vector
 
 WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"

