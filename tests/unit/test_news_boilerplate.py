@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contexture.news.articles import Article, article_to_record
-from contexture.news.boilerplate import RepeatedLines, find_boilerplate
+from contexture.news.boilerplate import RepeatedLines, find_boilerplate, is_sentence
 from contexture.testing.doubles import NOON
 from contexture.text.segmentation import invert_ranges
 
@@ -35,6 +35,7 @@ PREFIXES = (
     "KYIV, Ukraine (AFP) — ",
     "Lviv, Ukraine — ",
     "(Bloomberg) -- ",
+    "Seoul, South Korea ",
 )
 RU_PREFIXES = (
     "МОСКВА, 12 мая. /ТАСС/. ",
@@ -81,6 +82,12 @@ LINES = (
     "More:Ferries, fares and fog: five things to know",
     "For subscribers: What the council did not say",
     "RELATED: The long history of the ferry line",
+    "Who is Ivar Lund?:Meet the captain who refused the new ferry timetable",
+    "'It was so quiet':How a ferry lost its engine in the middle of the fjord",
+    "He predicted the ferry would be late. Hear what he says about the next one",
+    "JUST WATCHED Ferry leaves the fjord Replay More Videos ... MUST WATCH Ferry leaves the fjord 02:16",
+    "A ferry with its new name on the bow, courtesy of the harbour office",
+    "Ferries matter here and that's why we're working to bring you top coverage of the fjord.",
     "Sign up for our morning newsletter and get the news in your inbox.",
     "Get our free weekly newsletter Sign up here to get it every Tuesday.",
     "Video Ad Feedback 02:24 - Source: CNN How ferries are built",
@@ -140,6 +147,9 @@ SENTENCES = (
     "She follows the harbour news closely and reads every newsletter the council sends.",
     "More than 1,000 people signed the petition against the timetable.",
     "Follow-up work on the pier begins in March, the mayor said.",
+    "The captain said:“Nobody told us that the engine was broken.”",
+    "Bergen, Norway, is where the ferries of the northern line are built.",
+    "The council asked what the ferry costs. See what happens in a year, the mayor replied.",
     "None of the ferries have been delivered to customers yet, the yard said here on Monday.",
     "The strike is part of a series of walkouts in the ports of the north.",
     "The yard told the council on Friday, May 3, that it would build two ferries.",
@@ -189,6 +199,15 @@ def test_a_russian_line_of_boilerplate_is_marked(line):
 def test_sentences_of_a_story_are_left(sentence):
     """A sentence that only resembles boilerplate stays."""
     assert sentence == story(sentence)
+
+
+def test_a_long_line_without_a_full_stop_is_a_sentence():
+    """A first sentence that lost its full stop is the lead; a heading and a line that introduces a list are not."""
+    words = "The council approved the ferry timetable on Monday after two hours of debate about fares and about the winter"
+
+    assert is_sentence(words)
+    assert not is_sentence(f"{words}:")
+    assert not is_sentence("How the council came to approve the new timetable")
 
 
 def test_names_above_the_story_are_a_byline():

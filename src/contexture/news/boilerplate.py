@@ -74,6 +74,12 @@ _NAME_WORD = r"[A-Z][\w.'’-]*"
 _NAMES = rf"{_NAME_WORD}(?:[ ,]+(?:{_NAME_WORD}|of|the|to|for|and|[|&–-])){{0,11}}"
 _PLACE = rf"{_NAME_WORD}(?:[ /]{_NAME_WORD}){{0,3}}(?:,[ ]{_NAME_WORD}(?:[ ]{_NAME_WORD}){{0,3}}){{0,2}}"
 _UPPER_PLACE = rf"[A-Z][A-Z.'’-]+(?:[ ][A-Z.'’-]+){{0,3}}(?:,[ ]{_NAME_WORD}(?:[ ]{_NAME_WORD}){{0,3}}){{0,2}}"
+_COUNTRY = (
+    "Afghanistan|Argentina|Australia|Bangladesh|Belarus|Belgium|Brazil|Canada|Chile|China|Colombia|Cuba|Egypt|England|Ethiopia|Finland|France|Germany|Greece|Haiti"
+    "|Hungary|India|Indonesia|Iran|Iraq|Ireland|Israel|Italy|Japan|Jordan|Kenya|Lebanon|Mexico|Netherlands|Nigeria|North[ ]Korea|Norway|Pakistan|Peru|Philippines"
+    "|Poland|Qatar|Romania|Russia|Saudi[ ]Arabia|Scotland|Serbia|South[ ]Africa|South[ ]Korea|Spain|Sri[ ]Lanka|Sudan|Sweden|Switzerland|Syria|Taiwan|Thailand|Turkey"
+    "|Ukraine|Venezuela|Vietnam|Yemen"
+)
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _RU_CITY = r"[А-ЯЁ][А-Яа-яЁё.-]*(?:[ ][А-ЯЁ][А-Яа-яЁё.-]*){0,3}"
 _RU_UPPER_CITY = r"[А-ЯЁ][А-ЯЁ-]+(?:[ ][А-ЯЁ-]+){0,3}"
@@ -115,6 +121,8 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
     _rule(D, PREFIX, rf"{_UPPER_PLACE}(?:[ ]\([A-Z][\w.& ]{{1,30}}\))?\s*(?:[—–]|--)\s*", cased=True),
     _rule(D, PREFIX, r"\((?:[A-Z][\w.&]*)(?:[ ][A-Z][\w.&]*){0,2}\)\s*[—–-]{1,2}\s*", cased=True),
     _rule(D, PREFIX, rf"{_NAME_WORD}(?:[ ]{_NAME_WORD}){{0,2}},[ ]{_NAME_WORD}(?:[ ]{_NAME_WORD})?\s+[—–]\s+(?=[A-Z])", cased=True),
+    # Of which the agency is lost: Seoul, South Korea North Korean leader
+    _rule(D, PREFIX, rf"{_NAME_WORD}(?:[ ]{_NAME_WORD})?,[ ](?:{_COUNTRY})[ ]+(?=[A-Z])", cased=True),
     # Notes of the editors
     _rule(N, LINE, r"[\[(*_ ]*(?:editors?['’]?s?['’]?\ note|note\ to\ (?:readers|editors|viewers)|publisher['’]s\ note|disclaimer|clarification"
                    r"|corrections?(?:\ (?:and|&)\ clarifications?)?|trigger\ warning|spoiler\ alert|warning)\s*[:–—]", longest=1_200),
@@ -153,6 +161,7 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
     # Of galleries, whose captions stand in one line with their numbers or credits
     _rule(C, LINE, r".*?\bhide\ caption\ \d+\ of\ \d+\b", longest=50_000),
     _rule(C, LINE, r"(?:.{5,400}?/(?:AP|AFP|EPA|Reuters|Getty\ Images)\ (?=[A-Z])){2}", cased=True, longest=50_000),
+    _rule(C, WHOLE, r".{10,300}\ courtesy\ of\ [^.]{3,60}", longest=360),
     _rule(C, SENTENCE, r"\(?(?:photo|image|picture|video|illustration)s?\ (?:by|credit|courtesy)\b[^.]{0,120}\)?\.?$"),
     _rule(C, SENTENCE, r"(?:/|\bvia\ |^|\()(?:getty(?:\ images)?|afp|ap(?:\ photo)?|reuters|shutterstock|istock|alamy|epa|zuma|tns|usa\ today\ sports|bloomberg|adobe\ stock|unsplash|anadolu(?:\ agency)?)(?:/[\w .]+)?\)?\.?$"),
     _rule(C, WHOLE, r".{0,200}(?:/getty\ images|/ap\ photo|/shutterstock|via\ getty|/afp|/reuters|/file)\.?\)?", longest=240),
@@ -162,6 +171,9 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
                    r"|watch(?:\ (?:more|live|now|this))?|listen(?:\ (?:now|here|to))?|up\ next|don['’]t\ miss|recommended(?:\ for\ you)?|for\ (?:our\ )?subscribers(?:\ only)?|subscribers\ only|you\ (?:may|might)\ (?:also\ )?like"
                    r"|in\ (?:pictures|photos|case\ you\ missed\ it)|photos|gallery|explainer|fact\ check|opinion|live\ updates|top\ stories|trending|must\ (?:read|see|watch)|go\ deeper|what\ to\ know)\s*[:|»→]\s*\S(?!.*[.]$)"),
     _rule(T, LINE, r"(?:READ|WATCH|MORE|SEE|LISTEN|RELATED|OPINION|ANALYSIS|PHOTOS|VIDEO|GALLERY|SUBSCRIBERS|EXPLAINER|FACT\ CHECK|ICYMI)(?:\ (?:MORE|ALSO|NEXT|LIVE|NOW|HERE))?\s*:", cased=True),
+    # A link to another article, whose label has no space behind its colon; and the title of a video
+    _rule(T, WHOLE, r"[^:]{2,90}[^\W\d]['’”\"?!.)]?:(?=[A-Z0-9'\"“‘])(?!\d\d\b).{12,240}(?<![.!:])(?<![.!?]['’”\"])", cased=True, longest=340),
+    _rule(T, WHOLE, r".{10,160}[.?!]['’”\"]?\ (?:hear|see|watch|listen\ to|find\ out)\ (?:what|how|why|who|where|when|the|his|her|their)\b[^.!?]{3,100}", longest=280),
     _rule(T, SENTENCE, r"^(?:click|tap|go|head|scroll|swipe)\ (?:here|below|down|through)\b|\b(?:click|tap)\ here\ (?:to|for)\b|^(?:read|see|find|view)\ (?:the|our)\ (?:full|complete|latest)\ [\w ]{3,40}\ here\b"),
     _rule(T, SENTENCE, r"^(?:to\ )?(?:find|read|see|learn)\ more\ (?:about|on|of|stories|recalls|news|coverage|at)\b.{0,120}\b(?:visit|here|database|website|click)"),
     _rule(T, SENTENCE, r"^(?:check\ your\ local\ forecast|take\ (?:our|\w+['’]s)\ (?:weekly\ |daily\ )?news\ quiz|here['’]s\ what\ (?:else\ )?you\ need\ to\ know\ to\b)"),
@@ -172,7 +184,9 @@ ENGLISH_RULES: tuple[BoilerplateRule, ...] = (
     _rule(W, SENTENCE, r"^if\ your\ day\ doesn['’]t\ start\ until\b|\bthe\ [\w' ]{2,30}\ newsletter\ (?:provides|brings|is)\b|^this\ is\ (?:the|an?)\ [\w ]{0,20}edition\ of\b|^welcome\ to\ [\w'’ ]{2,60}\ newsletter\b|\baudio\ version\ of\b|\bby\ clicking\ (?:the|this|here)\b|^(?:turn|tune\ in)\ to\ [\w ]{2,30}\ for\ (?:live\ )?coverage\b|^would\ you\ like\ to\ receive\b"),
     _rule(W, SENTENCE, r"\b(?:become|becoming)\ an?\ [\w ]{0,30}subscriber\b|\bsupport\ (?:it|us|this\ work)\ with\ a\ subscription\b|\bbecome\ a\ member\ (?:today|now|here)\b|\b(?:support|supporting)\ our\ (?:journalism|work|newsroom)\b|\bdownload\ (?:our|the)\ (?:[\w ]{0,20})app\b"),
     _rule(W, SENTENCE, r"^share\ your\ (?:thoughts|story|experience)\b|^(?:are|have|do|did)\ you\b.{0,140}\bshare\ your\b|\bif\ you\ don['’]t\ see\ the\ form\b|\bon\ the\ form\ below\b"),
+    _rule(W, SENTENCE, r"\bwe['’]re\ working\ to\ bring\ you\b|\bjournalism\ like\ this\ (?:takes|costs|needs)\b"),
     # Players
+    _rule(P, WHOLE, r"(?:must\ watch|now\ playing|just\ watched)\ .{5,200}\ \d{1,2}:\d\d", longest=260),
     _rule(P, LINE, r"(?:\d\.\ )?(?:how\ relevant\ is\ this\ ad|did\ you\ encounter\ any\ technical\ issues|video\ player\ was\ slow|video\ (?:content\ )?never\ loaded|ad\ (?:froze|never\ loaded|feedback)|video\ ad\ feedback|content\ never\ loaded)"),
     _rule(P, WHOLE, r"(?:now\ playing|just\ watched|must\ watch|replay|live\ tv|play(?:\ video|\ audio)?|watch\ (?:live|now|video)|listen(?:\ to\ (?:this|the)\ (?:article|story))?|mute|unmute|autoplay|close|cancel|submit|loading|source:\ \w+|\d{1,2}:\d{2}(?:\s*[-–]\s*source:.*)?)[.…]*", longest=80),
     # Cookies, rights and conditions
@@ -249,7 +263,7 @@ _PREFIX_LINES = 4  # lines with text that may begin with a dateline
 _LINE_BREAK = re.compile(r"\n")
 _TERMINALS = ".!?…。！？"
 _CLOSING_MARKS = "\"'»”’)]*"
-_MIN_SENTENCE_WORDS = 4
+_MIN_SENTENCE_WORDS, _MIN_UNENDED_WORDS = 4, 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -282,9 +296,15 @@ def find_boilerplate(text: str, *, is_repeated: Callable[[str], bool] | None = N
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a text reads as a sentence and not as a heading, a name or a label: it ends as one and has some words."""
+    """Whether a text reads as a sentence and not as a heading, a name or a label.
+
+    It has some words and ends as a sentence, or has more words than a heading and lost its full stop.
+    """
     bare = text.strip().rstrip(_CLOSING_MARKS)
-    return bare.endswith(tuple(_TERMINALS)) and len(bare.split()) >= _MIN_SENTENCE_WORDS
+    words = len(bare.split())
+    if bare.endswith(tuple(_TERMINALS)):
+        return words >= _MIN_SENTENCE_WORDS
+    return words >= _MIN_UNENDED_WORDS and not bare.endswith((":", ";", ","))
 
 
 def _iter_lines(text: str) -> Iterator[TextRange]:
