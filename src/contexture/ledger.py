@@ -88,6 +88,11 @@ class Trace:
         self._entries: dict[str, LedgerEntry] = {}
         self._degradations: list[Degradation] = []
 
+    @property
+    def degradations(self) -> tuple[Degradation, ...]:
+        """The degradations recorded so far."""
+        return tuple(self._degradations)
+
     def keep(self, candidate: Candidate, *, tokens: int, form: Form = Form.FULL, note: str = "") -> None:
         """Record that the candidate is in the prompt, in full or in a shorter form."""
         whole = form is Form.FULL

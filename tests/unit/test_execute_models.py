@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from contexture.answer.commands.answer import UNSUPPORTED, UNSUPPORTED_FIGURES, AnswerMode
-from contexture.errors import SourceUnavailable
+from contexture.answer.commands.job import localize
+from contexture.errors import CommandUnavailable, SourceUnavailable
 from contexture.pipeline.fence import DATA_NOTICE, is_fenced
 from contexture.testing.doubles import NOON, ScriptedChatModel
 from contexture.types import Message
@@ -172,6 +173,40 @@ async def test_without_time_nothing_more_is_searched_or_asked(engine):
     assert ([], 1) == (model.asked, len(answer.details.rounds))
     assert "timeout" in {each.source for each in answer.degradations}
     assert answer.statements
+
+
+LATE = (
+    "/ask query='What does zirconium cost?' window=3d",
+    "/graph query='Maria Tamm and Jonas Berg' window=3d",
+    "/synthesize query='What does zirconium cost?' window=3d",
+    "/memory suggest port",
+)
+
+
+@pytest.mark.parametrize("lang", ["en", "ru"])
+@pytest.mark.parametrize("line", LATE)
+async def test_after_the_time_limit_an_answer_says_so(engine, line, lang):
+    """What was left out for lack of time may exist, so no note says that it was not found."""
+    ticks = iter([0.0])
+    engine.execute = replace(engine.execute, clock=lambda: next(ticks, 1_000.0))
+    answer = await run(engine, line, user_lang=lang)
+
+    assert localize("timeout", lang, {"seconds": "18"}) in answer.notes
+    assert not any(_find_text(name, lang) in note for note in answer.notes for name in ("nothing", "no_entity"))
+    assert not any(note.startswith(_find_text("uncovered", lang)[:20]) for note in answer.notes)
+
+
+def _find_text(name: str, lang: str) -> str:
+    return localize(name, lang, {"part": ""})
+
+
+async def test_a_memory_that_is_not_stored_in_time_is_no_lack_of_anything(engine):
+    """The error of a memory that did not answer in time names the time limit, in the user's language too."""
+    for lang, said in (("en", "did not answer within 18 s"), ("ru", "Время на ответ истекло")):
+        ticks = iter([0.0])
+        engine.execute = replace(engine.execute, clock=lambda ticks=ticks: next(ticks, 1_000.0))
+        with pytest.raises(CommandUnavailable, match=said):
+            await run(engine, "/memory store port", user_lang=lang)
 
 
 async def test_evidence_reaches_the_model_fenced_and_as_data(new_folder):

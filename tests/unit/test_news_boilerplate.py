@@ -203,7 +203,9 @@ def test_sentences_of_a_story_are_left(sentence):
 
 def test_a_long_line_without_a_full_stop_is_a_sentence():
     """A first sentence that lost its full stop is the lead; a heading and a line that introduces a list are not."""
-    words = "The council approved the ferry timetable on Monday after two hours of debate about fares and about the winter"
+    words = (
+        "The council approved the ferry timetable on Monday after two hours of debate about fares and about the winter"
+    )
 
     assert is_sentence(words)
     assert not is_sentence(f"{words}:")

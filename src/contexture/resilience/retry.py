@@ -53,16 +53,16 @@ async def retry(attempt: Callable[[], Awaitable[T]], *, retries: RetryPolicy, de
 
 
 class Deadline:
-    """A deadline `seconds` after its creation.
+    """A deadline `seconds` after its creation, less the seconds that are `spent` already.
 
     deadline = Deadline(10.0)
     found = await deadline.wait_for(memory.recall(scope, query), "memory")
     """
 
-    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, *, spent: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._end = clock() + seconds
+        self._end = clock() + seconds - spent
 
     def seconds_left(self) -> float:
         """Seconds that remain; never below 0."""

@@ -134,7 +134,7 @@ async def answer_question(job: Job) -> answer.Findings:
     return answer.Findings(
         sections=(job.make_section("answer", list(unique.values())),),
         details=AskDetails(parts=answered, rounds=tuple(search.rounds)),
-        notes=tuple(job.localize("uncovered", {"part": part.text}) for part in answered if not part.covered),
+        notes=tuple(job.explain_missing("uncovered", {"part": part.text}) for part in answered if not part.covered),
         readings=tuple(search.readings),
     )
 
@@ -258,10 +258,10 @@ class ExecuteCommand:
         await self._check_permitted(raw_input, scope)
         context = await self.build(raw_input, scope=scope, now=now)
         with command_error_boundary(raw_input, scope, context.now):
-            return await self._execute(context, scope, context.limits.timeout_s - (self.clock() - started))
+            return await self._execute(context, scope, self.clock() - started)
 
-    async def _execute(self, context: CommandContext, scope: Scope, seconds: float) -> answer.CommandAnswer:
-        job = self._create_job(context, scope, seconds)
+    async def _execute(self, context: CommandContext, scope: Scope, spent: float) -> answer.CommandAnswer:
+        job = self._create_job(context, scope, spent)
         findings = await COMMAND_HANDLERS[context.command](job)
         purse = SpendingBudget(job.plan.budget_cents)
         written = None if context.command.is_memory else await self.writer.write(job, findings, purse)
@@ -273,7 +273,7 @@ class ExecuteCommand:
     async def _check_permitted(self, raw_input: CommandRequest | Mapping[str, Any], scope: Scope) -> None:
         await require_permission(self.policy, scope, POLICY_ACTION, {"command": _command_words(raw_input)})
 
-    def _create_job(self, context: CommandContext, scope: Scope, seconds: float) -> Job:
+    def _create_job(self, context: CommandContext, scope: Scope, spent: float) -> Job:
         reader = ArticleReader(
             load=self.news.get, redactor=self.redactor, operator=self.operator(), mask=self.secrets.current()
         )
@@ -286,7 +286,7 @@ class ExecuteCommand:
             memory_location=self.place,
             reader=reader,
             evidence_registry=EvidenceRegistry(),
-            deadline=Deadline(max(0.0, seconds), clock=self.clock),
+            deadline=Deadline(context.limits.timeout_s, spent=spent, clock=self.clock),
             trace=Trace(),
             compare=self.compare,
         )
@@ -352,12 +352,12 @@ def _collect_notes(
 ) -> tuple[str, ...]:
     found = list(outcome.findings.notes)
     told = [statement for section in sections for statement in section.statements]
-    if not told and not found:
-        found.append(job.localize("nothing"))
+    if job.has_timed_out or not (told or found):
+        found.append(job.explain_missing("nothing"))
     foreign = sorted({statement.lang for statement in told} - {job.plan.lang})
     if foreign and evidence:
         found.append(job.localize("quoted", {"langs": ", ".join(foreign)}))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def _fill_context(context: CommandContextJson, details: answer.CommandDetails) -> CommandContextJson:

@@ -154,8 +154,8 @@ class _FindingsBuilder:
         self, focus: Sequence[str], routes: Sequence[GraphPath], edges: Sequence[GraphEdge]
     ) -> tuple[str, ...]:
         if not focus:
-            return (self.job.localize("unknown_entity" if edges else "no_entity"),)
-        return () if routes else (self.job.localize("no_path", {"hops": self.job.plan.hops}),)
+            return (self.job.explain_missing("unknown_entity" if edges else "no_entity"),)
+        return () if routes else (self.job.explain_missing("no_path", {"hops": self.job.plan.hops}),)
 
     def _build_edge(self, relation: Relation) -> GraphEdge | None:
         evidence = self._cite_support(relation)

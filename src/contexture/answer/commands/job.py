@@ -106,6 +106,19 @@ class Job:
         """The phrase of this name in the language of the answer."""
         return localize(name, self.plan.lang, values)
 
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether anything was left out because the time was over."""
+        return any(
+            each.source == "timeout" or each.reason.startswith(SourceTimeout.__name__)
+            for each in self.trace.degradations
+        )
+
+    def explain_missing(self, name: str, values: dict[str, object] | None = None) -> str:
+        """The phrase that says what was not found; after a timeout, when it may exist, the one that says so."""
+        late: dict[str, object] = {"seconds": f"{self.plan.timeout_s:g}"}
+        return self.localize("timeout", late) if self.has_timed_out else self.localize(name, values)
+
     def has_time_left(self, what: str) -> bool:
         """Whether the deadline has not passed; if it has, a degradation is recorded."""
         if self.deadline.is_expired:
@@ -238,6 +251,7 @@ _PHRASES: Mapping[str, Mapping[str, str]] = {
     "en": {
         "quoted": "Sentences are quoted in the language of their source: {langs}.",
         "nothing": "Nothing was found that answers this.",
+        "timeout": "The time limit of {seconds} s was reached, so this answer may be incomplete.",
         "uncovered": "No source found answers: {part}",
         "same_actor": "{first} → {second}: both involve {via}",
         "cause": "{first} → {second}: the report of the second names the first as a cause ({via})",
@@ -253,6 +267,7 @@ _PHRASES: Mapping[str, Mapping[str, str]] = {
     "ru": {
         "quoted": "Предложения приведены на языке источника: {langs}.",
         "nothing": "Ничего, что отвечало бы на это, не нашлось.",
+        "timeout": "Время на ответ ({seconds} с) истекло, поэтому он может быть неполным.",
         "uncovered": "Ни один найденный источник не отвечает на вопрос: {part}",
         "same_actor": "{first} → {second}: в обоих участвует {via}",
         "cause": "{first} → {second}: в сообщении первое названо причиной второго ({via})",

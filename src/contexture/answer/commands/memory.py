@@ -191,7 +191,7 @@ async def recall_memories(job: Job) -> Findings:
     return Findings(
         sections=(job.make_section("recalled", [quote_episode(each, job.plan.lang) for each in episodes]),),
         details=MemoryDetails(semantic_keys=tuple(keys), episodic=tuple(episodes)),
-        notes=() if episodes else (job.localize("nothing"),),
+        notes=() if episodes else (job.explain_missing("nothing"),),
     )
 
 

@@ -233,7 +233,7 @@ def _build_findings(
             job.make_section("single", [job.quote(sentence) for sentence in single]),
         ),
         details=SynthesisDetails(agreements=agreements, conflicts=conflicts, updates=updates, gaps=(*alone, *gaps)),
-        notes=tuple(job.localize("uncovered", {"part": part}) for part in unanswered),
+        notes=tuple(job.explain_missing("uncovered", {"part": part}) for part in unanswered),
         readings=tuple(readings),
     )
 

@@ -328,6 +328,7 @@ UNEXPECTED_ERROR_MESSAGES = {
 }
 REFUSED_MESSAGES = {"ru": "Команду не удалось выполнить, запрос нужно исправить: {reason}"}
 UNAVAILABLE_MESSAGES = {"ru": "Источник данных сейчас недоступен. Повторите запрос позже."}
+TIMEOUT_MESSAGES = {"ru": "Время на ответ истекло раньше, чем ответил источник данных. Повторите запрос позже."}
 """The same messages for users of other languages; the reason of a refusal names parts of the command as typed."""
 
 
@@ -355,7 +356,8 @@ class CommandErrorFactory:
         if isinstance(failure, errors.RequestError):
             kind, messages = errors.CommandRefused, REFUSED_MESSAGES
         elif isinstance(failure, errors.SourceError):
-            kind, messages = errors.CommandUnavailable, UNAVAILABLE_MESSAGES
+            late = isinstance(failure, errors.SourceTimeout)
+            kind, messages = errors.CommandUnavailable, TIMEOUT_MESSAGES if late else UNAVAILABLE_MESSAGES
         message = messages.get(self.lang, "{reason}").replace("{reason}", str(failure))
         tech = f"the command gave no context, {type(failure).__name__}: {failure}"
         return kind(message, tech=tech, version=self.version, correlation_id=self.correlation_id)
