@@ -49,8 +49,10 @@ async def test_an_open_route_can_need_a_key(engine, settings):
         ("DELETE", "/memory/recall", "POST"),
         ("GET", "/memory/m1", "DELETE"),
         ("POST", "/health", "GET"),
-        ("GET", "/v1/blocks/b/move", "DELETE, PATCH, POST"),
-        ("OPTIONS", "/v1/blocks/b/restore", "DELETE, PATCH, POST"),
+        ("GET", "/v1/blocks/b/move", "POST"),
+        ("OPTIONS", "/v1/blocks/b/restore", "POST"),
+        ("PATCH", "/v1/blocks/b/children", "GET"),
+        ("DELETE", "/v1/blocks/b/revert", "POST"),
         ("DELETE", "/v1/sessions/s/events", "GET"),
         ("POST", "/v1/sessions/s/events/e", "DELETE"),
     ],
@@ -92,3 +94,22 @@ async def test_a_query_has_a_length_limit(client, engine, path, body):
 
     assert [False, True] == codes
     assert 422 == answer.status_code
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "/v1/workspace/trash", {"before": 0}),
+        ("DELETE", "/v1/workspace/trash", {"before": "1700000000"}),
+        ("GET", "/v1/workspace/changes?until=0.5", None),
+        ("GET", "/v1/workspace/changes?since=1e9", None),
+        ("POST", "/v1/workspace/tasks", {"sort": [{"column": "due", "descending": 0}]}),
+        ("POST", "/v1/workspace/tasks", {"filter": [{"column": "due", "empty": 1}]}),
+        ("POST", "/v1/ingest/blocks", {"blocks": [{"id": "b", "type": "page", "text": "b", "created": 5}]}),
+    ],
+)
+async def test_a_number_is_neither_a_time_nor_a_yes(client, method, path, body):
+    """What violates the schema of an operation is refused, not guessed."""
+    answer = await client.request(method, path, json=body)
+
+    assert 422 == answer.status_code, answer.text

@@ -33,6 +33,22 @@ async def test_a_page_of_a_named_origin_may_call(engine):
     assert (None, None) == await asked(engine, (APP,), OTHER)
 
 
+async def test_a_page_of_a_named_origin_may_use_every_method_of_the_api(engine):
+    """A browser asks before it sends any of them."""
+    engine.settings = engine.settings.model_copy(update={"cors_origins": (APP,)})
+    async with service_client(engine) as client:
+        paths = (await client.get("/openapi.json")).json()["paths"].values()
+        methods = {method.upper() for operations in paths for method in operations}
+        answers = [
+            await client.options(
+                "/v1/blocks/b", headers={"Origin": APP, **PREFLIGHT, "Access-Control-Request-Method": name}
+            )
+            for name in sorted(methods)
+        ]
+
+    assert {200} == {each.status_code for each in answers}
+
+
 async def test_a_page_can_read_that_it_was_sent_away(engine, monkeypatch):
     """In a full house too its browser is told that it may call, and the page when to try again."""
     monkeypatch.setattr(Slots, "refusal", lambda *_: Overloaded("that is all we take"))

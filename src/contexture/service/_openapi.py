@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from contexture.json_objects import object_schema, read_whole_numbers, rename_references
 from contexture.results import ANY_JSON
@@ -21,6 +21,15 @@ def any_json(description: str) -> WithJsonSchema:
     return WithJsonSchema({**ANY_JSON, "description": description})
 
 
+def require_written_time(value: object) -> object:
+    """The value itself, if it is a text and no number; a number would be read as seconds since 1970."""
+    if not isinstance(value, str) or re.fullmatch(r"\s*[+-]?[\d_.]+(?:e[+-]?\d+)?\s*", value, re.IGNORECASE):
+        raise ValueError("write a time such as 2026-01-01T00:00:00Z")
+    return value
+
+
+TimeField: TypeAlias = Annotated[AwareDatetime, BeforeValidator(require_written_time)]
+"""A time with its offset, as ISO 8601 writes it."""
 JsonField: TypeAlias = Annotated[Any, any_json("Any JSON.")]
 AnySpelling = BeforeValidator(read_whole_numbers)
 """Lets a whole number be spelled as JSON allows, such as `5` and `5.0`; the last note of a field."""
@@ -163,6 +172,7 @@ _RESEARCH = (
 )
 _BATCH = ("`memories` is missing", *_MEMORY)
 _OWN_ROUTE = ("records of … have their own route; use …",)
+_DOCUMENTS = (*_OWN_ROUTE, *_READERS, "field … of … holds a …: it cannot become a …")
 _CURSOR = (
     "… is not a cursor; leave it out, or give the `next` of an answer",
     "… is not part of a cursor; leave the cursor out, or give the `next` of an answer",
@@ -207,8 +217,8 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
         "`input` must be a text, or 1 to … texts, none of them empty",
         "`dimensions` of … is … and cannot be changed",
     ),
-    "post /v1/ingest/jobs": (*_OWN_ROUTE, *_READERS),
-    "post /v1/ingest/documents": (*_OWN_ROUTE, *_READERS, "field … of … holds a …: it cannot become a …"),
+    "post /v1/ingest/jobs": _DOCUMENTS,
+    "post /v1/ingest/documents": _DOCUMENTS,
     "delete /v1/ingest/documents": _OWN_ROUTE,
     "post /v1/ingest/articles": _READERS,
     "post /v1/ingest/blocks": (

@@ -138,7 +138,7 @@ def add_cors(app: FastAPI, origins: Sequence[str]) -> None:
     app.add_middleware(
         CORSMiddleware,
         allow_origins=list(origins),
-        allow_methods=["GET", "POST", "DELETE"],
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
         allow_headers=list(_ALLOWED_HEADERS),
         expose_headers=list(_EXPOSED_HEADERS),
     )
@@ -216,7 +216,7 @@ def create_app(
     app.state.registries = (registry, engine.registry)
     app.state.readiness = Readiness(engine)
     app.state.integrity = IntegrityMonitor(settings, engine.clock)
-    app.state.jobs = IngestJobs(engine.clock)
+    app.state.jobs = IngestJobs(engine.clock, settings)
     add_error_handlers(app)
     app.include_router(playground.playground_routes(members or {}))
     lanes = LaneSlots(settings, registry)

@@ -22,7 +22,7 @@ BLOCKS_COLLECTION = "blocks"
 
 
 class _ReadableBlockConvertor(StringConvertor):
-    """Any path but those of other routes, so that `GET /v1/blocks/b/move` is answered with 405."""
+    """Any path but those of other routes, so that `GET` and `PATCH /v1/blocks/b/move` are answered with 405."""
 
     regex = ".+" + "".join(
         f"(?<!/{name})"
@@ -55,8 +55,10 @@ def router() -> APIRouter:
     routes.delete("/ingest/blocks", responses=schemas.json_answer(schemas.DeletedResponse))(remove_blocks)
     routes.get("/blocks/{block_id:readable_block}", responses=schemas.json_answer(schemas.BlockResponse))(read_block)
     stored = schemas.json_answer(wire.StoredBlockResponse)
-    routes.patch("/blocks/{block_id:path}", responses=stored)(patch_block)
-    routes.delete("/blocks/{block_id:path}", responses=schemas.json_answer(schemas.DeletedResponse))(delete_block)
+    routes.patch("/blocks/{block_id:readable_block}", responses=stored)(patch_block)
+    routes.delete("/blocks/{block_id:readable_block}", responses=schemas.json_answer(schemas.DeletedResponse))(
+        delete_block
+    )
     routes.post("/blocks/{block_id:path}/revert", responses=stored)(revert_block)
     routes.post("/blocks/{block_id:path}/copy", responses=stored)(copy_block)
     routes.post("/blocks/{block_id:path}/move", responses=schemas.json_answer(schemas.BlockMovedResponse))(move_block)

@@ -7,7 +7,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from contexture.engine import Contexture
 from contexture.erasure.request import ForgetRequest, ReceiptJson, parse_forget
-from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, json_response, require_permission
+from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, JobsDep, json_response, require_permission
 from contexture.service._openapi import describe_body
 from contexture.service.auth import check_same_identity
 from contexture.service.wire import schemas
@@ -32,14 +32,18 @@ def router() -> APIRouter:
     return routes
 
 
-async def forget(engine: EngineDep, caller: CallerDep, body: BodyDep) -> Response:
+async def forget(engine: EngineDep, caller: CallerDep, body: BodyDep, jobs: JobsDep) -> Response:
     """Forget the caller, a session, records or a subject, in every place that keeps a copy of their text.
 
-    The receipt lists what was removed where, and what is out of reach. With `preview` nothing is removed.
+    The receipt lists what was removed where, and what is out of reach. With `preview` nothing is removed. A caller who
+    is forgotten has no loading jobs afterwards.
     """
     request = parse_forget(body)
     check_same_identity(caller, user_id=request.user_id)
-    return await _forget(engine, caller, request)
+    resolved = await _require_forgetting(engine, caller, request)
+    if request.user_id and not request.preview:
+        await jobs.cancel_all(caller)
+    return json_response((await engine.forget(resolved, scope=caller)).json_form())
 
 
 async def forget_session(session_id: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -53,6 +57,12 @@ async def forget_event(session_id: str, event_id: str, engine: EngineDep, caller
 
 
 async def _forget(engine: Contexture, caller: Scope, request: ForgetRequest) -> Response:
+    resolved = await _require_forgetting(engine, caller, request)
+    return json_response((await engine.forget(resolved, scope=caller)).json_form())
+
+
+async def _require_forgetting(engine: Contexture, caller: Scope, request: ForgetRequest) -> ForgetRequest:
+    """The request with its collection, once the policy allows it."""
     resolved = request.with_collection(engine.settings.collection)
     await require_permission(engine, caller, "forget", resolved.describe())
-    return json_response((await engine.forget(resolved, scope=caller)).json_form())
+    return resolved

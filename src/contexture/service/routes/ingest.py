@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 
 from contexture import wiring
 from contexture.blocks.records import BLOCKS
 from contexture.engine import Contexture
-from contexture.errors import InvalidRequest
+from contexture.errors import InvalidRequest, StoreUnwritable
 from contexture.ingestion.articles import ARTICLE_FIELDS, ArticleItems, ArticleWriter, SourcedArticle, row_to_article
 from contexture.ingestion.documents import LoadOptions, Upload, load_uploads, merge_reports
 from contexture.ingestion.files import LoadItem, LoadProblem, SourcedRecord
@@ -29,7 +29,7 @@ from contexture.retrieval.prepare import check_readers
 from contexture.retrieval.reindex import MAX_BATCH, ReindexStepJson
 from contexture.service._dependencies import CallerDep, EngineDep, JobsDep, NowDep, json_response, require_permission
 from contexture.service._jobs import IngestJob
-from contexture.service._openapi import AnySpelling, describe_row
+from contexture.service._openapi import AnySpelling, PrincipalField, describe_row
 from contexture.service.wire import schemas
 from contexture.service.wire.builds import IngestJobJson, LoadReportJson, load_report_object
 from contexture.service.wire.ingest import ArticlesBody, RemoveArticlesBody, articles_report_object
@@ -40,9 +40,6 @@ RECORDS_FIELD = "records"
 
 _MAX_RECORDS = 10_000
 _MAX_FILES = 100
-
-Principal = Annotated[str, Field(min_length=1)]
-
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NAME: dict[str, JsonValue] = {"pattern": "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"}
@@ -83,7 +80,7 @@ class IngestDocumentsBody(BaseModel):
     ] = []
     files: Annotated[list[FileBody], Field(max_length=_MAX_FILES)] = []
     collection: Annotated[str, Field(min_length=1, json_schema_extra=_NAME)] | None = None
-    acl: list[Principal] = [PUBLIC]
+    acl: list[PrincipalField] = [PUBLIC]
     fields: Annotated[dict[str, FieldType], Field(json_schema_extra={"propertyNames": _NAME})] = {}
     again: StrictBool = False
     optimize: StrictBool = False
@@ -133,21 +130,26 @@ async def write_documents(body: IngestDocumentsBody, engine: EngineDep, caller: 
 
 
 async def start_ingest_job(
-    body: IngestDocumentsBody, engine: EngineDep, caller: CallerDep, moment: NowDep, jobs: JobsDep
+    body: IngestDocumentsBody, request: Request, engine: EngineDep, caller: CallerDep, moment: NowDep, jobs: JobsDep
 ) -> Response:
     """Load records and files after this answer, which says where to read the state of the job.
 
-    Jobs run one at a time, and tenants take turns. A job is forgotten when the service restarts: what it had written
-    stays, and sending the request again loads the rest.
+    The jobs of a tenant run one after the other, and tenants take turns. A job is forgotten when the service restarts:
+    what it had written stays, and sending the request again loads the rest.
     """
     check_readers("`acl`", body.acl, engine.settings.max_readers)
     await _require_permissions(body, engine, caller)
+    if problem := wiring.disk_space_problem(engine.settings):
+        raise StoreUnwritable(f"{problem}: no job was started; free some space first")
+    if body.records or not body.files:
+        await _create_collection(body, engine, caller)
     now, collection = moment or engine.clock.now(), body.collection or engine.settings.collection
     job = jobs.submit(
         caller,
         collection,
         len(body.records) + len(body.files),
         lambda follow: _load(body, engine, caller, now, follow),
+        size=len(await request.body()),
     )
     answer = json_response(await _describe_job(job, engine), status=202)
     answer.headers["Location"] = f"/v1/ingest/jobs/{job.job_id}"
@@ -220,11 +222,17 @@ async def _require_permissions(body: IngestDocumentsBody, engine: Contexture, ca
         await require_permission(engine, caller, "ingest", {"collection": collection, "records": len(body.records)})
 
 
+async def _create_collection(body: IngestDocumentsBody, engine: Contexture, caller: Scope) -> str:
+    """The name of the collection for the records, which exists afterwards and has the fields."""
+    collection = body.collection or engine.settings.collection
+    await engine.create(Collection(name=collection, fields={**DEFAULT_FIELDS, **body.fields}), scope=caller)
+    return collection
+
+
 async def _write_records(
     body: IngestDocumentsBody, engine: Contexture, caller: Scope, follow: Callable[[LoadReport], None]
 ) -> LoadReport:
-    collection = body.collection or engine.settings.collection
-    await engine.create(Collection(name=collection, fields={**DEFAULT_FIELDS, **body.fields}), scope=caller)
+    collection = await _create_collection(body, engine, caller)
     writer = RecordWriter(engine, collection, caller, again=body.again, importing=body.importing)
     follow(writer.report)
     async for batch in iterate_in_thread(batch_records(writer.drop_duplicates(_record_items(body)))):

@@ -10,7 +10,6 @@ from typing import Annotated, Any, cast
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 from msgspec import structs
-from pydantic import AwareDatetime
 
 from contexture.answer.workspace import WorkspaceAnswerJson, WorkspaceQuestion
 from contexture.blocks.records import find_home_page
@@ -19,7 +18,7 @@ from contexture.engine import Contexture
 from contexture.errors import InvalidRequest, NotFound
 from contexture.json_objects import parse_object
 from contexture.service._dependencies import BodyDep, CallerDep, EngineDep, NowDep, json_response, require_permission
-from contexture.service._openapi import AnySpelling, describe_body
+from contexture.service._openapi import AnySpelling, TimeField, describe_body
 from contexture.service.wire import schemas
 from contexture.service.wire import workspace as wire
 from contexture.service.wire.ingest import BlockJson, block_object
@@ -207,8 +206,8 @@ async def list_changes(
     engine: EngineDep,
     caller: CallerDep,
     show: TextViewDep,
-    since: Annotated[AwareDatetime | None, Query(description="By default seven days ago.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="By default now.")] = None,
+    since: Annotated[TimeField | None, Query(description="By default seven days ago.")] = None,
+    until: Annotated[TimeField | None, Query(description="By default now.")] = None,
     user: Annotated[str, Query(description="Only changes by this user.")] = "",
     limit: LimitParam = 100,
     cursor: CursorParam = "",

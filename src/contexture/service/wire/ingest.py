@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired, cast
 
-from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from contexture.blocks.workspace import MAX_ID_LENGTH
 from contexture.ingestion.articles import ArticleRow
 from contexture.ingestion.loader import LoadReport
 from contexture.results import FreeJson
-from contexture.service._openapi import JsonField, PrincipalField, describe_row
+from contexture.service._openapi import JsonField, PrincipalField, TimeField, describe_row
 from contexture.service.wire.builds import LoadReportJson, load_report_object
 from contexture.types import PUBLIC
 from contexture.workspace import Block, BlockType, ImportAccess
@@ -46,7 +46,7 @@ class ArticlesBody(BaseModel):
         Field(max_length=_MAX_ARTICLES, description="The articles; one that is wrong is reported."),
     ]
     readers: Annotated[
-        list[Annotated[str, Field(min_length=1)]],
+        list[PrincipalField],
         Field(description="Principals that may read the articles that name none."),
     ] = [PUBLIC]
 
@@ -93,8 +93,8 @@ class BlockBody(BaseModel):
         Field(description="Who may change its readers, editors and managers and remove it for good."),
     ] = None
     author: str = ""
-    created: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("created", "createdAt"))] = None
-    modified: Annotated[AwareDatetime | None, Field(validation_alias=AliasChoices("modified", "lastModified"))] = None
+    created: Annotated[TimeField | None, Field(validation_alias=AliasChoices("created", "createdAt"))] = None
+    modified: Annotated[TimeField | None, Field(validation_alias=AliasChoices("modified", "lastModified"))] = None
     version: Annotated[
         int, Field(ge=0, le=2**53, description="The version that is replaced: another stored one is a conflict.")
     ] = 0

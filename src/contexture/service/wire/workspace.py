@@ -6,7 +6,7 @@ from typing import Annotated, Any, NotRequired
 
 from msgspec import Meta
 from msgspec.structs import replace
-from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from contexture.blocks.table_query import (
@@ -18,7 +18,7 @@ from contexture.blocks.table_query import (
     TableQuery,
 )
 from contexture.results import FreeJson, Timestamp
-from contexture.service._openapi import AnySpelling, JsonField, PrincipalField
+from contexture.service._openapi import AnySpelling, JsonField, PrincipalField, TimeField
 from contexture.service.wire.ingest import BlockIdField, BlockJson
 from contexture.workspace import Block, BlockType, LinkKind
 
@@ -91,7 +91,7 @@ class CopyBlockBody(BaseModel):
 class ColumnFilterBody(BaseModel):
     """A condition on a column: a property, or `title`, `due`, `done`, `created`, `modified`, `author` or `type`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     column: Annotated[str, Field(min_length=1)]
     equals: Annotated[
@@ -119,7 +119,7 @@ class ColumnFilterBody(BaseModel):
 class SortBody(BaseModel):
     """A column to sort by; blocks without a value come last."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     column: Annotated[str, Field(min_length=1)]
     descending: bool = False
@@ -173,7 +173,7 @@ class PurgeTrashBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"before": "2026-01-01T00:00:00Z"}]})
 
-    before: AwareDatetime
+    before: TimeField
 
 
 class BlocksResponse(TypedDict):
