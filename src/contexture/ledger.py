@@ -87,6 +87,7 @@ class Trace:
     def __init__(self) -> None:
         self._entries: dict[str, LedgerEntry] = {}
         self._degradations: list[Degradation] = []
+        self._notes: dict[str, str] = {}
 
     @property
     def degradations(self) -> tuple[Degradation, ...]:
@@ -104,6 +105,10 @@ class Trace:
             form=form,
             note=note,
         )
+
+    def add_note(self, candidate: Candidate, note: str) -> None:
+        """Let the entry of this candidate say something, whatever its verdict will be."""
+        self._notes[candidate.id] = note
 
     def drop(
         self, candidate: Candidate, reason: Reason, *, tokens: int = 0, of: str | None = None, note: str = ""
@@ -148,5 +153,5 @@ class Trace:
             signals=candidate.signals,
             form=form,
             of=of,
-            note=note,
+            note=note or self._notes.get(candidate.id, ""),
         )

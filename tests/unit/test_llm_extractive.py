@@ -51,6 +51,32 @@ async def test_the_conversation_is_quoted_without_a_number() -> None:
     assert "My cat is called Tom." == await answer("What is my cat called?", "", said)
 
 
+async def test_a_question_is_answered_with_the_kind_of_value_that_it_asks_for() -> None:
+    """A pronoun stands for what the sentence before is about."""
+    told = (("user", "The mechanic called. He can do the engine on Thursday at 9, his name is Darek."),)
+    reply = await answer("When is the mechanic coming?", "", told)
+
+    assert "He can do the engine on Thursday at 9, his name is Darek." == reply.split("\n", maxsplit=1)[0]
+
+
+async def test_of_two_statements_about_one_thing_the_newer_comes_first() -> None:
+    """Whether it is said in this session or in memory; a question about the past is answered with both."""
+    memory = "[1] (user, 2026-01-02)\nI live in Oslo with my wife.\n\n[2] (user, 2026-01-01)\nI live in Rome."
+    said = (("user", "We moved to Bergen."),)
+
+    now = await answer("Where do I live?", memory, said)
+    before = await answer("Where did I live before?", memory, said)
+
+    assert "We moved to Bergen." == now.split("\n", maxsplit=1)[0]
+    assert "Rome" not in now
+    assert "Rome" in before
+
+
+async def test_an_order_is_not_answered_with_what_nobody_mentioned() -> None:
+    """No text of the conversation can carry it out: the answer says what this model does."""
+    assert "No earlier message" not in await answer("Write a limerick about seagulls.")
+
+
 async def test_numbers_of_earlier_prompts_are_not_repeated() -> None:
     """An earlier answer is quoted without its marks: they would name blocks of this prompt, or none."""
     said = (("assistant", "The key is under the mat. [2]\nThe key is blue. [1] [3]"),)

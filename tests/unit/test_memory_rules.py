@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from contexture.memory.supersession import DatedStatement, find_superseded, is_superseded
 from contexture.testing.doubles import NOON
 from contexture.text.questions import asks_about_past
 from contexture.text.statements import find_subject_to_forget, select_statements
-from support.dialogue import CORRECTIONS, INDEPENDENT
+from contexture.text.supersession import DatedStatement, Supersession, find_superseded, is_outdated, is_superseded
+from support.dialogue import CORRECTIONS, INDEPENDENT, MORE_CORRECTIONS
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_only_the_statements_of_a_message_are_remembered(message: str, statement
     assert statement == select_statements(message)
 
 
-@pytest.mark.parametrize(("older", "newer"), [row[:2] for row in CORRECTIONS])
+@pytest.mark.parametrize(("older", "newer"), [*(row[:2] for row in CORRECTIONS), *MORE_CORRECTIONS])
 def test_a_correction_supersedes(older: str, newer: str) -> None:
     """It says something else about the same subject and attribute."""
     assert is_superseded(older, newer)
@@ -115,7 +116,23 @@ def test_the_newest_statement_supersedes_all_before_it() -> None:
     foreign = DatedStatement(id="other", text="My flight is on Sunday.", time=NOON + timedelta(days=9), speaker="boris")
     undated = DatedStatement(id="undated", text="My flight is on Sunday.", time=None, speaker="user")
 
-    assert {"s0": "s2", "s1": "s2"} == find_superseded([foreign, *reversed(said), undated])
+    found = find_superseded([foreign, *reversed(said), undated])
+
+    assert {"s0": ("s2", True), "s1": ("s2", True)} == {id_: (each.by, each.whole) for id_, each in found.items()}
+
+
+def test_of_a_long_message_only_the_corrected_sentence_is_superseded() -> None:
+    """What it says beside that still holds; a sentence that says several things is outdated, not superseded."""
+    told = "My sister Anna lives in Oslo. She has two cats."
+    older = DatedStatement(id="old", text=told, time=NOON, speaker="user")
+    newer = replace(older, id="new", text="By the way, Anna moved to Bergen.", time=NOON + timedelta(days=1))
+    long = "I live in Oslo with my wife Ida, our twins and two cats."
+
+    assert {"old": Supersession(by="new", sentences=((0, 29),), whole=False)} == find_superseded([older, newer])
+    assert {} == find_superseded([older, replace(newer, supersedes=False)])
+    assert is_outdated(long, "We moved to Bergen.")
+    assert not is_superseded(long, "We moved to Bergen.")
+    assert not is_outdated(long, "My sister moved to Bergen.")
 
 
 @pytest.mark.parametrize("question", ["Where did I live before?", "What was my previous address?", "Где я жил раньше?"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import ClassVar
 
 import pytest
@@ -543,3 +544,17 @@ async def test_a_memory_is_called_by_its_source_or_its_type_when_it_has_no_label
     built = await TurnBench(memory=ScriptedMemory(recalls=[plain, sourced, blank])).builder().build_for_turn(TURN)
 
     assert ["fact", "desk", "memory"] == [each.label for each in built.snippets]
+
+
+async def test_a_memory_is_shown_without_the_sentence_that_a_newer_one_corrects():
+    """What it says beside that stays; the ledger names the correction, and a question about the past shows all."""
+    old = replace(memories("The pump leaks in hall 3. Boris repairs it.")[0], id="old", time=NOON - timedelta(days=9))
+    new = replace(memories("Correction: the pump leaks in hall 4.")[0], id="new", time=NOON - timedelta(days=1))
+    builder = TurnBench(memory=ScriptedMemory(recalls=[old, new]), recipe=TurnRecipe(corrections=True)).builder()
+
+    built = await builder.build_for_turn(TURN)
+    past = await builder.build_for_turn({**TURN, "user_message": "Where did the pump leak before?"})
+
+    assert {"new": new.text, "old": "Boris repairs it."} == {each.id: each.text for each in built.snippets}
+    assert "'new'" in built.ledger.find("old").note
+    assert {old.text, new.text} == {each.text for each in past.snippets}

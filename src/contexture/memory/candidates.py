@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from contexture.conversation import SUMMARY_TYPE, Recalled
 from contexture.ledger import Reason, Trace
-from contexture.memory.supersession import DatedStatement, find_superseded
 from contexture.pipeline.candidates import rank_candidates
 from contexture.pipeline.fence import safe_label
 from contexture.pipeline.masking import SecretMask, mask_candidate
 from contexture.pipeline.scoring import recency, salience
 from contexture.text.questions import asks_about_past
-from contexture.text.terms import extract_terms
+from contexture.text.segmentation import TextRange, split_sentences
+from contexture.text.supersession import DatedStatement, find_attribute_terms, find_superseded, is_outdated
 from contexture.text.unicode import repair_text
 from contexture.types import Candidate, Citation, content_hash
 
@@ -167,36 +167,65 @@ def _clamp_score(score: float) -> float:
 
 
 def drop_superseded(candidates: Sequence[Candidate], question: str, trace: Trace) -> list[Candidate]:
-    """The candidates without statements that a newer one of the same speaker supersedes.
+    """The candidates without what a newer statement of the same speaker supersedes.
 
-    They are dropped as `SUPERSEDED`, unless the question asks how something was before.
+    A memory of which every sentence is superseded is dropped as `SUPERSEDED`; of any other, the superseded sentences
+    are left out, which its note says. Nothing is, when the question asks how something was before.
     """
     if asks_about_past(question):
         return list(candidates)
-    stated = [_to_statement(each) for each in candidates if _is_statement(each)]
-    standing = {each.id for each in candidates if each.signals.get(STANDING)}
-    replaced = {old: new for old, new in find_superseded(stated).items() if new not in standing}
+    found = find_superseded([_to_statement(each) for each in candidates if _is_statement(each)])
+    kept: list[Candidate] = []
     for candidate in candidates:
-        if candidate.id in replaced:
-            trace.drop(candidate, Reason.SUPERSEDED, of=replaced[candidate.id])
-    return [candidate for candidate in candidates if candidate.id not in replaced]
+        replaced = found.get(candidate.id)
+        if replaced is None:
+            kept.append(candidate)
+        elif replaced.whole:
+            trace.drop(candidate, Reason.SUPERSEDED, of=replaced.by)
+        else:
+            kept.append(_leave_out(candidate, replaced.sentences))
+            trace.add_note(candidate, f"sentences left out, superseded by {replaced.by!r}: {len(replaced.sentences)}")
+    return kept
+
+
+def _leave_out(candidate: Candidate, superseded: Sequence[TextRange]) -> Candidate:
+    """The candidate without these sentences; its stored facts are about the whole text, so they go too."""
+    stated = [
+        candidate.text[start:end] for start, end in split_sentences(candidate.text) if (start, end) not in superseded
+    ]
+    return replace(candidate, text=" ".join(stated), sentences=(), origins=(), weights=(), tokens={})
 
 
 def rank_below_statements(candidates: Sequence[Candidate], question: str) -> list[Candidate]:
     """The candidates, ranked; the assistant's words and summaries below what the user said about the same thing.
 
-    A statement is about the same thing when it contains every word of the question that the other text contains.
+    So is a statement that also says what a newer one of the same speaker corrects. A statement is about the same thing
+    when it contains every word of the question that the other text contains.
     """
-    wanted = frozenset(extract_terms(question))
-    covered = {each.id: wanted & frozenset(extract_terms(each.text)) for each in candidates}
+    wanted = find_attribute_terms(question)
+    covered = {each.id: wanted & find_attribute_terms(each.text) for each in candidates}
     stated = [each for each in candidates if _is_statement(each)]
 
     def limit_score(candidate: Candidate) -> Candidate:
-        above = [each.score for each in stated if covered[each.id] >= covered[candidate.id]]
-        limit = min(above, default=candidate.score) - _STEP
+        above = [
+            each.score
+            for each in stated
+            if covered[each.id] >= covered[candidate.id]
+            and (not _is_statement(candidate) or (covered[candidate.id] and _is_corrected(candidate, each)))
+        ]
+        limit = min(above, default=candidate.score + _STEP) - _STEP
         return replace(candidate, score=limit) if candidate.score > limit else candidate
 
-    return rank_candidates(each if _is_statement(each) else limit_score(each) for each in candidates)
+    return rank_candidates(map(limit_score, candidates))
+
+
+def _is_corrected(older: Candidate, newer: Candidate) -> bool:
+    """Whether a newer statement of the same speaker corrects something that an older one says beside other things."""
+    if older.time is None or newer.time is None or newer.time <= older.time or newer.source != older.source:
+        return False
+    return not newer.signals.get(STANDING) and any(
+        is_outdated(older.text[start:end], newer.text) for start, end in split_sentences(older.text)
+    )
 
 
 def _is_statement(candidate: Candidate) -> bool:
@@ -204,4 +233,10 @@ def _is_statement(candidate: Candidate) -> bool:
 
 
 def _to_statement(candidate: Candidate) -> DatedStatement:
-    return DatedStatement(id=candidate.id, text=candidate.text, time=candidate.time, speaker=candidate.source)
+    return DatedStatement(
+        id=candidate.id,
+        text=candidate.text,
+        time=candidate.time,
+        speaker=candidate.source,
+        supersedes=not candidate.signals.get(STANDING),
+    )

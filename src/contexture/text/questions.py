@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from contexture.text.terms import extract_terms, split_words
+from contexture.text.terms import extract_terms, split_words, stem
 
 _ABOUT_SELF = re.compile(
     r"\b(?:(?:know|remember|told you|learned|learnt) (?:about|of) (?:me|myself)|what (?:have|did) i (?:told|tell) you"
@@ -63,3 +63,51 @@ _MAX_EARLIER = 3
 def _is_follow_up(question: str) -> bool:
     words = split_words(question)
     return len(extract_terms(question)) <= _FEW_WORDS or _FOLLOW_UP.match(" ".join(words)) is not None
+
+
+SORTS: tuple[frozenset[str], ...] = tuple(
+    frozenset(map(stem, words.split()))
+    for words in (
+        "dog dogs puppy собака собаку собаки пес пса щенок",
+        "cat cats kitten кот кота кошка кошку кошки котенок",
+        "parrot попугай попугая",
+        "hamster хомяк хомяка",
+        "horse лошадь лошади конь",
+        "rabbit кролик кролика",
+        "bird птица птицу",
+        "fish рыбка рыбку",
+        "son сын сына",
+        "daughter дочь дочка дочери дочку",
+        "kid",
+        "brother брат брата",
+        "sister сестра сестру сестры",
+        "mother mom mum мать мама маму",
+        "father dad отец отца папа папу",
+        "wife жена жену",
+        "husband муж мужа",
+        "uncle дядя дядю",
+        "aunt тетя тетю",
+        "cousin",
+        "nephew племянник племянника",
+        "niece племянница племянницу",
+        "grandmother grandma бабушка бабушку",
+        "grandfather grandpa дедушка дедушку",
+        "friend друг друга подруга подругу",
+        "boss начальник начальника",
+        "neighbour neighbor сосед соседа соседка соседку",
+        "landlord",
+        "dentist стоматолог стоматолога",
+        "doctor врач врача",
+        "teacher учитель учителя учительница учительницу",
+        "pupil student ученик ученика ученица ученицу",
+        "colleague коллега коллегу",
+        "accountant бухгалтер бухгалтера",
+    )
+)
+"""Sorts of animals, and then of people, each by its words in English and Russian."""
+
+
+def find_sorts(words: Iterable[str]) -> frozenset[str]:
+    """The sorts of people and animals that words name: every word for each, so that two languages meet."""
+    named = frozenset(map(stem, words))
+    return frozenset[str]().union(*(sort for sort in SORTS if sort & named))

@@ -11,10 +11,11 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from contexture.text.language import detect_language
-from contexture.text.questions import asks_about_self
+from contexture.text.questions import SORTS, asks_about_past, asks_about_self
 from contexture.text.segmentation import split_sentences
 from contexture.text.statements import MessageIntent, detect_intent, select_statements
-from contexture.text.terms import extract_terms, split_words, stem
+from contexture.text.supersession import find_attribute_terms, find_value_kinds, is_outdated, is_superseded
+from contexture.text.terms import split_words, stem
 from contexture.types import Message
 
 NAME = "extractive"
@@ -60,50 +61,9 @@ _CHARS_PER_TOKEN = 4
 _MAX_COMPARED = 32  # sentences; each is embedded
 _CLEAR_SHARE = 0.6  # of the question by words: meaning is not asked
 
-_SORTS: tuple[frozenset[str], ...] = tuple(
-    frozenset(map(stem, words.split()))
-    for words in (
-        "dog dogs puppy собака собаку собаки пес пса щенок",
-        "cat cats kitten кот кота кошка кошку кошки котенок",
-        "parrot попугай попугая",
-        "hamster хомяк хомяка",
-        "horse лошадь лошади конь",
-        "rabbit кролик кролика",
-        "bird птица птицу",
-        "fish рыбка рыбку",
-        "son сын сына",
-        "daughter дочь дочка дочери дочку",
-        "kid",
-        "brother брат брата",
-        "sister сестра сестру сестры",
-        "mother mom mum мать мама маму",
-        "father dad отец отца папа папу",
-        "wife жена жену",
-        "husband муж мужа",
-        "uncle дядя дядю",
-        "aunt тетя тетю",
-        "cousin",
-        "nephew племянник племянника",
-        "niece племянница племянницу",
-        "grandmother grandma бабушка бабушку",
-        "grandfather grandpa дедушка дедушку",
-        "friend друг друга подруга подругу",
-        "boss начальник начальника",
-        "neighbour neighbor сосед соседа соседка соседку",
-        "landlord",
-        "dentist стоматолог стоматолога",
-        "doctor врач врача",
-        "teacher учитель учителя учительница учительницу",
-        "pupil student ученик ученика ученица ученицу",
-        "colleague коллега коллегу",
-        "accountant бухгалтер бухгалтера",
-    )
-)
-"""Sorts of animals, and then of people, each by its words in English and Russian."""
-
-_ANIMALS = frozenset[str]().union(*_SORTS[:8])
-_CHILDREN = frozenset[str]().union(*_SORTS[8:11])
-_NAMED_ONES = frozenset[str]().union(*_SORTS)
+_ANIMALS = frozenset[str]().union(*SORTS[:8])
+_CHILDREN = frozenset[str]().union(*SORTS[8:11])
+_NAMED_ONES = frozenset[str]().union(*SORTS)
 _GENERAL_WORDS = {
     **dict.fromkeys(map(stem, ("pet", "pets", "питомец", "питомца")), _ANIMALS),
     **dict.fromkeys(map(stem, ("child", "children", "ребенок", "ребенка", "дети", "детей")), _CHILDREN),
@@ -113,12 +73,36 @@ _GENERAL_WORDS = {
 _NAMING_WORDS = frozenset(map(stem, "called name named names зовут звать имя кличка".split()))
 
 
+_PRONOUN = re.compile(
+    r"(?:and |but |so |а |и |но )?(?:he|she|it|they|his|her|hers|its|their|there|он|она|оно|они|его|ее|их|там|туда)\b"
+)
+_ABOUT_BEFORE = 0.7  # of a word that only the sentence before has, to which a pronoun refers
+
+_ASKS_WHEN = r"when|what (?:time|day|date)|which (?:day|date|month)|когда|во сколько|как\w+ (?:числа|день|дня|дням)"
+_ASKS_NUMBER = (
+    r"how (?:much|many|old|long|big|tall|far)|(?:what|which) (?:year|number|code|price|seat|size)"
+    r"|сколько|как\w+ (?:год\w*|номер|код|цена|размер|процент|рост|вес)"
+)
+_ASKS_WHO = r"who|whose|whom|what is the name|кто|кого|кому|чей|чья|как зовут"
+_EXPECTED_VALUES = tuple(
+    (re.compile(rf"\b(?:{form})\b"), frozenset(kinds.split()))
+    for form, kinds in ((_ASKS_WHEN, "day month number"), (_ASKS_NUMBER, "number"), (_ASKS_WHO, "name"))
+)
+"""Questions by their form, and the kinds of values that answer them."""
+
+_FITTING_VALUE = 1.7  # times the score of a sentence with such a value
+
+
 @dataclass(frozen=True, slots=True)
 class _Sentence:
+    """A sentence, the number it is cited by, its terms, when it was said, and the terms that a pronoun refers to."""
+
     text: str
     mark: str
-    terms: frozenset[int]
+    terms: frozenset[str]
     secondary: bool = False
+    time: tuple[str, int] = ("", 0)
+    before: frozenset[str] = frozenset()
 
 
 class ExtractiveModel:
@@ -161,7 +145,8 @@ class ExtractiveModel:
             return
         found = await self._find_answer(question, sentences)
         if not found:
-            yield NO_MATCH_ANSWERS[lang]
+            command = detect_intent(question) is MessageIntent.COMMAND
+            yield _ACKNOWLEDGEMENTS[lang, MessageIntent.SMALLTALK] if command else NO_MATCH_ANSWERS[lang]
             return
         room = max_tokens * _CHARS_PER_TOKEN
         for at, sentence in enumerate(found):
@@ -176,14 +161,15 @@ class ExtractiveModel:
             told = [each for each in sentences if not each.secondary and select_statements(each.text)]
             return told[:_MAX_FACTS]
         fitting = [each for each in sentences if not _is_about_other(question, each.text)]
-        wanted = frozenset(extract_terms(question))
+        wanted = find_attribute_terms(question)
         scores = _score_sentences(fitting, wanted, [0.0] * len(fitting))
-        clear = any(wanted and len(each.terms & wanted) >= _CLEAR_SHARE * len(wanted) for each in fitting)
+        clear = len(wanted) > 1 and any(len(each.terms & wanted) >= _CLEAR_SHARE * len(wanted) for each in fitting)
         if self._compare is not None and not clear and fitting:
             near = fitting[:_MAX_COMPARED]
             scores = _score_sentences(near, wanted, await self._compare(question, [each.text for each in near]))
-        stated = _best_sentences([pair for pair in scores if not pair[1].secondary])
-        return stated or _best_sentences(scores)
+        scores = _prefer_expected_values(question, scores)
+        stated = _best_sentences(question, [pair for pair in scores if not pair[1].secondary])
+        return stated or _best_sentences(question, scores)
 
 
 def _classify(message: str) -> MessageIntent:
@@ -195,7 +181,7 @@ def _classify(message: str) -> MessageIntent:
 
 def _is_known(message: str, sentences: Sequence[_Sentence]) -> bool:
     """Whether one sentence has every word of a message: `garage code` asks for it, and says nothing."""
-    wanted = frozenset(extract_terms(message))
+    wanted = find_attribute_terms(message)
     return bool(wanted) and any(wanted <= each.terms for each in sentences)
 
 
@@ -213,7 +199,7 @@ def _source_sentences(messages: Sequence[Message], question: int) -> Iterator[_S
     for at, message in reversed(list(enumerate(messages))):
         if at != question and message.get("role") in _SPEAKER_ROLES and not _is_material(message):
             said = _CITATION_MARKS.sub("", _message_text(message))
-            yield from _split_source(said, "", secondary=message.get("role") == "assistant")
+            yield from _split_source(said, "", secondary=message.get("role") == "assistant", time=("now", at))
 
 
 def _is_material(message: Message) -> bool:
@@ -225,13 +211,17 @@ def _block_sentences(text: str) -> Iterator[_Sentence]:
     marks = list(_BLOCK_HEADER.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
-        secondary = (mark[2] or "").partition(",")[0] in _SECONDARY_LABELS
+        speaker, _, day = (mark[2] or "").rpartition(", ")
+        secondary = (speaker or day).partition(",")[0] in _SECONDARY_LABELS
+        said = _HEADING.sub("", text[mark.end() : end])
         yield from _split_source(
-            _HEADING.sub("", text[mark.end() : end]), f" [{mark[1] or mark[3]}]", secondary=secondary
+            said, f" [{mark[1] or mark[3]}]", secondary=secondary, time=(day if speaker else "", 0)
         )
 
 
-def _split_source(text: str, mark: str, *, secondary: bool = False) -> Iterator[_Sentence]:
+def _split_source(
+    text: str, mark: str, *, secondary: bool = False, time: tuple[str, int] = ("", 0)
+) -> Iterator[_Sentence]:
     prose: list[str] = []
     header: list[str] = []
     rows: list[str] = []
@@ -247,9 +237,12 @@ def _split_source(text: str, mark: str, *, secondary: bool = False) -> Iterator[
             rows.append(row)
     said = "\n".join(prose)
     pieces = (" ".join(said[start:end].split()) for start, end in split_sentences(said))
+    before = frozenset[str]()
     for piece in (*pieces, *rows):
+        terms = find_attribute_terms(piece)
+        before = before | terms if _PRONOUN.match(" ".join(split_words(piece))) else terms
         if not piece.rstrip("\"'»”)").endswith(("?", "？")) and piece not in _OWN_ANSWERS:
-            yield _Sentence(piece, mark, frozenset(extract_terms(piece)), secondary)
+            yield _Sentence(piece, mark, terms, secondary, time, before - terms)
 
 
 def _split_cells(line: str) -> list[str]:
@@ -271,7 +264,7 @@ def _drop_repeated(found: Sequence[_Sentence]) -> list[_Sentence]:
 
 
 def _score_sentences(
-    sentences: Sequence[_Sentence], wanted: frozenset[int], similar: Sequence[float]
+    sentences: Sequence[_Sentence], wanted: frozenset[str], similar: Sequence[float]
 ) -> list[tuple[float, _Sentence]]:
     """Each sentence with its score: the share of the question's words it contains, rarer ones weigh more, and meaning.
 
@@ -283,15 +276,37 @@ def _score_sentences(
     scores: list[tuple[float, _Sentence]] = []
     for sentence, meaning in zip(sentences, similar, strict=True):
         words = sum(worth[term] for term in sentence.terms & wanted) / most
+        words += _ABOUT_BEFORE * sum(worth.get(term, 0.0) for term in sentence.before & wanted) / most
         counts = words > 0 or meaning >= _MIN_SIMILARITY
         scores.append((words + meaning if counts else 0.0, sentence))
     return scores
 
 
-def _best_sentences(scores: Sequence[tuple[float, _Sentence]]) -> list[_Sentence]:
+def _prefer_expected_values(question: str, scores: Sequence[tuple[float, _Sentence]]) -> list[tuple[float, _Sentence]]:
+    """The scores, higher where a sentence has a value of the kind that the question asks for."""
+    asked = " ".join(split_words(question))
+    expected = next((kinds for form, kinds in _EXPECTED_VALUES if form.search(asked)), frozenset[str]())
+    return [
+        (score * _FITTING_VALUE if score and expected & find_value_kinds(sentence.text) else score, sentence)
+        for score, sentence in scores
+    ]
+
+
+def _best_sentences(question: str, scores: Sequence[tuple[float, _Sentence]]) -> list[_Sentence]:
+    """The sentences that score half of the best or more, best first, newer ones first; none that a newer supersedes."""
     best = max((score for score, _ in scores), default=0.0)
     close = [(score, sentence) for score, sentence in scores if score > 0 and score >= best * _MIN_SHARE_OF_BEST]
-    return [sentence for _, sentence in sorted(close, key=lambda each: -each[0])[:_MAX_SENTENCES]]
+    close.sort(key=lambda each: (round(each[0], 6), each[1].time), reverse=True)
+    if not asks_about_past(question):
+        known = [sentence for score, sentence in scores if score > 0 and sentence.time[0]]
+        close = [pair for pair in close if not any(is_superseded(*texts) for texts in _pair_newer(pair[1], known))]
+        close.sort(key=lambda pair: any(is_outdated(*texts) for texts in _pair_newer(pair[1], known)))
+    return [sentence for _, sentence in close[:_MAX_SENTENCES]]
+
+
+def _pair_newer(sentence: _Sentence, known: Sequence[_Sentence]) -> list[tuple[str, str]]:
+    """The text of a dated sentence with that of each newer one."""
+    return [(sentence.text, newer.text) for newer in known if sentence.time[0] and newer.time > sentence.time]
 
 
 def _is_about_other(question: str, sentence: str) -> bool:
@@ -301,7 +316,7 @@ def _is_about_other(question: str, sentence: str) -> bool:
     """
     asked = frozenset(map(stem, split_words(question)))
     general = asked & _GENERAL_WORDS.keys()
-    accepted = general.union(*(sort for sort in _SORTS if sort & asked), *(_GENERAL_WORDS[each] for each in general))
+    accepted = general.union(*(sort for sort in SORTS if sort & asked), *(_GENERAL_WORDS[each] for each in general))
     if not accepted:
         return False
     words = frozenset(map(stem, split_words(sentence)))
