@@ -10,6 +10,8 @@ from typing import ClassVar
 import pytest
 
 from contexture.builders._tokens import FunctionCounter
+from contexture.builders.telemetry import NoTurnTelemetry
+from contexture.builders.turn.build import TurnContextBuilder
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
 from contexture.conversation import HealthState, MemoryPiece, Recalled
@@ -558,3 +560,52 @@ async def test_a_memory_is_shown_without_the_sentence_that_a_newer_one_corrects(
     assert {"new": new.text, "old": "Boris repairs it."} == {each.id: each.text for each in built.snippets}
     assert "'new'" in built.ledger.find("old").note
     assert {old.text, new.text} == {each.text for each in past.snippets}
+
+
+async def test_tokens_before_the_budget_are_counted_before_redaction():
+    """They differ from those after it where a value was replaced."""
+    counts = TokenCounts()
+    memory = ScriptedMemory(recalls=memories(f"The pump {HIDDEN} leaks."))
+
+    for text in (f"Where is {HIDDEN}?", "Where?"):
+        bench = TurnBench(memory=memory if HIDDEN in text else ScriptedMemory(), metrics=counts)
+        await bench.builder().build_for_turn({**TURN, "user_message": text})
+
+    replaced, plain = counts.recorded
+    assert replaced["before_budget"] != replaced["after_redaction"]
+    assert plain["before_budget"] == plain["after_redaction"]
+
+
+class TokenCounts(NoTurnTelemetry):
+    """Telemetry that keeps the recorded token counts."""
+
+    def __init__(self):
+        """Nothing recorded yet."""
+        super().__init__()
+        self.recorded = []
+
+    def record_tokens(self, **counts):
+        """Keep them."""
+        self.recorded.append(counts)
+
+
+@pytest.mark.parametrize("broken", ["health_provider", "on_degraded"])
+async def test_a_function_of_the_caller_that_fails_degrades_the_build(broken):
+    """The prompt is built, and the degradation names the function."""
+
+    def fail(*_: object):
+        raise RuntimeError("no such thing")
+
+    bench = TurnBench(memory=ScriptedMemory(failures=[SourceUnavailable("gone")]))
+    builder = TurnContextBuilder(
+        memory=bench.memory,
+        token_counter=bench.counter,
+        redactor=bench.redactor,
+        clock=bench.clock,
+        **{broken: fail},
+    )
+
+    built = await builder.build_for_turn(TURN)
+
+    assert any(broken in lost.reason for lost in built.degradations)
+    assert built.messages

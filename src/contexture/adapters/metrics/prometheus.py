@@ -48,7 +48,7 @@ class TurnMetrics:
         self._redaction = phase("redaction", "Duration of redaction.")
         self._tokenisation = phase("tokenisation", "Duration of counting tokens and fitting the limit.")
         self._prompt = phase("prompt", "Duration of assembling messages.")
-        self._before = size("context_tokens_before_budget", "Tokens of the last prompt before its limit was applied.")
+        self._before = size("context_tokens_before_budget", "Tokens of the last prompt before redaction and its limit.")
         self._after = size("context_tokens_after_budget", "Tokens of the last prompt after its limit was applied.")
         self._redacted = size("context_tokens_after_redaction", "Tokens of the last prompt's content after redaction.")
         self._tokens = size("context_prompt_tokens", "Tokens of the last prompt.")

@@ -51,8 +51,9 @@ class TurnContextBuilder:
     """Builds the prompt of one turn of a conversation.
 
     `health_provider` returns the health state of the memory service; a recall that fails in state NORMAL calls
-    `on_degraded` with the seconds to treat the service as degraded. `deadline` limits the seconds a turn waits for
-    memory, however the service behaves. `speaker` is the scope when neither the call nor the turn names one.
+    `on_degraded` with the seconds to treat the service as degraded. A failure of one of these two functions is a
+    degradation. `deadline` limits the seconds a turn waits for memory, however the service behaves. `speaker` is the
+    scope when neither the call nor the turn names one.
     """
 
     def __init__(  # noqa: PLR0913 - every part it works with, by name
@@ -117,7 +118,7 @@ class TurnContextBuilder:
             capsule = self._make_capsule(build, asked, composed, clean, ledger)
         if remember:
             self._submit_summary(build, asked, composed)
-        self._record_metrics(asked, composed)
+        self._record_metrics(asked, composed, self._count_redacted(build.turn, asked, raw, clean))
         return self._make_result(build, asked, composed, ledger, capsule)
 
     def _make_capsule(
@@ -153,7 +154,8 @@ class TurnContextBuilder:
     def _start_build(
         self, turn: request.Turn | Mapping[str, Any], limit: int | None, scope: Scope | None, now: datetime | None
     ) -> _TurnBuild:
-        sent, state, trace = request.parse_turn(turn), self._health(), Trace()
+        sent, trace = request.parse_turn(turn), Trace()
+        state = self._read_health(trace)
         return _TurnBuild(
             turn=sent,
             scope=request.resolve_scope(sent, scope, self._speaker),
@@ -166,6 +168,20 @@ class TurnContextBuilder:
             trace=trace,
             watch=Stopwatch(turn_timers(self._metrics, state.value)),
         )
+
+    def _read_health(self, trace: Trace) -> HealthState:
+        """The state of the memory service; degraded when the caller's function fails, which is a degradation."""
+        try:
+            return self._health()
+        except Exception as failure:  # noqa: BLE001 - an edge: a function of the caller may raise anything
+            trace.add_degradation(MEMORY_SOURCE, f"`health_provider` failed: {type(failure).__name__}: {failure}")
+            return HealthState.DEGRADED
+
+    def _report_degraded(self, trace: Trace) -> None:
+        try:
+            self._on_degraded(self._recipe.degraded_seconds)
+        except Exception as failure:  # noqa: BLE001 - an edge: a function of the caller may raise anything
+            trace.add_degradation(MEMORY_SOURCE, f"`on_degraded` failed: {type(failure).__name__}: {failure}")
 
     async def _collect_memories(self, build: _TurnBuild) -> list[Candidate]:
         """Recall memories under the deadline; a failure is a degradation and is reported to `on_degraded`."""
@@ -186,7 +202,7 @@ class TurnContextBuilder:
             build.trace.add_degradation(lost.source, lost.reason)
             self._metrics.inc_degradation(lost.reason.partition(":")[0])
             if build.state is HealthState.NORMAL:
-                self._on_degraded(self._recipe.degraded_seconds)
+                self._report_degraded(build.trace)
         return found
 
     async def _recall_candidates(self, build: _TurnBuild, question: str) -> Sequence[Candidate]:
@@ -278,11 +294,30 @@ class TurnContextBuilder:
         if self._summaries.submit(build.scope, trim):
             self._metrics.inc_snippets(stage="summary", count=1)
 
-    def _record_metrics(self, asked: request.RedactedTurn, composed: ComposedTurn) -> None:
+    def _count_redacted(
+        self,
+        turn: request.Turn,
+        asked: request.RedactedTurn,
+        raw: Sequence[Candidate],
+        clean: Sequence[Candidate],
+    ) -> int:
+        """The tokens by which redaction shortened the texts; negative if its placeholders are longer."""
+        shown = {candidate.id: candidate.text for candidate in clean}
+        said = ((turn.history[line.at].get("content"), line.message.get("content")) for line in asked.lines)
+        pairs = [
+            *((candidate.text, shown[candidate.id]) for candidate in raw if candidate.id in shown),
+            *((request.plain_text(before), request.plain_text(after)) for before, after in said),
+            (request.plain_text(turn.user_message), request.plain_text(asked.user)),
+        ]
+        return sum(
+            self._counter.count(before) - self._counter.count(after) for before, after in pairs if before != after
+        )
+
+    def _record_metrics(self, asked: request.RedactedTurn, composed: ComposedTurn, redacted: int) -> None:
         self._metrics.record_tokens(
-            before_budget=composed.unlimited,
+            before_budget=composed.unlimited + redacted,
             after_budget=composed.tokens,
-            after_redaction=composed.unlimited,  # nothing is counted before it is redacted
+            after_redaction=composed.unlimited,
             prompt_tokens=composed.tokens,
         )
         self._metrics.record_use(snippets=len(composed.shown), utilization=composed.tokens / asked.limit)
