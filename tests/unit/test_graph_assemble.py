@@ -7,8 +7,9 @@ import pytest
 from contexture.adapters.graph.phrases import CapitalisedPhrases
 from contexture.errors import InvalidRequest
 from contexture.graph.assembly import assemble_graph, find_named_entities, rank_paths
+from contexture.graph.entities import Graph, name_key
 from contexture.graph.store import blank_hidden, extract_relations
-from contexture.types import ExtractedMentions, Span, content_hash
+from contexture.types import ExtractedMentions, Mention, Span, content_hash
 
 CHAIN = {
     "a": "In May, Anna Berg hired Boris Ulm.",
@@ -20,6 +21,13 @@ CHAIN = {
 def said(name: str, text: str) -> ExtractedMentions:
     """What phrases find in a text."""
     return extract_relations(name, content_hash(text), text, CapitalisedPhrases().find(text, "en"))
+
+
+def naming(*named: tuple[str, str]) -> Graph:
+    """A graph of one record with these names, each a kind and a name."""
+    mentions = tuple(Mention(at, at, kind, name) for at, (kind, name) in enumerate(named))
+    keys = tuple(name_key(name) for _, name in named)
+    return assemble_graph([ExtractedMentions(record_id="r", hash="h", mentions=mentions, bonds=(), keys=keys)])
 
 
 @pytest.fixture
@@ -99,6 +107,29 @@ def test_a_name_is_found_in_a_question_by_its_words_in_order():
     graph = assemble_graph([said(f"{at}", text) for at, text in enumerate(texts)])
 
     assert {"anna berg", "norvik lines"} == set(find_named_entities(graph, "Anna Berg and Norvik Lines"))
+
+
+@pytest.mark.parametrize(
+    ("question", "key"),
+    [
+        ("Кто встречался с Лавровым?", "sergey lavrov"),
+        ("Что общего у Сергея Лаврова и порта?", "sergey lavrov"),
+        ("Что решили в Росатоме?", "rosat"),
+        ("What did Lund say?", "otto lund"),
+    ],
+)
+def test_a_question_names_an_entity_in_any_case_and_by_surname(question, key):
+    """Grammatical cases and bare surnames are understood, although the articles use neither."""
+    graph = naming(("person", "Сергей Лавров"), ("organization", "Росатом"), ("person", "Otto Lund"))
+
+    assert [key] == find_named_entities(graph, question)
+
+
+def test_a_surname_that_names_something_else_finds_no_person():
+    """A company of the same name is meant more often than its founder."""
+    named = (("person", "Otto Lund"), *[("organization", "Lund")] * 9)
+
+    assert ["lund"] == find_named_entities(naming(*named), "Who owns Lund?")
 
 
 @pytest.mark.parametrize(("hops", "found"), [(1, 0), (2, 1), (3, 1)])

@@ -18,11 +18,23 @@ from contexture.graph.entities import merge_names, name_key
         ("Powell's", "Powell"),
         ("ООО Яндекс", "Yandex"),
         ("Миллер", "Миллера"),
+        ("Лавров", "Лаврову"),
+        ("Дмитрий Песков", "Дмитрием Песковым"),
+        ("Алексей", "Алексея"),
+        ("Павел", "Павла"),
+        ("Росатом", "Росатома"),
+        ("Банк России", "Банком России"),
+        ("Красный Крест", "Красного Креста"),
     ],
 )
 def test_spellings_of_a_name_have_one_key(one, other):
     """Case, inflection, script and legal form do not make another name."""
     assert name_key(one) == name_key(other) != ""
+
+
+def test_a_surname_is_not_the_first_name_it_is_made_of():
+    """Иванов and Иван are two people."""
+    assert name_key("Иванов") != name_key("Иван")
 
 
 @pytest.mark.parametrize("name", ["", "...", "Ltd", "the"])

@@ -12,8 +12,18 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 
 from contexture.errors import InvalidRequest
-from contexture.graph.entities import KINDS, Entity, EntityPath, Graph, Relation, Support, merge_names, name_key
-from contexture.text.terms import split_words, term_id
+from contexture.graph.entities import (
+    KINDS,
+    PERSON,
+    Entity,
+    EntityPath,
+    Graph,
+    Relation,
+    Support,
+    merge_names,
+    name_key,
+)
+from contexture.text.terms import is_cyrillic, split_words, stem, term_id
 from contexture.types import ExtractedMentions
 
 MAX_ENTITIES = 60
@@ -179,12 +189,20 @@ _MAX_WALKS = 50_000  # bounds the search: a dense graph has far more walks than 
 
 
 def find_named_entities(graph: Graph, question: str) -> list[str]:
-    """Keys of the entities that a question mentions by name or alias, in its words' order, the most important first.
+    """Keys of the entities that a question mentions by a name in any grammatical case, the most important first.
 
-    A name that stands inside a longer one in the question does not name another entity.
+    A person is also found by a surname that names nobody and nothing else. A name that stands inside a longer one in
+    the question does not name another entity.
     """
-    wanted = _list_terms(question)
-    places = {entity.key: place for entity in graph.entities if (place := _find_name(entity, wanted))}
+    wanted = _list_name_words(question)
+    bearers = Counter(name_key(name) for each in graph.entities for name in (each.name, *each.aliases))
+    bearers.update(name_key(_find_surname(each)) for each in graph.entities)
+    places: dict[str, NamePlace] = {}
+    for entity in graph.entities:
+        surname = _find_surname(entity)
+        unique = [surname] if bearers[name_key(surname)] == 1 else []
+        if place := _find_name((entity.name, *entity.aliases, *unique), wanted):
+            places[entity.key] = place
     return [key for key, place in places.items() if not any(_is_within(place, other) for other in places.values())]
 
 
@@ -236,19 +254,26 @@ def _build_path(start: str, steps: Sequence[Relation]) -> EntityPath:
 NamePlace = tuple[int, int]  # the words of a question that are a name: the first, and the one behind the last
 
 
-def _list_terms(text: str) -> tuple[int | None, ...]:
-    """The terms of a text in order, None for a stop word, so that words on both sides of one do not join."""
-    return tuple(term_id(word) for word in split_words(text))
+def _find_surname(entity: Entity) -> str:
+    """The last of a person's names; empty for anything else and for a single name."""
+    first, _, last = entity.name.rpartition(" ")
+    return last if first and entity.kind == PERSON else ""
 
 
-def _find_name(entity: Entity, wanted: Sequence[int | None]) -> NamePlace | None:
-    """Where a question has the longest name of an entity, its words one after the other; None if it has none."""
-    spelled = {terms for name in (entity.name, *entity.aliases) if any(terms := _list_terms(name))}
-    for terms in sorted(spelled, key=lambda each: (-len(each), str(each))):
-        starts = range(len(wanted) - len(terms) + 1)
-        start = next((at for at in starts if tuple(wanted[at : at + len(terms)]) == terms), None)
+def _list_name_words(text: str) -> tuple[str | None, ...]:
+    """The words of a text without inflection, None for a stop word, so that words on both sides of one do not join."""
+    words = ((word, term_id(word)) for word in split_words(text))
+    return tuple(None if term is None else name_key(word) if is_cyrillic(word) else stem(word) for word, term in words)
+
+
+def _find_name(names: Iterable[str], wanted: Sequence[str | None]) -> NamePlace | None:
+    """Where a question has the longest of these names, its words one after the other; None if it has none."""
+    spelled = {words for name in names if any(words := _list_name_words(name))}
+    for words in sorted(spelled, key=lambda each: (-len(each), str(each))):
+        starts = range(len(wanted) - len(words) + 1)
+        start = next((at for at in starts if tuple(wanted[at : at + len(words)]) == words), None)
         if start is not None:
-            return start, start + len(terms)
+            return start, start + len(words)
     return None
 
 

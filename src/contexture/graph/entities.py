@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from contexture.text.terms import stem
+from contexture.text.terms import find_name_lemma, stem
 
 PERSON = "person"
 ORGANIZATION = "organization"
@@ -120,17 +120,33 @@ _MIN_ABBREVIATION, _MAX_ABBREVIATION = 2, 6  # letters of an abbreviation
 
 @lru_cache(maxsize=20_000)
 def name_key(name: str) -> str:
-    """A key shared by all spellings of a name: case-folded, without legal form, Cyrillic stemmed and transliterated.
+    """A key shared by all spellings of a name: case-folded, without legal form or inflection, in Latin letters.
 
     `name_key("Газпрома") == name_key("Gazprom Inc") == "gazprom"`; empty when nothing is left.
     """
     folded = _POSSESSIVE.sub("", unicodedata.normalize("NFKC", name)).casefold().replace("ё", "е")
     words = [word for word in _WORD.findall(folded) if word not in _IGNORED_WORDS]
     words = [word for at, word in enumerate(words) if not at or word != words[at - 1]]
-    joined = " ".join(_transliterate(stem(word)) if _CYRILLIC.search(word) else word for word in words)
+    joined = " ".join(_transliterate(_uninflect(word)) if _CYRILLIC.search(word) else word for word in words)
     for pattern, letters in _SPELLING_RULES:
         joined = pattern.sub(letters, joined)
     return joined
+
+
+_FINAL_VOWEL = re.compile("[ая]$")  # Александра is also the genitive of Александр
+
+
+def _uninflect(word: str) -> str:
+    """What the cases of a lower-case Russian word have in common: of a name its nominative, of another word its stem.
+
+    The stemmer is applied until nothing changes: it makes "росатом" of "росатома", but "росат" of "росатом".
+    """
+    lemma = find_name_lemma(word)
+    if lemma is not None:
+        return _FINAL_VOWEL.sub("", lemma)
+    while (shorter := stem(word)) != word:
+        word = shorter
+    return word
 
 
 _MIN_FULL_NAME_SHARE = 0.15  # how often a person's full name is used for each use of the surname alone

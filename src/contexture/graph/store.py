@@ -23,7 +23,7 @@ from contexture.types import ExtractedMentions, Mention, MentionBond, Record, Sc
 
 DEFAULT_COLLECTION = "articles"
 
-_FORMAT_VERSION = 4  # of cached extractions; raising it invalidates the cache
+_FORMAT_VERSION = 5  # of cached extractions; raising it invalidates the cache
 _SOURCE = "graph"
 
 

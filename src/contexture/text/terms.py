@@ -138,6 +138,25 @@ def find_lemmas(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cast("str", each.normal_form).replace("ё", "е") for each in parsed))
 
 
+_NAME_TAGS = frozenset({"Name", "Surn", "Patr", "Geox", "Orgn"})
+
+
+@lru_cache(maxsize=50_000)
+def find_name_lemma(word: str) -> str | None:
+    """The nominative of a lower-case Russian word that is a name in the dictionary; None for any other word.
+
+    A surname is given in its masculine form, because "Лаврова" is also the genitive of "Лавров". A word that is
+    likelier an adjective, as "красного" of a red cross, is no name.
+    """
+    if not _russian_morphology().word_is_known(word):
+        return None
+    readings = _russian_morphology().parse(word)
+    names = [each for each in readings if _NAME_TAGS & each.tag.grammemes and each.tag.number == "sing"]
+    if not names or (readings[0] not in names and readings[0].tag.POS == "ADJF"):
+        return None
+    return cast("str", names[0].normal_form).replace("ё", "е")
+
+
 @dataclass(frozen=True, slots=True)
 class RussianVerb:
     """The dictionary form of a verb, and its tense: `past`, `pres` or `futr`; a short participle is past."""
