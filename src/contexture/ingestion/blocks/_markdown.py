@@ -107,8 +107,8 @@ class _DraftBuilder:
         text = _inline_text(inside.pop(0)) if inside and inside[0].token.type == "paragraph_open" else ""
         task = parse_checkbox(text)
         if task is not None:
-            text, dates = extract_inline_dates(task[0])
-            draft = self._draft(node, BlockType.TODO, text, {**task[1], **dates})
+            text, fields = extract_task_fields(task[0])
+            draft = self._draft(node, BlockType.TODO, text, {**task[1], **fields})
         else:
             draft = self._draft(node, BlockType.NUMBERED if numbered else BlockType.BULLETED, text)
         draft.children.extend(self.build(inside))
@@ -175,9 +175,25 @@ _PRIORITY = re.compile(r"\[#([A-Za-z])\][ \t]*")
 _CHECKBOX = re.compile(r"\[([ xX/\-])\](?:[ \t]+|$)")
 _STAMP = re.compile(r"(SCHEDULED|DEADLINE):[ \t]*<(\d{4}-\d{2}-\d{2})([^<>]*)>")
 _CLOCK = re.compile(r"\b(\d{1,2}):(\d{2})\b")
-_EMOJI_DATE = re.compile(r"(?P<sign>📅|🗓️?|⏳|🛫|✅)[ \t]*(?P<day>\d{4}-\d{2}-\d{2})")
-_INLINE_DATE = re.compile(r"[\[(]?\b(due|scheduled)::[ \t]*(?:\[\[)?(\d{4}-\d{2}-\d{2})(?:\]\])?[\])]?")
-_EMOJI_FIELDS = {"⏳": "scheduled", "🛫": "start", "✅": "completed"}
+_EMOJI_DATE = re.compile(r"(?P<sign>📅|📆|🗓️?|⏳|⌛|🛫|✅|➕|❌)[ \t]*(?P<day>\d{4}-\d{2}-\d{2})")
+_EMOJI_FIELDS = {
+    "⏳": "scheduled",
+    "⌛": "scheduled",
+    "🛫": "start",
+    "✅": "completed",
+    "➕": "created",
+    "❌": "cancelled",
+}
+_PRIORITY_SIGNS = {"🔺": "highest", "⏫": "high", "🔼": "medium", "🔽": "low", "⏬": "lowest"}
+_PRIORITY_SIGN = re.compile(r"[🔺⏫🔼🔽⏬]\ufe0f?")
+_EMOJI_TEXT = re.compile(r"(?P<sign>🔁|🆔|⛔|🏁)\ufe0f?[ \t]*(?P<text>[^📅📆🗓⏳⌛🛫✅➕❌🔺⏫🔼🔽⏬🔁🆔⛔🏁\[\n]+)")
+_EMOJI_TEXTS = {"🔁": "repeat", "🆔": "id", "⛔": "dependsOn", "🏁": "onCompletion"}
+_INLINE_FIELD = re.compile(
+    r"\[(?P<name>[^\W\d_][\w /-]{0,40}?)::[ \t]*(?P<value>(?:[^\[\]\n]|\[\[[^\[\]\n]*\]\])*)\]"
+    r"|\((?P<hidden>[^\W\d_][\w /-]{0,40}?)::[ \t]*(?P<text>[^()\n]*)\)"
+    r"|(?<![\w\[(])(?P<bare>due|scheduled)::[ \t]*(?P<day>(?:\[\[)?\d{4}-\d{2}-\d{2}(?:\]\])?)"
+)
+_FIELD_NAMES = {"completion": "completed"}
 
 
 def parse_task_marker(text: str) -> tuple[str, dict[str, Json]] | None:
@@ -217,16 +233,37 @@ def extract_org_dates(text: str) -> tuple[str, dict[str, Json]]:
     return "\n".join(line.rstrip() for line in left.split("\n") if line.strip()), _default_due(found)
 
 
-def extract_inline_dates(text: str) -> tuple[str, dict[str, Json]]:
-    """Return the text without dates such as `📅 2026-01-31` and `[due:: 2026-01-31]`, and those dates."""
+def extract_task_fields(text: str) -> tuple[str, dict[str, Json]]:
+    """Return the text without the fields of Obsidian's Tasks and Dataview, and these fields.
+
+    Such as `📅 2026-01-31`, `⏫`, `🔁 every week`, `[due:: 2026-01-31]` and `(owner:: Anna)`.
+    """
     found: dict[str, Json] = {}
     for each in _EMOJI_DATE.finditer(text):
         _add_date(found, _EMOJI_FIELDS.get(each["sign"], "due"), each["day"])
-    for name, day in _INLINE_DATE.findall(text):
-        _add_date(found, name, day)
+    left = _EMOJI_DATE.sub("", text)
+    for name, value in find_inline_fields(left):
+        found[_FIELD_NAMES.get(name, name)] = value
+    left = _INLINE_FIELD.sub("", left)
+    for each in _EMOJI_TEXT.finditer(left):
+        found[_EMOJI_TEXTS[each["sign"]]] = each["text"].strip()
+    left = _EMOJI_TEXT.sub("", left)
+    if sign := _PRIORITY_SIGN.search(left):
+        found["priority"] = _PRIORITY_SIGNS[sign[0][0]]
+        left = _PRIORITY_SIGN.sub("", left)
     if not found:
         return text, {}
-    return _INLINE_DATE.sub("", _EMOJI_DATE.sub("", text)).strip(), _default_due(found)
+    return re.sub(r"[ \t]{2,}", " ", left).strip(), _default_due(found)
+
+
+def find_inline_fields(text: str) -> Iterator[tuple[str, str]]:
+    """Yield Dataview's `[name:: value]` and `(name:: value)`; a value that is only a link to a day is the day."""
+    for each in _INLINE_FIELD.finditer(text):
+        name = (each["name"] or each["hidden"] or each["bare"]).strip()
+        value = (each["value"] or each["text"] or each["day"] or "").strip()
+        day = value.removeprefix("[[").removesuffix("]]")
+        if value:
+            yield name, day if iso_date_or_none(day) else value
 
 
 def iso_date_or_none(text: str) -> str | None:

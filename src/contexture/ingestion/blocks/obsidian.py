@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import yaml
 
 from contexture.errors import InvalidRequest
-from contexture.ingestion.blocks._markdown import parse_markdown
+from contexture.ingestion.blocks._markdown import find_inline_fields, parse_markdown
+from contexture.ingestion.blocks.canvas import read_canvas
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItems, make_block_id
 from contexture.ingestion.blocks.logseq import LIST_ITEM
 from contexture.ingestion.blocks.sources import SourceFile, open_folder
@@ -23,7 +24,7 @@ from contexture.ingestion.records import parse_time
 from contexture.types import Json
 from contexture.workspace import BlockType
 
-SUFFIXES = frozenset({".md", ".markdown", ".txt"})
+SUFFIXES = frozenset({".md", ".markdown", ".txt", ".canvas"})
 _FILE_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((<[^<>\n]+>|[^()\s]+)\)")
 _CREATED_FIELDS = ("created", "date created", "date")
 _MODIFIED_FIELDS = ("modified", "updated", "date modified")
@@ -45,10 +46,17 @@ def read_markdown_files(files: Sequence[SourceFile], *, readers: tuple[str, ...]
     """Yield the documents of Markdown files; links between files become links between pages."""
     titles = {file.path: file.stem for file in files}
     for file in files:
+        problem = ""
         try:
-            document, problem = _parse_page(file, titles, readers)
+            if file.suffix == ".canvas":
+                document = read_canvas(file, titles, readers=readers)
+            else:
+                document, problem = _parse_page(file, titles, readers)
         except RecursionError:
             yield LoadProblem(path=file.path, message="nested too deeply to be read")
+            continue
+        except InvalidRequest as failure:
+            yield LoadProblem(path=file.path, message=str(failure))
             continue
         if problem:
             yield LoadProblem(path=file.path, message=problem, warning=True)
@@ -70,8 +78,11 @@ def _parse_page(
         created=created,
         modified=modified or file.modified,
     )
-    linked = _FILE_LINK.sub(lambda found: _to_page_link(found, file, titles), body)
+    shown = strip_comments(body)
+    linked = _FILE_LINK.sub(lambda found: _to_page_link(found, file, titles), shown)
     below = parse_markdown(linked, first_line=first)
+    for name, value in find_page_fields(shown).items():
+        root.properties.setdefault(name, value)
     board = "kanban-plugin" in fields
     root.children.extend(_finish_draft(draft, file, card_of="" if board else None) for draft in below)
     return DraftDocument(path=file.path, root=root, bullets=len(LIST_ITEM.findall(file.text))), problem
@@ -128,6 +139,26 @@ def _to_page_link(found: re.Match[str], file: SourceFile, titles: Mapping[str, s
         return found[0]
     place = f"{titles[path]}#{heading}" if heading else titles[path]
     return f"{found[1]}[[{place}|{found[2]}]]" if found[2] else f"{found[1]}[[{place}]]"
+
+
+_COMMENT = re.compile(r"(?P<code>```.*?```|~~~.*?~~~|`[^`\n]*`)|(?m:^)[ \t]*%%(?P<block>.*?)%%|%%[^\n]*?%%", re.DOTALL)
+_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
+_FIELD_LINE = re.compile(
+    r"^[ \t]*(?:[-*+][ \t]+)?(?:\*\*|__)?([^\W\d_][\w /-]{0,40}?)(?:\*\*|__)?::[ \t]+(\S[^\n]*)$", re.MULTILINE
+)
+_TASK_LINE = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+\[.\][^\n]*$", re.MULTILINE)
+
+
+def strip_comments(text: str) -> str:
+    """Return a text without Obsidian's `%%comments%%`, with as many lines; code keeps them."""
+    return _COMMENT.sub(lambda found: found["code"] or "\n" * (found["block"] or "").count("\n"), text)
+
+
+def find_page_fields(text: str) -> dict[str, Json]:
+    """Return Dataview's fields of a page: `Key:: value` lines and `[key:: value]`, not those of tasks or in code."""
+    plain = _TASK_LINE.sub("", _CODE.sub("", text))
+    lines = {found[1].strip(): found[2].strip() for found in _FIELD_LINE.finditer(plain)}
+    return {**dict(find_inline_fields(plain)), **lines}
 
 
 _DELIMITER = "---"
