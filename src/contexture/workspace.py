@@ -530,6 +530,11 @@ def task_due(block: Block) -> datetime | None:
     return parse_moment(given.rpartition("/")[2]) if isinstance(given, str) else None
 
 
+def is_due_date(due: Json) -> bool:
+    """Whether a value is a date or time in ISO form, or two of them as `start/end`."""
+    return isinstance(due, str) and all(parse_moment(end) is not None for end in due.split("/"))
+
+
 def parse_moment(text: str) -> datetime | None:
     """An ISO time in UTC; a date without a time becomes its last microsecond. None for any other text."""
     try:
@@ -547,12 +552,15 @@ def is_done(block: Block) -> bool:
     if isinstance(done, bool):
         return done
     return any(
-        _letters_only(name) in _DONE_WORDS
-        if value is True
-        else isinstance(value, str) and _letters_only(value) in _DONE_WORDS
+        _letters_only(name) in _DONE_WORDS if value is True else isinstance(value, str) and means_done(value)
         for name, value in block.properties.items()
         if value is True or name.casefold() in ("status", "done", "статус")
     )
+
+
+def means_done(status: str) -> bool:
+    """Whether a status says that a task is done, such as `Completed` or `Готово`."""
+    return _letters_only(status) in _DONE_WORDS
 
 
 CELL_CHARS = 100

@@ -10,9 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from contexture import Contexture, Settings
+from contexture.errors import InvalidRequest
 from contexture.ingestion.blocks.history import ImportHistory
 from contexture.ingestion.blocks.import_source import ImportSource
 from contexture.ingestion.blocks.importer import IMPORTS_FOLDER, ImportReport, WorkspaceWriter, run_import
+from contexture.ingestion.blocks.readers_map import ReadersMap
 from contexture.ingestion.loader import LoadReport, load_records
 from contexture.testing.doubles import NOON
 from contexture.types import PUBLIC, Record, Scope
@@ -38,15 +40,23 @@ class Notes:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    async def load(self, *, readers: tuple[str, ...] | None = None, again: bool = False) -> ImportReport:
+    async def load(
+        self,
+        *,
+        readers: tuple[str, ...] | None = None,
+        readers_map: ReadersMap | None = None,
+        again: bool = False,
+        allow_empty: bool = False,
+    ) -> ImportReport:
         """Import the folder."""
         writer = WorkspaceWriter(workspace=self.ctx.workspace, blocks=self.ctx.blocks, scope=ANNA, now=NOON)
         return await run_import(
             writer,
-            ImportSource(path=self.folder, now=NOON, readers=readers),
+            ImportSource(path=self.folder, now=NOON, readers=readers, readers_map=readers_map),
             tenant=ANNA.tenant,
             memory=ImportHistory(self.ctx.settings.home / IMPORTS_FOLDER),
             again=again,
+            allow_empty=allow_empty,
         )
 
     async def page(self, name: str = "Plans") -> Block:
@@ -56,6 +66,10 @@ class Notes:
     async def set_readers(self, *readers: str) -> None:
         """Set the readers of the page by hand."""
         await self.ctx.workspace.put(ANNA, [replace(await self.page(), readers=readers)], now=NOON)
+
+    async def finds(self, scope: Scope, name: str) -> bool:
+        """Whether a user finds a page by its name."""
+        return bool(await self.ctx.workspace.find_pages(scope, [name]))
 
     async def sees_plans(self, scope: Scope) -> bool:
         """Whether a user can read or find the note."""
@@ -169,3 +183,45 @@ async def test_a_file_that_is_loaded_again_can_narrow(new_folder: Callable[[], P
 
         assert ["it may be read by fewer people than before"] == [each.message for each in report.warnings]
         assert not (await ctx.search("pump", scope=BORIS)).found
+
+
+async def test_readers_of_one_folder(notes: Notes) -> None:
+    """Readers by path hold for the pages of a folder; when the map is gone, nobody gains access."""
+    notes.write("Salaries rise.", "HR/Pay.md")
+    notes.write("Lunch is at noon.", "Lunch.md")
+
+    await notes.load(readers_map=ReadersMap(readers={"hr": MINE}))
+    assert [await notes.finds(BORIS, name) for name in ("Pay", "Lunch")] == [False, True]
+    notes.write("Salaries fall.", "HR/Pay.md")
+    await notes.load()
+
+    assert [await notes.finds(BORIS, name) for name in ("Pay", "Lunch")] == [False, True]
+
+
+async def test_an_empty_folder_deletes_nothing(notes: Notes) -> None:
+    """A folder that is empty all at once is refused, and deletes its pages only when that is allowed."""
+    (notes.folder / "Plans.md").unlink()
+
+    with pytest.raises(InvalidRequest, match="add --allow-empty"):
+        await notes.load()
+    assert await notes.finds(ANNA, "Plans")
+    report = await notes.load(allow_empty=True)
+
+    assert (report.deleted, await notes.finds(ANNA, "Plans")) == (3, False)
+    assert (await notes.load()).deleted == 0
+
+
+async def test_a_due_that_is_no_date(notes: Notes) -> None:
+    """It is no due date but a text, and the report says where it stands."""
+    notes.write("- [ ] call [due:: some day]\n- [ ] write [due:: 2026-06-01]", "Lunch.md")
+    report = await notes.load()
+    page = (await notes.ctx.workspace.find_pages(ANNA, ["Lunch"]))["Lunch"]
+    tasks = await notes.ctx.blocks.subtree(ANNA, page.id, depth=1, limit=9)
+
+    assert [str(each) for each in report.warnings] == [
+        "Lunch.md:1: `due` is 'some day', which is no date; it is kept as `due_text`"
+    ]
+    assert {task.text: task.properties.get("due", task.properties.get("due_text")) for task in tasks} == {
+        "call": "some day",
+        "write": "2026-06-01",
+    }

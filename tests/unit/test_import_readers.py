@@ -338,9 +338,9 @@ def test_a_broken_archive(tmp_path: Path) -> None:
     path = tmp_path / "broken.zip"
     path.write_bytes(b"PK but no archive")
 
-    with pytest.raises(InvalidRequest, match="not a Notion export"):
+    with pytest.raises(InvalidRequest, match="corrupt zip archive"):
         find_importer(path)
-    with pytest.raises(InvalidRequest, match="not a readable zip archive"):
+    with pytest.raises(InvalidRequest, match="corrupt zip archive"):
         open_archive(path, frozenset({".md"}))
 
 

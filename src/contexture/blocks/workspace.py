@@ -34,7 +34,7 @@ from contexture.workspace import (
     PutResult,
     StaleBlock,
     WritableBlocks,
-    parse_moment,
+    is_due_date,
 )
 
 __all__ = [
@@ -475,9 +475,11 @@ def _find_due_problem(block: Block) -> str:
     due = block.properties.get("due")
     if due is None or due == "" or block.type not in _DUE_TYPES:
         return ""
-    if isinstance(due, str) and all(parse_moment(end) is not None for end in due.split("/")):
-        return ""
-    return f"`due` of block {block.id!r} must be an ISO date or time such as 2026-06-01, not {due!r}"
+    return (
+        ""
+        if is_due_date(due)
+        else f"`due` of block {block.id!r} must be an ISO date or time such as 2026-06-01, not {due!r}"
+    )
 
 
 def _find_readers_problem(block: Block) -> str:

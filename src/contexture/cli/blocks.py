@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from contexture.cli._client import find_service
 from contexture.cli._common import Common, run_with_engine
@@ -16,19 +16,43 @@ from contexture.cli._output import print_json, print_line, print_note, show_prog
 if TYPE_CHECKING:
     from contexture.config import Settings
     from contexture.engine import Contexture
+    from contexture.ingestion.blocks.import_source import Importer, ImportSource
     from contexture.ingestion.blocks.importer import BlockWriter, ImportReport
+    from contexture.ingestion.blocks.tables import TableColumns
     from contexture.ingestion.loader import Progress
 
 _MAX_PROBLEMS = 20
 
 
-def ingest_blocks(
-    common: Common, paths: Sequence[Path], *, readers: tuple[str, ...] | None, source: str | None, again: bool
-) -> None:
-    """Import each path as a source of its own, and print the report."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockOptions:
+    """How to import blocks."""
+
+    readers: tuple[str, ...] | None = None
+    readers_map: Path | None = None
+    source: str = ""
+    columns: TableColumns | None = None
+    again: bool = False
+    allow_empty: bool = False
+
+
+def make_columns(named: Mapping[str, str | None]) -> TableColumns | None:
+    """Return the columns of CSV tables that options name by their role; None if there are none."""
+    from contexture.ingestion.blocks.tables import TableColumns
+
+    def get(role: str) -> str:
+        return named.get(role) or ""
+
+    if not any(named.values()):
+        return None
+    return TableColumns(title=get("title"), status=get("status"), due=get("due"), assignee=get("assignee"))
+
+
+def ingest_blocks(common: Common, paths: Sequence[Path], options: BlockOptions) -> bool:
+    """Import each path as a source of its own, and print the report; returns whether a page could be read."""
     settings = common.settings()
     with show_progress(as_json=common.as_json) as progress:
-        reports = _import_paths(settings, paths, readers=readers, source=source or "", again=again, progress=progress)
+        reports = _import_paths(settings, paths, options, progress)
     if common.as_json:
         print_json(
             import_report_object(reports[0])
@@ -38,8 +62,33 @@ def ingest_blocks(
     else:
         for report in reports:
             _print_report(report)
-    if all(report.failed and not report.pages for report in reports):
-        raise typer.Exit(2)
+    return not all(report.failed and not report.pages for report in reports)
+
+
+def preview_blocks(
+    common: Common,
+    paths: Sequence[Path],
+    *,
+    readers: tuple[str, ...] | None,
+    readers_map: Path | None,
+    columns: TableColumns | None,
+) -> None:
+    """Print the pages and databases that an import would write, and who may read them."""
+    from contexture import wiring
+    from contexture.ingestion.blocks.preview import preview_source
+
+    options = BlockOptions(readers=readers, readers_map=readers_map, columns=columns)
+    now, importers = wiring.SystemClock().now(), wiring.load_importers()
+    found = [preview_source(_make_source(path, options, now, importers)) for path in paths]
+    if common.as_json:
+        print_json({"documents": [each.to_json() for preview in found for each in preview.documents]})
+    else:
+        for preview in found:
+            for problem in preview.problems[:_MAX_PROBLEMS]:
+                print_note(f"{'warning' if problem.warning else 'error'}: {problem}")
+            for line in preview.list_lines():
+                print_line(line)
+        print_line("nothing was written")
 
 
 def import_report_object(report: ImportReport) -> dict[str, Any]:
@@ -55,18 +104,25 @@ def import_report_object(report: ImportReport) -> dict[str, Any]:
     }
 
 
+def _make_source(path: Path, options: BlockOptions, now: datetime, importers: Sequence[Importer]) -> ImportSource:
+    from contexture.ingestion.blocks.import_source import ImportSource
+    from contexture.ingestion.blocks.readers_map import read_readers_map
+
+    return ImportSource(
+        path=path,
+        now=now,
+        readers=options.readers,
+        readers_map=read_readers_map(options.readers_map) if options.readers_map else None,
+        columns=options.columns,
+        importers=importers,
+    )
+
+
 def _import_paths(
-    settings: Settings,
-    paths: Sequence[Path],
-    *,
-    readers: tuple[str, ...] | None,
-    source: str,
-    again: bool,
-    progress: Progress | None,
+    settings: Settings, paths: Sequence[Path], options: BlockOptions, progress: Progress | None
 ) -> list[ImportReport]:
     from contexture import wiring
     from contexture.ingestion.blocks.history import ImportHistory
-    from contexture.ingestion.blocks.import_source import ImportSource
     from contexture.ingestion.blocks.importer import IMPORTS_FOLDER, WorkspaceWriter, run_import
 
     now = wiring.SystemClock().now()
@@ -77,11 +133,12 @@ def _import_paths(
         return [
             await run_import(
                 writer,
-                ImportSource(path=path, now=now, readers=readers, importers=importers),
+                _make_source(path, options, now, importers),
                 tenant=settings.tenant,
                 memory=memory,
-                name=source,
-                again=again,
+                name=options.source,
+                again=options.again,
+                allow_empty=options.allow_empty,
                 progress=progress,
             )
             for path in paths

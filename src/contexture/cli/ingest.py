@@ -17,7 +17,8 @@ import typer
 from contexture.cli._client import find_service
 from contexture.cli._common import CollectionOption, Common, register_command, run_with_engine
 from contexture.cli._output import print_json, print_line, print_note, show_progress
-from contexture.cli.blocks import ingest_blocks
+from contexture.cli._watch import watch_files
+from contexture.cli.blocks import BlockOptions, ingest_blocks, make_columns, preview_blocks
 from contexture.errors import ContextError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def register(app: typer.Typer) -> None:
     register_command(app, "ingest", with_identity=True)(ingest)
 
 
-def ingest(
+def ingest(  # noqa: PLR0913, PLR0917 - one parameter an option
     common: Common,
     places: Annotated[
         list[str],
@@ -70,6 +71,33 @@ def ingest(
         str | None,
         typer.Option("--source", metavar="NAME", help="For blocks: name of the source; by default its file name."),
     ] = None,
+    readers_map: Annotated[
+        Path | None,
+        typer.Option(
+            "--readers-map", metavar="FILE", help="For blocks: JSON or YAML with the readers of folders and pages."
+        ),
+    ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="For blocks: delete everything when the source is empty now.")
+    ] = False,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="COLUMN", help="For CSV as blocks: column of the titles.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="COLUMN", help="For CSV as blocks: column of the status.")
+    ] = None,
+    due: Annotated[
+        str | None, typer.Option("--due", metavar="COLUMN", help="For CSV as blocks: column of the due dates.")
+    ] = None,
+    assignee: Annotated[
+        str | None, typer.Option("--assignee", metavar="COLUMN", help="For CSV as blocks: column of the assignees.")
+    ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="For blocks: show what would be imported, and write nothing.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Load again whenever a file changes, until interrupted.")
+    ] = False,
 ) -> None:
     """Load documents, records, feeds and notes.
 
@@ -81,9 +109,54 @@ def ingest(
 
     fields = {**DEFAULT_FIELDS, **dict(_parse_field(each) for each in field or ())}
     paths = _local_paths(places, held)
-    if held is ContentKind.BLOCKS:
-        ingest_blocks(common, paths, readers=tuple(acl) if acl else None, source=source, again=again)
-        return
+    named = {"title": title, "status": status, "due": due, "assignee": assignee}
+    of_blocks = {"--source": source, "--readers-map": readers_map, "--allow-empty": allow_empty, "--preview": preview}
+    if held is not ContentKind.BLOCKS:
+        _refuse_options({**of_blocks, **{f"--{role}": column for role, column in named.items()}})
+    columns = make_columns(named)
+
+    def load() -> bool:
+        if held is not ContentKind.BLOCKS:
+            return _ingest_files(common, places, paths, held, collection, acl, fields, again=again)
+        return ingest_blocks(
+            common,
+            paths,
+            BlockOptions(
+                readers=tuple(acl) if acl else None,
+                readers_map=readers_map,
+                source=source or "",
+                columns=columns,
+                again=again,
+                allow_empty=allow_empty,
+            ),
+        )
+
+    if preview:
+        preview_blocks(common, paths, readers=tuple(acl) if acl else None, readers_map=readers_map, columns=columns)
+    elif watch:
+        watch_files([*paths, *([readers_map] if readers_map else [])], load)
+    elif not load():
+        raise typer.Exit(2)
+
+
+def _refuse_options(given: Mapping[str, object]) -> None:
+    """Raise `InvalidRequest` for an option that only applies to blocks."""
+    if wrong := next((name for name, value in given.items() if value), ""):
+        raise InvalidRequest(f"{wrong} applies to blocks only; add --as blocks")
+
+
+def _ingest_files(
+    common: Common,
+    places: Sequence[str],
+    paths: Sequence[Path],
+    held: ContentKind | None,
+    collection: str | None,
+    acl: Sequence[str] | None,
+    fields: Mapping[str, FieldType],
+    *,
+    again: bool,
+) -> bool:
+    """Load files that are no blocks; returns whether anything was loaded, and exits with 1 if only a part was."""
     settings = common.settings(collection=collection)
     readers = tuple(acl) if acl else ("public",)
     service = find_service(settings)
@@ -102,8 +175,9 @@ def ingest(
                 else _ingest_locally(wanted, settings, progress)
             )
     _print_report(common, report, held)
-    if report.failed:
-        raise typer.Exit(1 if report.added or report.unchanged else 2)
+    if report.failed and (report.added or report.unchanged):
+        raise typer.Exit(1)
+    return not report.failed
 
 
 def _local_paths(places: Sequence[str], held: ContentKind | None) -> list[Path]:

@@ -179,6 +179,15 @@ def spread_orders(held: Sequence[float | None]) -> list[float]:
     return found if rising else [float(number) for number in range(1, len(held) + 1)]
 
 
+def keep_rising(orders: Sequence[float | None]) -> list[float | None]:
+    """Return the orders with as few as possible replaced by None, so that the others rise."""
+    ranks = {order: at for at, order in enumerate(sorted({order for order in orders if order is not None}))}
+    held = {
+        at for at, _ in _longest_increasing([(at, ranks[each]) for at, each in enumerate(orders) if each is not None])
+    }
+    return [order if at in held else None for at, order in enumerate(orders)]
+
+
 def _interpolate(low: float | None, high: float | None, count: int) -> list[float]:
     if high is None:
         return [(low or 0.0) + number for number in range(1, count + 1)]

@@ -47,13 +47,15 @@ class BlockDraft:
 class DraftDocument:
     """A tree of drafts that is imported as a unit, usually a file; `path` is unique within its source.
 
-    `under` is the id of the parent block of its root, which belongs to another document.
+    `under` is the id of the parent block of its root, which belongs to another document. A `rank` is its position
+    among the documents with the same parent, which stand behind the parent's own blocks; without one, `order` holds.
     """
 
     path: str
     root: BlockDraft
     under: str | None = None
     order: float = 0.0
+    rank: int | None = None
     bullets: int = 0
 
     def problem(self, message: str, *, line: int = 0, warning: bool = False) -> LoadProblem:

@@ -12,7 +12,13 @@ from typing import Protocol
 from contexture.blocks.workspace import Workspace
 from contexture.errors import ContextError, InvalidRequest, RedactionFailed, RequestError
 from contexture.ingestion.blocks import history
-from contexture.ingestion.blocks._placement import IdAllocator, PlacedDocument, place_document
+from contexture.ingestion.blocks._placement import (
+    IdAllocator,
+    PlacedDocument,
+    keep_rising,
+    place_document,
+    spread_orders,
+)
 from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument, ImportItem, walk_drafts
 from contexture.ingestion.blocks.import_source import ImportSource
 from contexture.ingestion.files import LoadProblem
@@ -26,6 +32,7 @@ from contexture.workspace import (
     BlockType,
     ImportAccess,
     PutResult,
+    is_due_date,
     link_names,
     plain_name,
 )
@@ -110,6 +117,8 @@ BATCH_SIZE = 256
 """Blocks written per batch, so that they are embedded together."""
 
 _PAGE_TYPES = frozenset({BlockType.PAGE, BlockType.DB})
+_DUE_TYPES = frozenset({BlockType.TODO, BlockType.KANBAN_CARD, BlockType.DB_ROW})
+_RANKED_ORDER = 1e6  # added to the order of documents with a rank: they stand behind the blocks of their parent
 _MIN_MOVED_SHARE = 0.5  # share of its blocks by which a moved document is recognised
 
 
@@ -175,20 +184,28 @@ async def import_blocks(
     root: str = "",
     before: history.ImportSnapshot | None = None,
     again: bool = False,
+    allow_empty: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import what was read from `source`; failures are reported and the rest is imported.
 
     Blocks that did not change since `before` are not written, unless `again` is set. Blocks that an earlier import of
     the same source wrote and that are no longer found are deleted, except those of a file that could not be read.
+    A source without a single document deletes nothing: it raises `InvalidRequest` unless `allow_empty` is set.
     """
     documents, activity, report = _split_items(found)
     documents = await _reparent_orphans(writer, documents, report)
     work = _ImportRun(source, before or history.ImportSnapshot(root=root), report)
     placed = work.place_documents(documents)
     report.unchanged = 0 if again else sum(len(each.blocks) - len(each.fresh) for each in placed.values())
+    removed = work.removed_ids(placed)
+    if removed and not documents and not allow_empty:
+        raise InvalidRequest(
+            f"{source!r} is empty now, and {len(removed)} blocks were imported from it: nothing is deleted; "
+            "add --allow-empty to delete them"
+        )
     await _write_blocks(writer, placed, report, again=again, progress=progress)
-    await _delete_blocks(writer, work.removed_ids(placed), report)
+    await _delete_blocks(writer, removed, report)
     await _check_links(writer, documents, placed, report)
     await _record_activity(writer, activity, report)
     return ImportResult(
@@ -206,9 +223,20 @@ def _split_items(found: Iterable[ImportItem]) -> tuple[list[DraftDocument], list
         elif isinstance(each, Activity):
             activity.append(each)
         else:
+            _refuse_bad_dates(each, report)
             documents.append(each)
             report.bullets += each.bullets
     return documents, activity, report
+
+
+def _refuse_bad_dates(document: DraftDocument, report: ImportReport) -> None:
+    """Rename due dates that are no dates to `due_text`, with a warning each; the block itself is imported."""
+    for draft, _ in walk_drafts(document.root):
+        due = draft.properties.get("due")
+        if draft.type in _DUE_TYPES and due not in (None, "") and not is_due_date(due):
+            draft.properties["due_text"] = draft.properties.pop("due")
+            said = f"`due` is {due!r:.60}, which is no date; it is kept as `due_text`"
+            report.warnings.append(document.problem(said, line=draft.line, warning=True))
 
 
 async def _reparent_orphans(
@@ -239,7 +267,7 @@ class _ImportRun:
         ids = IdAllocator(earlier=earlier)
         moved = self._find_moved(documents)
         placed: dict[str, PlacedDocument] = {}
-        for document in documents:
+        for document in self._order_ranked(documents, moved):
             if document.path in placed:
                 self._report.failed.append(document.problem("read twice; the first is kept"))
                 continue
@@ -248,6 +276,22 @@ class _ImportRun:
             placed[document.path] = found
             self._count_document(document, found)
         return placed
+
+    def _order_ranked(self, documents: Sequence[DraftDocument], moved: Mapping[str, str]) -> Iterator[DraftDocument]:
+        """Yield the documents, those with a rank in an order that keeps that of the last import where it can."""
+        groups: dict[str | None, list[DraftDocument]] = {}
+        for document in documents:
+            if document.rank is not None:
+                groups.setdefault(document.under, []).append(document)
+        orders: dict[str, float] = {}
+        for group in groups.values():
+            group.sort(key=lambda each: each.rank or 0)
+            before = [self._before.documents.get(moved.get(each.path, each.path)) for each in group]
+            held = [each.blocks[0].order if each and each.blocks else 0.0 for each in before]
+            spread = spread_orders(keep_rising([order - _RANKED_ORDER if order else None for order in held]))
+            orders |= {each.path: _RANKED_ORDER + order for each, order in zip(group, spread, strict=True)}
+        for document in documents:
+            yield replace(document, order=orders[document.path]) if document.path in orders else document
 
     def removed_ids(self, placed: Mapping[str, PlacedDocument]) -> list[str]:
         """Return the ids to delete, parents first; none of a document that could not be read."""
@@ -442,6 +486,7 @@ async def run_import(
     memory: history.ImportHistory,
     name: str = "",
     again: bool = False,
+    allow_empty: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
     """Import a source under a name, by default that of its folder or file; repeating it writes nothing.
@@ -453,7 +498,14 @@ async def run_import(
     before = memory.read(tenant, called)
     _check_source_name(called, before, root)
     done = await import_blocks(
-        writer, source.read(), source=called, root=root, before=before, again=again, progress=progress
+        writer,
+        source.read(),
+        source=called,
+        root=root,
+        before=before,
+        again=again,
+        allow_empty=allow_empty,
+        progress=progress,
     )
     memory.write(tenant, called, done.remembered)
     return done.report

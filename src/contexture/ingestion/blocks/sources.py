@@ -135,7 +135,7 @@ def open_archive(path: Path, suffixes: frozenset[str], limits: ArchiveLimits | N
         with zipfile.ZipFile(path) as archive:
             unpacking.unpack(archive, nested=0)
     except _ZIP_ERRORS as failure:
-        raise InvalidRequest(f"{str(path)!r} is not a readable zip archive: {failure}") from failure
+        raise InvalidRequest(f"{str(path)!r} is a corrupt zip archive: {failure}") from failure
     files = sorted(unpacking.files, key=lambda file: file.path)
     return SourceListing(files=tuple(files), problems=tuple(unpacking.problems))
 
@@ -213,6 +213,15 @@ def _entry_time(entry: zipfile.ZipInfo) -> datetime | None:
         return datetime(*entry.date_time, tzinfo=UTC)
     except ValueError:
         return None
+
+
+def check_archive(path: Path) -> None:
+    """Raise `InvalidRequest` if a file is not a zip archive that can be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.infolist()
+    except _ZIP_ERRORS as failure:
+        raise InvalidRequest(f"{str(path)!r} is a corrupt zip archive: {failure}") from failure
 
 
 def list_archive_names(path: Path, most: int = 2_000) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -15,16 +15,19 @@ from contexture.ingestion.blocks.draft import BlockDraft, DraftDocument
 from contexture.ingestion.blocks.sources import SourceFile
 from contexture.ingestion.records import parse_time
 from contexture.types import Json
-from contexture.workspace import BlockType
+from contexture.workspace import BlockType, means_done
 
 TableRow: TypeAlias = dict[str, str]
 
 _TITLE_COLUMNS = ("name", "title", "subject", "task", "название", "имя", "тема")
+_STATUS_COLUMNS = ("state", "stage", "list", "list name", "column", "стадия", "этап")
 _ID_COLUMNS = ("id",)
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")
 _BOOLEANS = {"true": True, "yes": True, "да": True, "false": False, "no": False, "нет": False}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?)?")
 _MAX_NUMBER = 10**15
+_ODD_SHARE = 0.1  # share of the cells of a column that may be of another type, at least one
+_MIN_CELLS = 3  # cells for each odd one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,29 +35,51 @@ class TableColumns:
     """Which columns of a table have a role; roles left empty are inferred from the column names.
 
     TableColumns(title="task_name", id="task_id", due="due_date", done=("list_name", ("Completed",)))
+
+    The dates of `due` become a property of this name; the columns `status` and `assignee` are given these names.
+    Without `done`, a column such as `list_name` says which rows are done if one of its values does, like `Completed`.
     """
 
     title: str = ""
     id: str = ""
     due: str = ""
+    status: str = ""
+    assignee: str = ""
     modified: str = ""
     author: str = ""
     done: tuple[str, tuple[str, ...]] | None = None
     relations: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def list_roles(self) -> tuple[str, ...]:
+        """Return the columns that are named here, empty where none is."""
+        return (self.title, self.id, self.due, self.status, self.assignee, self.modified, self.author)
+
+    def restrict_to(self, names: Collection[str]) -> TableColumns:
+        """Return the roles of those columns that a table has."""
+        title, key, due, status, assignee, modified, author = (
+            name if name in names else "" for name in self.list_roles()
+        )
+        return replace(
+            self, title=title, id=key, due=due, status=status, assignee=assignee, modified=modified, author=author
+        )
+
 
 def read_table(
     file: SourceFile,
     *,
+    rows: Sequence[TableRow] | None = None,
     columns: TableColumns | None = None,
     title: str = "",
     known: str = "",
     readers: tuple[str, ...] | None = None,
 ) -> DraftDocument:
-    """Read a CSV file as a database; row ids are derived from the id column, so that they are stable."""
-    rows = parse_rows(file.text)
-    told = infer_columns(list(rows[0]) if rows else [], columns or TableColumns())
+    """Read a CSV file as a database; row ids are derived from the id column, so that they are stable.
+
+    `rows` are those of the file, if they have been parsed already.
+    """
+    rows = parse_rows(file.text) if rows is None else rows
+    told = infer_columns(rows, columns or TableColumns())
     schema = infer_schema(rows, told)
     root = BlockDraft(
         type=BlockType.DB,
@@ -78,22 +103,21 @@ def parse_rows(text: str) -> list[TableRow]:
     return [dict(zip(names, [*line, *([""] * len(names))], strict=False)) for line in lines[1:]]
 
 
-def infer_columns(names: Sequence[str], columns: TableColumns) -> TableColumns:
-    """Return the columns, with empty roles filled in from the column names."""
-    title = (
-        columns.title
-        or _find_column(names, _TITLE_COLUMNS)
-        or next((name for name in names if not _is_id_column(name)), "")
-    )
-    return TableColumns(
+def infer_columns(rows: Sequence[TableRow], columns: TableColumns) -> TableColumns:
+    """Return the columns, with empty roles filled in from the names and the values of the columns.
+
+    The title is the column whose name says so; of several, such as `list_name` and `task_name`, the one whose values
+    repeat least.
+    """
+    names = list(rows[0]) if rows else []
+    title = columns.title or _find_title(rows, names) or next((name for name in names if not _is_id_column(name)), "")
+    given = {columns.status: "status", columns.assignee: "assignee"}
+    return replace(
+        columns,
         title=title,
         id=columns.id or next((name for name in names if _is_id_column(name)), ""),
-        due=columns.due,
-        modified=columns.modified,
-        author=columns.author,
-        done=columns.done,
-        relations=columns.relations,
-        names=columns.names,
+        done=columns.done or _infer_done(rows, columns.status or _find_status(names)),
+        names={**{name: role for name, role in given.items() if name and name != title}, **columns.names},
     )
 
 
@@ -135,9 +159,9 @@ def parse_cell(text: str, kind: Json) -> Json:
     r"""Parse a cell of a column of this kind; a literal `\n` in the text is a line break."""
     said = text.strip()
     match kind:
-        case "number":
+        case "number" if _is_number(said):
             return float(said) if "." in said else int(said)
-        case "checkbox":
+        case "checkbox" if said.casefold() in _BOOLEANS:
             return _BOOLEANS[said.casefold()]
         case "relation":
             return [part.strip() for part in said.split(",") if part.strip()]
@@ -148,14 +172,22 @@ def parse_cell(text: str, kind: Json) -> Json:
 
 
 def _infer_type(rows: Sequence[TableRow], name: str) -> str:
+    """Return the type of nearly all cells; single odd ones, such as `TBD` among dates, stay text."""
     cells = [text for row in rows if (text := row[name].strip())]
-    if not cells:
-        return "text"
-    if all(_is_date(text) for text in cells):
-        return "date"
-    if all(_NUMBER.fullmatch(text) and abs(float(text)) < _MAX_NUMBER for text in cells):
-        return "number"
-    return "checkbox" if all(text.casefold() in _BOOLEANS for text in cells) else "text"
+    kinds: Sequence[tuple[str, Callable[[str], bool]]] = (
+        ("date", _is_date),
+        ("number", _is_number),
+        ("checkbox", lambda text: text.casefold() in _BOOLEANS),
+    )
+    for kind, accepts in kinds:
+        odd = sum(not accepts(text) for text in cells)
+        if cells and (odd == 0 or (odd <= max(1, len(cells) * _ODD_SHARE) and odd * _MIN_CELLS <= len(cells))):
+            return kind
+    return "text"
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None and abs(float(text)) < _MAX_NUMBER
 
 
 def _is_date(text: str) -> bool:
@@ -169,14 +201,41 @@ def _parse_time(text: str) -> datetime | None:
         return None
 
 
-def _find_column(names: Sequence[str], wanted: Sequence[str]) -> str:
-    plain = {re.sub(r"[\W_]+", " ", name).casefold().strip(): name for name in reversed(names)}
-    exact = next((plain[each] for each in wanted if each in plain), "")
-    return exact or next((name for said, name in plain.items() for each in wanted if said.endswith(f" {each}")), "")
+def _find_title(rows: Sequence[TableRow], names: Sequence[str]) -> str:
+    for wanted in _TITLE_COLUMNS:
+        exact = next((name for name in names if _plain(name) == wanted), "")
+        if exact:
+            return exact
+    for wanted in _TITLE_COLUMNS:
+        ending = [name for name in names if _plain(name).endswith(f" {wanted}")]
+        if ending:
+            return max(ending, key=lambda name: len({row[name].strip() for row in rows} - {""}))
+    return ""
+
+
+def _infer_done(rows: Sequence[TableRow], status: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the column and its values that mean done; None when no row has such a value."""
+    values = dict.fromkeys(row[status].strip() for row in rows) if status else {}
+    done = tuple(value for value in values if means_done(value))
+    return (status, done) if done else None
+
+
+def _find_status(names: Sequence[str]) -> str:
+    """Return the column that plays the part of a status; one of that name needs no role."""
+    plain = {_plain(name): name for name in reversed(names)}
+    return (
+        ""
+        if plain.keys() & {"status", "статус"}
+        else next((plain[each] for each in _STATUS_COLUMNS if each in plain), "")
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", " ", name).casefold().strip()
 
 
 def _is_id_column(name: str) -> bool:
-    return re.sub(r"[\W_]+", " ", name).casefold().split()[-1:] == list(_ID_COLUMNS)
+    return _plain(name).split()[-1:] == list(_ID_COLUMNS)
 
 
 def _unique_names(names: Sequence[str]) -> list[str]:
