@@ -57,9 +57,10 @@ async def test_vectors_of_a_former_embedder_are_searched_where_there_are_some() 
         former={"en": [HashEmbedder(16, "en-1")]},
     )
 
-    assert {"en-2", "en-1"} == set(await encoders.question("pump", "en", {"en-1", "en-2", "any-1@en"}))
-    assert "en-1" not in await encoders.question("pump", "en")
-    assert {"en-1"} == encoders.former_vectors
+    stored = {"en-1", "en-1+context", "en-2", "any-1@en"}
+    assert {"en-2", "en-1", "en-1+context"} == set(await encoders.question("pump", "en", stored))
+    assert {"en-1", "en-1+context"}.isdisjoint(await encoders.question("pump", "en"))
+    assert {"en-1", "en-1+context"} == encoders.former_vectors < set(encoders.vectors)
     assert {"en-2", "any-1@en"} == set((await encoders.passages(["pump"], ["en"]))[0])
 
 

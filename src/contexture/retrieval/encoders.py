@@ -61,7 +61,12 @@ class Encoders:
             **own,
             **{self._generalist_name(lang): generalist for lang in (*specialists, OTHER_LANGUAGES)},
             **{name + _CONTEXT_SUFFIX: embedder for name, embedder in own.items()},
-            **{each.name: each for embedders in self._former.values() for each in embedders},
+            **{
+                name: each
+                for embedders in self._former.values()
+                for each in embedders
+                for name in _names_in_store(each)
+            },
         }
 
         self._zeros = {name: _highest_zero(embedder) for name, embedder in self._embedders.items()}
@@ -79,7 +84,9 @@ class Encoders:
     @property
     def former_vectors(self) -> frozenset[str]:
         """Names of vectors that only passages stored earlier carry."""
-        return frozenset(each.name for embedders in self._former.values() for each in embedders)
+        return frozenset(
+            name for embedders in self._former.values() for each in embedders for name in _names_in_store(each)
+        )
 
     @property
     def generalist_vectors(self) -> dict[str, int]:
@@ -150,7 +157,7 @@ class Encoders:
             for each, names in choices
         ]
         if among is not None:
-            choices += [(each, [each.name]) for each in self._former.get(lang, ())]
+            choices += [(each, [*_names_in_store(each)]) for each in self._former.get(lang, ())]
         wanted = [(each, [name for name in names if among is None or name in among]) for each, names in choices]
         used = [(embedder, names) for embedder, names in wanted if names]
         rows = await asyncio.gather(*(embedder.embed([text]) for embedder, _ in used))
@@ -197,6 +204,11 @@ class Encoders:
 
     def _generalist_name(self, lang: str) -> str:
         return f"{self._generalist.name}@{lang if lang in self._specialists else OTHER_LANGUAGES}"
+
+
+def _names_in_store(specialist: Embedder) -> tuple[str, str]:
+    """The names of a specialist's vectors, of passages without and with their context."""
+    return specialist.name, specialist.name + _CONTEXT_SUFFIX
 
 
 def _highest_zero(embedder: Embedder) -> float:
