@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from itertools import pairwise
@@ -99,7 +100,7 @@ def _make_parsed(command: syntax.Command, values: dict[syntax.ArgumentKey, Any],
 
 
 _OPTION_PATTERN = re.compile(r"(-{2})?([^\W\d][\w-]*+)(=)?")
-_SENTENCE_MARKS = ",;.?!\u2026"  # what may follow a word in a question
+_SENTENCE_MARKS = ",;:.?!)\u2026"  # what may follow a word in a question
 _MAX_LEAD_IN = 3
 _LEAD_IN = re.compile(r"(?:(?:in|over|during|for|within|from) )?(?:the )?(?:last|past)|за(?: последн\w+)?|последн\w+")
 _ASSIGNED = re.compile(r"\s*=(?!=)\s*(\S*)")
@@ -201,11 +202,13 @@ class ArgumentReader:
 
     def _drop_lead_in(self) -> None:
         """Remove the words that lead to a bare window from the text, such as `in the last`."""
+        del self._rest[len(self._rest) - self._count_lead_in() :]
+
+    def _count_lead_in(self) -> int:
+        """How many of the last words of the text lead to a window."""
         words = [token.text.lower() if token.kind is TokenKind.WORD else "" for token in self._rest[-_MAX_LEAD_IN:]]
-        for count in range(len(words), 0, -1):
-            if _LEAD_IN.fullmatch(" ".join(words[-count:])):
-                del self._rest[-count:]
-                return
+        counts = range(len(words), 0, -1)
+        return next((count for count in counts if _LEAD_IN.fullmatch(" ".join(words[-count:]))), 0)
 
     def _assign(self, key: syntax.ArgumentKey, token: Token) -> None:
         value = self._read_value(key, token)
@@ -263,7 +266,7 @@ class ArgumentReader:
         token = self._tokens[at]
         if token.kind is not TokenKind.WORD or self._verbatim:
             return None
-        word = token.text.rstrip(_SENTENCE_MARKS).lower()
+        word = token.text.lstrip("(").rstrip(_SENTENCE_MARKS).lower()
         name = word.lstrip("-") if word.startswith("--") else word
         following = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
         value = following.text if following and following.kind is TokenKind.WORD else ""
@@ -277,7 +280,9 @@ class ArgumentReader:
         return _BareArgument(syntax.ArgumentKey.RERANK, said or syntax.RERANK_FLAGS[name], 2 if said else 1)
 
     def _match_window(self, word: str) -> _BareArgument | None:
-        return _BareArgument(syntax.ArgumentKey.WINDOW, syntax.WINDOWS[word], 1) if word in syntax.WINDOWS else None
+        """A bare window; a Russian one such as `3м` only after words that lead to it: metres are written so too."""
+        known = syntax.CLOSED_VALUES[syntax.ArgumentKey.WINDOW] if self._count_lead_in() else syntax.WINDOWS
+        return _BareArgument(syntax.ArgumentKey.WINDOW, known[word], 1) if word in known else None
 
     def _match_spaced(self, name: str, value: str) -> _BareArgument | None:
         key = syntax.ALIASES.get(name)
@@ -318,12 +323,11 @@ class ArgumentReader:
 
 
 _NUMBER = re.compile(r"[+-]?\d+")
-_TRAILING_CHARS = ",;"
 
 
 def lookup_value(key: syntax.ArgumentKey, text: str) -> str | None:
     """The normalized value of a key with a closed set, numbers clamped; None when the text is not in it."""
-    word = text.rstrip(_TRAILING_CHARS).lower()
+    word = text.rstrip(_SENTENCE_MARKS).lower()
     if key in syntax.CLOSED_VALUES:
         return syntax.CLOSED_VALUES[key].get(word)
     if key not in syntax.BOUNDS or not _NUMBER.fullmatch(word):
@@ -334,8 +338,20 @@ def lookup_value(key: syntax.ArgumentKey, text: str) -> str | None:
 
 def _suggest_argument(key: syntax.ArgumentKey, value: str) -> str:
     """The argument that was meant, with the given value where the key takes it, else with an example."""
-    found = lookup_value(key, value) or (lookup_value(key, f"{value}d") if key is syntax.ArgumentKey.WINDOW else None)
+    if key not in syntax.CLOSED_VALUES and key not in syntax.BOUNDS and _PLAIN_VALUE.fullmatch(value):
+        return f"{key}={value}"
+    found = lookup_value(key, value) or (_find_window(value) if key is syntax.ArgumentKey.WINDOW else None)
     return f"{key}={found}" if found else syntax.EXAMPLES[key]
+
+
+_PLAIN_VALUE = re.compile(r"\w[\w.,-]*")
+
+
+def _find_window(days: str) -> str | None:
+    """The shortest window of at least so many days; None for anything else than a number of days."""
+    number = re.fullmatch(r"([1-9]\d{0,2})[dд]?", days.rstrip(_SENTENCE_MARKS).lower())
+    spans = (window for window in syntax.Window if number and window.span >= timedelta(days=int(number[1])))
+    return next((window.value for window in spans), None)
 
 
 def require_value(key: syntax.ArgumentKey, token: Token) -> str:
