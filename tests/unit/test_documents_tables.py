@@ -175,6 +175,48 @@ def test_a_page_of_contents_is_a_list(tmp_path):
     assert 0 == page.num_tables
 
 
+def test_contents_with_leaders_and_numbered_sections_are_one_list(tmp_path):
+    """Leaders are left out, titles keep their numbers, and titles of parts and of two lines stay in the list."""
+    sheet = Sheet()
+    rows = (
+        ("1", "Getting started", "3"),
+        ("2", "Options", "5"),
+        ("2.1", "Character protrusion " + ". " * 30, "6"),
+        ("2.2", "Font expansion " + ". " * 33, "7"),
+        ("", "PART II", ""),
+        ("3", "Selecting fonts for", ""),
+        ("", "micro-typography " + ". " * 32, "9"),
+        ("4", "Micro fine tuning", "11"),
+    )
+    for at, (number, title, page) in enumerate(rows):
+        sheet.left(60, 100 + 13 * at, number)
+        sheet.left(90, 100 + 13 * at, title)
+        sheet.right(550, 100 + 13 * at, page)
+
+    page = read(sheet, tmp_path)[0]
+
+    assert [
+        "- 1 Getting started 3",
+        "- 2 Options 5",
+        "- 2.1 Character protrusion 6",
+        "- 2.2 Font expansion 7",
+        "- PART II",
+        "- 3 Selecting fonts for micro-typography 9",
+        "- 4 Micro fine tuning 11",
+    ] == lines_of(page)
+    assert 0 == page.num_tables
+
+
+def test_an_index_in_two_columns_is_no_list_of_contents(tmp_path):
+    """Entries beside each other are not joined to one."""
+    sheet = Sheet()
+    for at, (left, right) in enumerate((("array", "kerning"), ("babel", "ligature"), ("caption", "margin")) * 2):
+        sheet.left(60, 100 + 13 * at, f"{left} {'. ' * 12} {at + 3}")
+        sheet.left(320, 100 + 13 * at, f"{right} {'. ' * 12} {at + 9}")
+
+    assert not any("array" in line and "kerning" in line for line in lines_of(read(sheet, tmp_path)[0]))
+
+
 def test_prose_in_two_columns_is_no_table(tmp_path):
     """Years and amounts inside lines of text do not make a table of it."""
     sheet = Sheet()

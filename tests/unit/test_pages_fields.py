@@ -80,6 +80,17 @@ def test_a_question_prefers_the_document_and_the_statement_that_it_names():
     assert "property" in asked.related
 
 
+def test_a_list_of_contents_ranks_below_the_pages_that_it_names():
+    """Unless the question asks for it; a page with a short list is no list of contents."""
+    items = "\n".join(f"- {number} Chapter of pumps {number + 3}" for number in range(1, 9))
+    payload = page_record(document("manual.pdf"), Page(number=2, text=f"# Contents\n\n{items}")).payload
+    short = page_record(document("manual.pdf"), Page(number=3, text=f"{items[:40]}\n\nPumps are oiled.")).payload
+
+    assert weigh_page(read_question("How are pumps oiled?"), payload) < 1
+    assert 1 == weigh_page(read_question("Which chapters does the manual have?"), payload)
+    assert 1 == weigh_page(read_question("How are pumps oiled?"), short)
+
+
 def test_a_year_inside_a_number_is_not_named():
     """Amounts and longer numbers name no year."""
     assert frozenset() == read_question("Who paid 120180 crowns for 3m of rope?").years

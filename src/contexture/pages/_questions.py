@@ -18,11 +18,18 @@ _YEAR_WEIGHT = 0.35
 _FORM_WEIGHT = 0.2
 _QUARTER_WEIGHT = 0.2
 _STATEMENT_WEIGHT = 0.5
+_CONTENTS_SHARE = 0.7
 _MAX_NAME_WORDS = 4
 
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?<!\d)(?:fy\s?'?|fiscal\s+(?:year\s+)?)?((?:19|20)\d\d)(?!\d)", re.IGNORECASE)
 _SHORT_YEAR = re.compile(r"\bfy\s?'?(\d\d)\b", re.IGNORECASE)
+
+_CONTENTS = re.compile(
+    r"\b(?:contents|chapters?|sections?|outline|structure|topics?|on (?:which|what) pages?)\b"
+    r"|\b(?:содержани|оглавлени|глав|раздел|на какой страниц)\w*",
+    re.IGNORECASE,
+)
 
 _CURRENT = "total current assets total current liabilities cash receivables inventories"
 _SALES = "net sales revenue net revenue"
@@ -85,7 +92,10 @@ _STATEMENT_ALIASES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionFields:
-    """What a question names; `related` are the words that a report uses for what it asks about."""
+    """What a question names; `related` are the words that a report uses for what it asks about.
+
+    `contents` says that it asks for the contents of a document, such as its chapters.
+    """
 
     names: frozenset[str] = frozenset()
     years: frozenset[int] = frozenset()
@@ -93,6 +103,7 @@ class QuestionFields:
     form: str = ""
     statements: frozenset[str] = frozenset()
     related: str = ""
+    contents: bool = False
 
 
 def read_question(question: str) -> QuestionFields:
@@ -111,11 +122,15 @@ def read_question(question: str) -> QuestionFields:
         form=find_form(question),
         statements=frozenset(named or (each.value for _, where in entries for each in where)),
         related=" ".join(dict.fromkeys(" ".join(words for words, _ in entries).split())),
+        contents=_CONTENTS.search(question) is not None,
     )
 
 
 def weigh_page(asked: QuestionFields, payload: Mapping[str, Any]) -> float:
-    """Factor, from 1, by which a page's score grows because the question names its document or its statement."""
+    """Factor of a page's score: above 1 when the question names its document or its statement.
+
+    A list of contents has the words of the pages that it names, and ranks below them.
+    """
     company = squeeze_name(payload.get("company") or "")
     weight = 1.0
     weight += _COMPANY_WEIGHT * bool(company and company in asked.names)
@@ -123,7 +138,7 @@ def weigh_page(asked: QuestionFields, payload: Mapping[str, Any]) -> float:
     weight += _QUARTER_WEIGHT * bool(asked.quarter and asked.quarter == payload.get("quarter"))
     weight += _FORM_WEIGHT * bool(asked.form and asked.form == payload.get("form"))
     weight += _STATEMENT_WEIGHT * (not asked.statements.isdisjoint(payload.get("statements") or ()))
-    return weight
+    return weight * (_CONTENTS_SHARE if payload.get("contents") and not asked.contents else 1.0)
 
 
 def squeeze_name(name: str) -> str:

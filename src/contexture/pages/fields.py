@@ -24,6 +24,8 @@ _MAX_CAPTION_CHARACTERS = 160
 _MAX_HEADER_CHARACTERS = 240
 _TITLE_ZONE_CHARACTERS = 300  # at the start of a page: a statement is named there
 _MIN_STATEMENT_ROWS = 8
+_MIN_CONTENTS_ITEMS = 6
+_CONTENTS_ITEM = re.compile(r"[-*] .*[^\W\d_].* (?:\d{1,4}|[ivxlc]{1,6}|[A-Z]-\d{1,3})")
 
 _REGISTRANT = re.compile(r"\n\W*([^\n|]{2,80})\s*\n[^\n]{0,20}\(?\s*exact name of registrant", re.IGNORECASE)
 _COMPANY_SUFFIX = re.compile(
@@ -162,6 +164,13 @@ def find_statements(page: Page) -> tuple[str, ...]:
         return ()
     spoken = "\n".join(region.text for region in page.regions if region.kind is not RegionKind.TABLE)
     return find_statement_names(spoken[:_TITLE_ZONE_CHARACTERS])
+
+
+def lists_contents(page: Page) -> bool:
+    """Whether a page is mostly a list of contents: items that end in page numbers."""
+    lines = [line for line in page.text.split("\n") if line.strip()]
+    entries = sum(_CONTENTS_ITEM.fullmatch(line) is not None for line in lines)
+    return entries >= _MIN_CONTENTS_ITEMS and 2 * entries > len(lines)
 
 
 def find_statement_names(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from contexture.documents import Page
-from contexture.pages.fields import DocumentFields, find_statements, read_document_fields
+from contexture.pages.fields import DocumentFields, find_statements, lists_contents, read_document_fields
 from contexture.pages.images import image_name, thumb_name
 from contexture.pages.values import Document, DocumentSummary, StoredPage, pack_regions
 from contexture.retrieval.text_facts import read_text_facts
@@ -82,6 +82,7 @@ def page_payload(document: Document, page: Page, fields: DocumentFields) -> dict
         "years": list(fields.years),
         "quarter": fields.quarter,
         "statements": list(find_statements(page)),
+        "contents": lists_contents(page),
     }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from contexture.adapters.documents._text import HeadingOutline
 from contexture.adapters.documents.pdf import _elements as elements
 from contexture.adapters.documents.pdf import layout
+from contexture.adapters.documents.pdf._contents import take_contents
 from contexture.adapters.documents.pdf._statements import FigureTable, find_figure_tables
 from contexture.documents import BoundingBox, Page, Region, RegionKind
 
@@ -166,8 +167,9 @@ def _order_elements(
     headers: _TableHeaders,
 ) -> list[elements.PageElement]:
     """Elements in reading order; a table replaces the lines inside it."""
-    free, figures = _take_figure_tables(lines, headers)
-    placed = [(_placeholder_line(table), table) for table in (*tables, *figures)]
+    rest, contents = take_contents(layout.group_rows(lines))
+    free, figures = _take_figure_tables(rest, headers)
+    placed = [(_placeholder_line(table), table) for table in (*tables, *contents, *figures)]
     every = [*free, *(line for line, _ in placed)]
     known = {id(line): table for line, table in placed}
     found: list[elements.PageElement] = []
