@@ -55,6 +55,64 @@ def test_pairs_written_later_are_judged():
     assert not [each for each in wrong if each[1] == "agreement"]
 
 
+# Long sentences share words without speaking of the same: a clause, an attribution, an earlier record, further people.
+LONG_PAIRS = [
+    (
+        "Sunday was the first time the ferry carried 5,000 guests, but it's not a record with charters.",
+        "For the first time ever, a single trip of the ferry carried 5,000 guests, according to the operator.",
+        0,
+        "agreement",
+    ),
+    (
+        "Not every captain is eligible for the ferry grant.",
+        "The mayor named three parts of the plan: a ferry grant of 20,000 euros for each captain, a pier and tolls.",
+        6,
+        "unrelated",
+    ),
+    (
+        "No deaths were reported below the dam, Harlow County Sheriff's Office Chief Deputy Ann Reed said on Monday.",
+        "Crews searched the valley all night, Harlow County Sheriff Chief Deputy Ann Reed said on Tuesday.",
+        1,
+        "unrelated",
+    ),
+    (
+        "Police arrested 31 people at the harbour parade in Arlen.",
+        "Police arrested at least two other people at the harbour parade in Arlen.",
+        2,
+        "unrelated",
+    ),
+    (
+        "Полиция задержала 31 человека на параде в Арлене.",
+        "Полиция задержала ещё двух человек на параде в Арлене.",
+        2,
+        "unrelated",
+    ),
+    (
+        "And she became the youngest captain of the harbour ferry.",
+        "That is the name of the youngest captain of the harbour ferry.",
+        1,
+        "unrelated",
+    ),
+    ("The ferry fare rose to a record on Friday.", "The ferry fare rose to a record on Monday.", 21, "unrelated"),
+    (
+        "Norland has 5,000 probable or confirmed measles cases.",
+        "Norland now has 6,600 probable or confirmed measles cases.",
+        7,
+        "update",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "days", "relation"), LONG_PAIRS)
+def test_long_sentences_are_related_by_what_they_say(one, other, days, relation):
+    """Words in common with a part of a long sentence are neither an agreement nor a conflict."""
+    day, lang = time_of("2026-03-10"), "ru" if "Полиция" in one else "en"
+    first = ComparedSentence(text=one, lang=lang, time=day)
+    second = ComparedSentence(text=other, lang=lang, time=day + timedelta(days=days))
+
+    assert relation == compare_sentences(first, second).relation == compare_sentences(second, first).relation
+
+
 QUANTITIES = {
     "40,000 vans because of faulty workers": [(40000, 40000, "van")],
     "2,000 acres": [(2000, 2000, "acre")],

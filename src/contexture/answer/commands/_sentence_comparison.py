@@ -59,12 +59,16 @@ AGREEMENT = SentenceVerdict(relation=SentenceRelation.AGREEMENT)
 _MIN_SHARED = 0.6  # share of the shorter sentence's content words that both have
 _MIN_SHARED_PREDICATE = 0.6  # the same without names
 _MIN_SHARED_FOR_FIGURES = 0.6
+# The same shares of the longer sentence's words: a short sentence is easily contained in a long one about other things.
+_MIN_SHARED_OF_LONGER, _MIN_SHARED_OF_LONGER_FOR_FIGURES, _MIN_SHARED_OF_LONGER_FOR_CONFLICT = 0.3, 0.4, 0.5
+_MIN_COMMON_WORDS = 3
 _MIN_MEANING = 0.6  # similarity across languages at which two sentences speak of the same
 _SAME_TEXT_MEANING = 0.8
 _MIN_SHARED_OTHER_VERB = 0.75  # share of the predicate at which two sentences with other verbs say the same
 _MIN_TERMS = 2
 _MAX_RATIO = 50  # of two figures of one thing
 _ONE_NEWS_CYCLE = timedelta(hours=12)  # calendar days would depend on the time zone
+_ONE_STORY = timedelta(days=7)  # beyond it two sentences agree only with a common figure: a record is broken again
 
 
 def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: float | None = None) -> SentenceVerdict:
@@ -72,8 +76,10 @@ def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: f
 
     Agreement needs the same subject, predicate, tense and polarity, and no figure that differs. Figures conflict when
     the same unit of the same thing at the same place has different values within half a day; of two that are further
-    apart the later one is an update.
+    apart the later one is an update. A sentence that begins with a pronoun is unrelated, as its subject is unknown.
     """
+    if refers_back(one.text) or refers_back(other.text):
+        return UNRELATED
     left, right = _analyse(one.text), _analyse(other.text)
     if one.lang != other.lang:
         return _compare_languages(one, other, left, right, meaning or 0.0)
@@ -88,9 +94,29 @@ def compare_sentences(one: ComparedSentence, other: ComparedSentence, meaning: f
     unit = _differing_unit(left.figures, right.figures)
     if unit:
         same = min(_measure_overlap(left, right, _stem_lists().levels)) >= _MIN_SHARED_FOR_FIGURES
+        same = same and _share_of_longer(left, right, _stem_lists().levels) >= _MIN_SHARED_OF_LONGER_FOR_FIGURES
         same = same and _are_comparable(left.figures, right.figures, unit)
         return _judge_figures(one, other, unit) if same else UNRELATED
-    return _judge_words(left, right)
+    verdict = _judge_words(left, right)
+    return UNRELATED if verdict == AGREEMENT and _is_another_story(one, other, left, right) else verdict
+
+
+_REFERENCE_BACK = re.compile(
+    r"^\W*(?:(?:and|but|so|и|а|но)\s)?(?:he|she|they|it|this|that|these|those|his|her|their|its|"
+    r"он|она|оно|они|это|эт[аи]|этот|его|е[её]|их)\b",
+    re.IGNORECASE,
+)
+
+
+def refers_back(text: str) -> bool:
+    """Whether a sentence begins with a pronoun, so that another one says what it is about."""
+    return bool(_REFERENCE_BACK.search(text))
+
+
+def _is_another_story(one: ComparedSentence, other: ComparedSentence, left: _Analysis, right: _Analysis) -> bool:
+    """Whether two sentences were published too far apart to tell one story, and have no figure that says they do."""
+    apart = one.time is not None and other.time is not None and abs(one.time - other.time) > _ONE_STORY
+    return apart and not _has_common_figure(left.figures, right.figures)
 
 
 def _are_comparable(left: Sequence[Quantity], right: Sequence[Quantity], unit: str) -> bool:
@@ -103,6 +129,17 @@ def _measure_overlap(left: _Analysis, right: _Analysis, ignored: frozenset[str] 
     """The shares of common words and of common words other than names, without `ignored`."""
     one, other = left.terms - ignored, right.terms - ignored
     return _share(one, other), _share(one - left.names, other - right.names)
+
+
+def _share_of_longer(left: _Analysis, right: _Analysis, ignored: frozenset[str] = frozenset()) -> float:
+    """The share of the longer sentence's words, without `ignored`, that the shorter one has."""
+    short, long = sorted((left.terms - ignored, right.terms - ignored), key=lambda each: (len(each), sorted(each)))
+    return _count_common(short, long) / len(long) if long else 0.0
+
+
+def _count_common(one: frozenset[str], other: frozenset[str]) -> int:
+    """How many words of the first set match a word of the second."""
+    return sum(any(_is_same_word(word, each) for each in other) for word in one)
 
 
 def _count_same_event(left: _Analysis, right: _Analysis) -> bool:
@@ -129,8 +166,12 @@ def _judge_words(left: _Analysis, right: _Analysis) -> SentenceVerdict:
     if left.figures and right.figures and not _has_common_figure(left.figures, right.figures):
         return UNRELATED
     opposed = _has_pair(left.terms, right.terms, _stem_lists().contradictory)
+    longer = _share_of_longer(left, right)
     if opposed != (left.negated != right.negated):
-        return SentenceVerdict(relation=SentenceRelation.CONFLICT, about="statement")
+        enough = longer >= _MIN_SHARED_OF_LONGER_FOR_CONFLICT
+        return SentenceVerdict(relation=SentenceRelation.CONFLICT, about="statement") if enough else UNRELATED
+    if longer < _MIN_SHARED_OF_LONGER or _count_common(left.terms, right.terms) < _MIN_COMMON_WORDS:
+        return UNRELATED
     if {left.tense, right.tense} == {Tense.PAST, Tense.FUTURE} or _differ_in_verb(left, right, predicate):
         return UNRELATED
     return AGREEMENT
@@ -180,7 +221,7 @@ def _analyse(text: str) -> _Analysis:
     denied = bool(_DENIAL.search(text))
     text = _ATTRIBUTION_AFTER.sub(".", _ATTRIBUTION_BEFORE.sub("", _DENIAL.sub("", text)))
     effects = frozenset(name for name, pattern in _EFFECTS.items() if pattern.search(text))
-    negated = bool(_NEGATION.search(text)) != bool(_AGAINST.search(text))
+    negated = bool(_NEGATION.search(_CONTRAST.sub("", text))) != bool(_AGAINST.search(text))
     tense, verbs = _find_tense(text), _find_verbs(text)
     text = _TOLL.sub(r"\1\2 people", text)
     figures = tuple(_mark_change(text, each) for each in find_quantities(text))
@@ -206,8 +247,9 @@ def _analyse(text: str) -> _Analysis:
 
 
 def _mark_change(text: str, figure: Quantity) -> Quantity:
-    """A figure that says by how much something changed has another unit than one that says how much there is."""
-    changed = _CHANGE_BEFORE.search(text, max(0, figure.span[0] - 40), figure.span[0])
+    """A figure that says by how much something changed, or how many more there are, has another unit than a total."""
+    start, end = figure.span
+    changed = _CHANGE_BEFORE.search(text, max(0, start - 40), start) or _FURTHER.search(text, max(0, start - 12), end)
     return replace(figure, unit=f"{figure.unit} change") if changed else figure
 
 
@@ -238,7 +280,7 @@ def _share(one: frozenset[str], other: frozenset[str]) -> float:
     small, large = sorted((one, other), key=lambda each: (len(each), sorted(each)))
     if not small:
         return 0.0
-    return sum(any(_is_same_word(word, each) for each in large) for word in small) / len(small)
+    return _count_common(small, large) / len(small)
 
 
 _MIN_PREFIX, _MIN_PREFIX_SHARE = 4, 0.75
@@ -373,13 +415,20 @@ _CHANGE_BEFORE = re.compile(
     re.IGNORECASE,
 )
 
-_SAID = r"(?:said|says|told \w+|reported|announced|estimates?|estimated|announced that|confirmed that|сообщил[аи]?|сообщает|заявил[аи]?|объявил[аи]?|утверждает|сказал[аи]?|рассказал[аи]?|оценил[аи]?)"
+# "At least two other people" are not all of them.
+_FURTHER = re.compile(
+    r"\b(?:other|another|additional|further|others|(?<!no )more(?! than)|ещ[её]|других|другие|друг[иу]х)\b",
+    re.IGNORECASE,
+)
+
+_SAID = r"(?:said|says?|told \w+|reported|announced|estimates?|estimated|announced that|confirmed that|сообщил[аи]?|сообщает|заявил[аи]?|объявил[аи]?|утверждает|утверждают|считает|считают|сказал[аи]?|рассказал[аи]?|оценил[аи]?)"
 # Who says something is not part of what is said.
 _ATTRIBUTION_BEFORE = re.compile(
     rf"^(?:[^\s,.]+\s){{1,5}}{_SAID}(?:\son\s\w+day)?,?\s(?:that\s|что\s)?(?=\S+\s)", re.IGNORECASE
 )
 _ATTRIBUTION_AFTER = re.compile(
-    rf",\s(?:[^\s,.]+\s){{0,5}}{_SAID}(?:\s[^,.]{{0,40}})?\.$|,\s(?:according to|по словам|по данным)\s[^,.]{{1,60}}\.$",
+    rf",\s(?:[^\s,.]+\s){{0,10}}{_SAID}(?:\s[^,.]{{0,40}})?\.$|,\s(?:said|says|сообщил[аи]?|сказал[аи]?)\s[^.]{{1,160}}\.$"
+    r"|,\s(?:according to|по словам|по данным|следует из|согласно)\s[^,.]{1,60}\.$",
     re.IGNORECASE,
 )
 _COUNTED = frozenset("people vote car ship home flight case".split())
@@ -396,6 +445,8 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\b(?:not|never|cannot|не|нет|никогда|ни)\b|n['\u2019]t\b", re.IGNORECASE)
+# What stands behind "but" says something else, so its negation does not deny the rest.
+_CONTRAST = re.compile(r"(?:,|\s[–—-])\s(?:but|though|although|while|whereas|но|а|хотя)\s.*$", re.IGNORECASE)
 _FUTURE = re.compile(
     r"\b(?:will|won['\u2019]t|going to|plans? to|expected to|set to|agree[sd]? to|promised to|vowed to|буд(?:ет|ут)|намерен[аы]?|планиру\w+)\b",
     re.IGNORECASE,
@@ -418,7 +469,7 @@ _TIME_WORDS = """monday tuesday wednesday thursday friday saturday sunday januar
     теперь сейчас morning afternoon evening утром вечером ночью"""
 _REPORTING_WORDS = """said says say told according reported reports report about around nearly almost more than least some
     also новый сообщил сообщила сообщили заявил заявила заявили сказал сказала около почти более свыше примерно словам данным объявил объявила объявили still only just уже еще
-    пока будет будут"""
+    пока будет будут million millions billion billions thousands hundreds dozens миллионов тысяч сотни сотен десятки десятков"""
 _LEVEL_WORDS = """stood stands reached reaches totalled remain remained slowed fell fallen dropped cut raised rose risen grew grown climbed hit burned spread
     составил составляет достиг достигла вырос выросла упал упала снизился снизилась замедлилась сократилась увеличилась остается осталось подорожал
     подешевел стоил стоит повысил понизил"""
@@ -480,7 +531,12 @@ _SPELLED: dict[str, float] = {
     **{
         name: float(at)
         for at, names in enumerate(
-            "два|две|двое три|трое четыре пять шесть семь восемь девять десять одиннадцать двенадцать".split(), start=2
+            (
+                "два|две|двое|двух|двоих три|трое|трех|трёх|троих четыре|четверо|четырех|четырёх|четверых "
+                "пять|пятеро|пяти|пятерых шесть|шестеро|шести|шестерых семь|семеро|семи|семерых восемь|восьми "
+                "девять|девяти десять|десяти одиннадцать|одиннадцати двенадцать|двенадцати"
+            ).split(),
+            start=2,
         )
         for name in names.split("|")
     },
@@ -542,7 +598,8 @@ _MONTH_STEMS = re.compile(
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|янв|фев|мар|апр|ма[яй]|июн|июл|авг|сен|окт|ноя|дек", re.IGNORECASE
 )
 _FOLLOWING_WORD = re.compile(r"[ \u00a0-]+([^\W\d_]+)")
-_MAX_ADJECTIVES = 2
+_MAX_ADJECTIVES = 3
+_ALTERNATIVES = ("or", "или")  # "probable or confirmed cases"
 _FUNCTION_WORDS = STOPWORDS["en"] | STOPWORDS["ru"]
 
 
@@ -578,6 +635,8 @@ def _parse_unit(text: str, match: re.Match[str]) -> tuple[str, int]:
     at, first = match.end(), word
     for _ in range(_MAX_ADJECTIVES):
         following = _FOLLOWING_WORD.match(text, at)
+        if following and following[1].lower() in _ALTERNATIVES:
+            following = _FOLLOWING_WORD.match(text, following.end())
         if following is None or following[1].lower() in _FUNCTION_WORDS:
             break
         if following[1].lower() in _UNITS:
