@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,6 +69,8 @@ class Recall:
 
     `session_id` and `persona_id` only rank matching memories higher; they do not exclude memories of other sessions or
     personas, or of none. `sessions`, `personas`, `tags` and `kinds` are filters when not empty.
+    Up to `neighbours` messages before and after each memory in its session may join the answer, with lower scores.
+    `unclipped` accepts more than `top_k` from a service that returns them, because the caller ranks them again.
     """
 
     query: str
@@ -82,6 +85,13 @@ class Recall:
     personas: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     kinds: tuple[MemoryKind, ...] = ()
+    neighbours: int = 0
+    unclipped: bool = False
+
+
+def newer_first(score: float, time: datetime | None, memory_id: str) -> tuple[float, float, str]:
+    """The sort key of recalled memories: best score first, of equal scores the newer, then by id."""
+    return (-score, math.inf if time is None else -time.timestamp(), memory_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +227,9 @@ class OwnedEvent:
     session_id: str
     event: SessionEvent
 
+
+JOINED = "joined"
+"""Signal of a recalled memory that joins a better one beside it in its session: the score of that one."""
 
 RECALLED_KEY = "recalled"
 """Metadata of an answer's event: the ids of the memories that were in its prompt."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from typing_extensions import TypedDict
 
-from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, Recall, Recalled
+from contexture.conversation import Feedback, Memory, MemoryKind, MemoryPiece, Recall, Recalled, newer_first
 from contexture.errors import InvalidRequest, SourceUnavailable
 from contexture.results import FreeJson
 from contexture.text.unicode import repair_text
@@ -26,6 +26,7 @@ _KNOWN_FIELDS = frozenset(
 _RECALL_FIELDS = ("query", "top_k", "threshold", "session_id", "persona_id", "namespace", "universe")
 _RECALL_FILTERS = ("sessions", "personas", "tags", "kinds")
 _MAX_ERROR_CHARS = 200
+_MAX_UNCLIPPED = 256  # memories of an answer that are ranked again
 
 T = TypeVar("T")
 
@@ -212,8 +213,8 @@ def recall_answer_from_json(
 ) -> tuple[Recalled, ...]:
     """Memories in an answer, best first, at or above the threshold and at most `top_k`.
 
-    Reads `candidates` or `results`. An invalid item is skipped and passed to `on_invalid` as a sentence; an answer with
-    nothing but invalid items raises `SourceUnavailable`.
+    Reads `candidates` or `results`; an unclipped query accepts more of them. An invalid item is skipped and passed to
+    `on_invalid` as a sentence; an answer with nothing but invalid items raises `SourceUnavailable`.
     """
     named = (_list_member(answer, name) for name in ("candidates", "results"))
     items = next((found for found in named if found is not None), None)
@@ -231,8 +232,9 @@ def recall_answer_from_json(
             on_invalid(str(failure))
             continue
         found[memory.id] = memory
-    best = sorted(found.values(), key=lambda each: (-each.score, each.id))
-    return tuple(each for each in best if each.score >= query.threshold)[: query.top_k]
+    best = sorted(found.values(), key=lambda each: newer_first(each.score, each.time, each.id))
+    most = _MAX_UNCLIPPED if query.unclipped else query.top_k
+    return tuple(each for each in best if each.score >= query.threshold)[:most]
 
 
 def ids_from_json(answer: object, memories: Sequence[Memory]) -> tuple[str, ...]:

@@ -214,6 +214,14 @@ async def test_answers_are_held_to_what_was_asked_for():
     assert [(each.id, each.score) for each in found] == [("4", 1.0), ("5", 1.0), ("3", 0.75)]
 
 
+async def test_a_caller_who_ranks_again_gets_what_a_service_has_sent_too_much():
+    """So that a newer memory is not cut off before its time counts."""
+    items = [{**ITEM, "id": str(at), "score": at / 10} for at in range(6)]
+    query = replace(asking("tea", threshold=0.2, top_k=2), unclipped=True)
+
+    assert ["5", "4", "3", "2"] == [each.id for each in await remote({"results": items}).recall(SCOPE, query)]
+
+
 async def test_pieces_and_signals_of_little_use_do_no_harm():
     """What only helps is taken where it makes sense, and passed over where it does not."""
     good = {"start": 0, "end": 3, "score": 2}

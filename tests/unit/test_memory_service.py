@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from contexture.conversation import Feedback, Memory, MemoryKind, Recall
+from contexture.conversation import JOINED, Feedback, Memory, MemoryKind, Recall
 from contexture.errors import InvalidRequest, NotFound, NotPermitted, SourceUnavailable
 from contexture.memory import service
 from contexture.memory._write_plan import find_echo
 from contexture.memory.records import ALIAS_KIND, MEMORIES
 from contexture.memory.service import HINT_WEIGHTS, LocalMemory
+from contexture.retrieval.message_context import MessageContexts
 from contexture.retrieval.prepare import Preparer
 from contexture.retrieval.search import HybridSearch
 from contexture.testing.doubles import NOON, FailingEmbedder, FixedClock, WordCounter
@@ -131,6 +132,53 @@ async def test_importance_orders_what_is_equally_relevant(memory):
 
     assert (first.id, second.id) == ("b", "a")
     assert first.score - second.score == pytest.approx(0.1)
+
+
+async def test_of_equally_relevant_memories_the_newer_comes_first(memory):
+    """Equal scores are ordered by time before they are ordered by id."""
+    said = [Memory(id=f"m-{at}", text="the pump leaks", time=NOON - timedelta(days=at)) for at in (2, 1, 3)]
+    await memory.remember(ANNA, said)
+
+    found = await memory.recall(ANNA, asking("pump leaks"))
+
+    assert ["m-1", "m-2", "m-3"] == [each.id for each in found]
+    assert 1 == len({each.score for each in found})
+
+
+def _session(*lines, scope=ANNA, **fields):
+    return [
+        Memory(id=f"{scope.user}-{at}", text=text, session_id="s", metadata={"position": at}, **fields)
+        for at, text in enumerate(lines)
+    ]
+
+
+async def test_the_messages_beside_a_memory_join_it_when_asked_for(memory):
+    """Those next to it in its session, behind everything that is recalled, and only those that may be read."""
+    boris = Scope(tenant="acme", user="boris")
+    lines = ("Tomorrow is a holiday.", "Boris comes along.", "We sail to Bergen.", "With her children.", "It rains.")
+    await memory.remember(ANNA, _session(*lines))
+    await memory.remember(boris, _session("My own.", scope=boris))
+    query = asking("sail to Bergen", threshold=0.5)
+
+    alone = await memory.recall(ANNA, query)
+    joined = await memory.recall(ANNA, replace(query, neighbours=1))
+
+    assert [lines[2]] == [each.text for each in alone]
+    assert [lines[2], lines[1], lines[3]] == [each.text for each in joined]
+    assert [JOINED in each.signals for each in joined] == [False, True, True]
+
+
+async def test_neighbours_that_cannot_be_read_are_missed_alone(bench, monkeypatch):
+    """The memories beside which they stand are recalled all the same."""
+    await bench.memory.remember(ANNA, _session("Boris comes along.", "We sail to Bergen."))
+
+    async def fails(*_, **__):
+        raise SourceUnavailable("gone")
+
+    monkeypatch.setattr(MessageContexts, "find_at", fails)
+
+    query = Recall(query="sail to Bergen", now=NOON, threshold=0.5, neighbours=1)
+    assert ["We sail to Bergen."] == await texts(bench.memory, query)
 
 
 async def test_feedback_is_averaged_per_reader_and_then_over_readers(memory):

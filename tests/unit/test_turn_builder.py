@@ -14,7 +14,7 @@ from contexture.builders.telemetry import NoTurnTelemetry
 from contexture.builders.turn.build import TurnContextBuilder
 from contexture.builders.turn.request import TurnRecipe
 from contexture.capsule import pack_capsule, unpack_capsule
-from contexture.conversation import HealthState, MemoryPiece, Recalled
+from contexture.conversation import JOINED, HealthState, MemoryPiece, Recalled
 from contexture.engine import replay
 from contexture.errors import BudgetTooSmall, InvalidRequest, RedactionFailed, SourceUnavailable, Unauthorized
 from contexture.ledger import Reason, State
@@ -386,6 +386,74 @@ async def test_neighbours_lift_each_other_when_the_recipe_says_so():
     lifted = {each.text: entry.signals["lifted"] for each in built.snippets if (entry := built.ledger.find(each.id))}
     assert pytest.approx({"alpha": 1.0, "beta": 0.68, "gamma": 0.6}) == lifted
     assert [0.9, 0.5, 0.5] == [each.base_score for each in built.snippets]
+
+
+async def test_a_neighbour_uses_only_the_room_that_recalled_memories_leave():
+    """It is shown beside them, and dropped before the least of them."""
+    strong, weak = memories("alpha " * 20, "omega " * 20)
+    joined = replace(strong, id="beside", text="beta " * 20, signals={JOINED: 0.9})
+    weak = replace(weak, score=0.5, time=NOON - timedelta(days=900))
+    memory = ScriptedMemory(recalls=[strong, joined, weak])
+
+    roomy = await TurnBench(memory=memory).builder().build_for_turn(TURN, max_prompt_tokens=600)
+    tight = await TurnBench(memory=memory).builder().build_for_turn(TURN, max_prompt_tokens=roomy.tokens - 1)
+
+    assert {strong.id, weak.id, "beside"} == {each.id for each in roomy.snippets}
+    assert {strong.id, weak.id} == {each.id for each in tight.snippets}
+
+
+async def test_neighbours_do_not_count_as_recalled_memories():
+    """The limit of the health state is for what was recalled."""
+    found = memories("alpha", "beta", "gamma")
+    beside = replace(found[2], signals={JOINED: 0.9})
+    bench = TurnBench(memory=ScriptedMemory(recalls=[*found[:2], beside]), recipe=TurnRecipe(top_k=3))
+    few = TurnBench(memory=Everything(recalls=[*found[:2], beside]), recipe=TurnRecipe(top_k=1))
+
+    assert 3 == len((await bench.builder().build_for_turn(TURN)).snippets)
+    assert ["alpha", "gamma"] == [each.text for each in (await few.builder().build_for_turn(TURN)).snippets]
+
+
+async def test_one_more_memory_of_a_session_counts_less():
+    """So that a list that was told in several sessions is covered before one of them is exhausted."""
+    found = [
+        replace(each, score=score, metadata={"session_id": session})
+        for each, score, session in zip(
+            memories("alpha", "beta", "gamma", "delta"), (0.9, 0.85, 0.84, 0.83), ("s", "s", "t", ""), strict=True
+        )
+    ]
+    bench = TurnBench(memory=ScriptedMemory(recalls=found), recipe=TurnRecipe(session_spread=0.1))
+
+    built = await bench.builder().build_for_turn(TURN)
+
+    assert ["alpha", "gamma", "delta", "beta"] == [each.text for each in built.snippets]
+
+
+async def test_what_a_service_sends_too_much_is_cut_after_it_is_ranked():
+    """A newer memory beyond the number asked for may be better than an old one within it."""
+    found = [replace(each, time=NOON - timedelta(days=900 - 300 * at)) for at, each in enumerate(memories(*"abcd"))]
+    memory = ScriptedMemory(recalls=found)
+
+    built = await TurnBench(memory=Everything(recalls=found), recipe=TurnRecipe(top_k=1)).builder().build_for_turn(TURN)
+    await TurnBench(memory=memory).builder().build_for_turn(TURN)
+
+    assert ["d"] == [each.text for each in built.snippets]
+    assert memory.asked[0].unclipped
+
+
+async def test_of_equal_memories_the_newer_comes_first():
+    """As of answers of the assistant, which are held below the same statement."""
+    said = replace(memories("The pump leaks.")[0], score=0.6, time=NOON - timedelta(days=90))
+    told = [
+        replace(said, id=f"t-{at}", text=f"The pump leaks, {word}.", score=0.9, time=NOON - timedelta(days=at),
+                metadata={"role": "assistant"})
+        for at, word in enumerate(("it seems", "they said", "as before"))
+    ]  # fmt: skip
+    recipe = TurnRecipe(corrections=True)
+
+    bench = TurnBench(memory=ScriptedMemory(recalls=[*reversed(told), said]), recipe=recipe)
+    built = await bench.builder().build_for_turn({**TURN, "user_message": "Does the pump leak?"})
+
+    assert [said.id, "t-0", "t-1", "t-2"] == [each.id for each in built.snippets]
 
 
 async def test_a_memory_called_like_a_message_is_told_apart():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from contexture.conversation import SUMMARY_TYPE, Recalled
+from contexture.conversation import JOINED, SUMMARY_TYPE, Recalled
 from contexture.ledger import Reason, Trace
 from contexture.pipeline.candidates import rank_candidates
 from contexture.pipeline.fence import safe_label
@@ -28,23 +29,36 @@ STANDING = "standing"
 """Signals of a memory: the assistant said it, it is a summary, or its writer says that it supersedes nothing."""
 
 _RESERVED_PREFIX = "history["
-_STEP = 1e-6  # the least difference in score that orders two candidates
+_JOINED_SHARE = 0.35  # at most the score of the least relevant and oldest memory above the threshold
+_MAX_BETTER = 5  # memories of a session that lower the score of the next one
+_STEP = 1e-6  # by which a candidate is ranked below another
+_TRIFLE = 1e-9  # by which the older of two equals is ranked below the newer
 
 
 def make_candidates(
-    recalled: Sequence[Recalled], *, now: datetime, rules: str, mask: SecretMask, dated: bool, lift: float = 0.0
+    recalled: Sequence[Recalled],
+    *,
+    now: datetime,
+    rules: str,
+    mask: SecretMask,
+    dated: bool,
+    lift: float = 0.0,
+    spread: float = 0.0,
 ) -> list[Candidate]:
     """One candidate per recalled memory, scored `.7 x relevance + .3 x recency`.
 
+    One that joins a better one beside it has a third of that, so that it only uses room that others leave.
     Stored redaction spans are used only if their rules match. `source` of a candidate is its speaker; the signals
     `assistant` and `summary` mark what the user did not say. A `dated` label begins with the speaker and ends with the
-    day. `lift` is the share of the relevance of the better neighbour in the session that is added.
+    day. `lift` is the share of the relevance of the better neighbour in the session that is added. `spread` is the
+    share of its score that a memory loses for each better one of its session.
     """
     relevance = _lift_by_neighbours(recalled, lift)
-    return [
+    candidates = [
         mask_candidate(_make_candidate(found, base, now, rules, mask, dated=dated), mask)
         for found, base in zip(recalled, relevance, strict=True)
     ]
+    return _spread_over_sessions(candidates, recalled, spread) if spread else candidates
 
 
 def memory_candidate_id(memory_id: str) -> str:
@@ -69,7 +83,7 @@ def _make_candidate(
         lang=found.lang,
         source=mask.mask(_speaker(found)),
         time=found.time,
-        score=salience(base, fresh),
+        score=salience(base, fresh) * (_JOINED_SHARE if JOINED in found.signals else 1.0),
         signals={
             **found.signals,
             "relevance": _clamp_score(found.score),
@@ -151,6 +165,20 @@ def _lift_by_neighbours(recalled: Sequence[Recalled], lift: float) -> list[float
     ]
 
 
+def _spread_over_sessions(
+    candidates: Sequence[Candidate], recalled: Sequence[Recalled], spread: float
+) -> list[Candidate]:
+    """Each candidate with the share of its score that the better ones of its session leave it."""
+    sessions = {each.id: found.metadata.get("session_id") for each, found in zip(candidates, recalled, strict=True)}
+    better = Counter[object]()
+    share: dict[str, float] = {}
+    for candidate in rank_candidates(candidates):
+        session = sessions[candidate.id]
+        share[candidate.id] = (1 - spread) ** min(better[session], _MAX_BETTER) if session else 1.0
+        better[session] += 1
+    return [replace(each, score=each.score * share[each.id]) for each in candidates]
+
+
 def _session_position(metadata: Mapping[str, object]) -> tuple[str, int] | None:
     session, position = metadata.get("session_id"), metadata.get("position")
     return (session, position) if isinstance(session, str) and isinstance(position, int) else None
@@ -216,7 +244,20 @@ def rank_below_statements(candidates: Sequence[Candidate], question: str) -> lis
         limit = min(above, default=candidate.score + _STEP) - _STEP
         return replace(candidate, score=limit) if candidate.score > limit else candidate
 
-    return rank_candidates(map(limit_score, candidates))
+    return _rank_newer_first([limit_score(each) for each in candidates])
+
+
+def _rank_newer_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Best score first; of equal scores the newer first, then by id, each a trifle below the one before it."""
+    ranked: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda each: (-each.score, -_timestamp(each), each.id)):
+        limit = ranked[-1].score - _TRIFLE if ranked else math.inf
+        ranked.append(replace(candidate, score=limit) if candidate.score > limit else candidate)
+    return ranked
+
+
+def _timestamp(candidate: Candidate) -> float:
+    return candidate.time.timestamp() if candidate.time else -math.inf
 
 
 def _is_corrected(older: Candidate, newer: Candidate) -> bool:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from contexture.conversation import Feedback, Memory, MemoryPiece, Recall, Recalled
+from contexture.conversation import JOINED, Feedback, Memory, MemoryPiece, Recall, Recalled, newer_first
 from contexture.errors import InvalidRequest, NotFound, Outdated, SourceError, SourceUnavailable
 from contexture.ledger import Trace
 from contexture.memory._write_plan import plan_writes, required_ids
@@ -31,7 +31,7 @@ from contexture.memory.records import (
     stored_alias_ids,
 )
 from contexture.ports import Clock, Index, TokenCounter
-from contexture.retrieval.message_context import MessageContexts
+from contexture.retrieval.message_context import MessageContexts, place_of
 from contexture.retrieval.prepare import EnsuredCollection, Preparer, prepared_characters
 from contexture.retrieval.ranking import BM25, SEMANTIC, word_coverage
 from contexture.retrieval.search import UNEMBEDDED, FoundPassage, HybridSearch
@@ -48,6 +48,7 @@ MAX_TOP_K = 100
 
 _COLLECTION = MEMORIES.name
 _PASSAGES_PER_MEMORY = 4  # passages fetched for each memory wanted, because a long one may have several matches
+_MAX_ANCHORS = 16  # memories whose neighbours are looked for
 _MIN_TOP_K = 8  # a smaller `top_k` does not make the search smaller
 _PURGE_BATCH = 500
 _MAX_TRIES = 5
@@ -103,7 +104,8 @@ class LocalMemory:
     async def recall(self, scope: Scope, query: Recall) -> Sequence[Recalled]:
         """The best `query.top_k` memories at or above the threshold, best first, expired ones left out.
 
-        When the embedder fails, only lexical search is used; when that finds nothing, raises `SourceUnavailable`.
+        Behind them come their neighbours, if the query asks for them. When the embedder fails, only lexical search is
+        used; when that finds nothing, raises `SourceUnavailable`.
         """
         _check_recall(query)
         if not query.top_k or not query.query.strip():
@@ -120,7 +122,7 @@ class LocalMemory:
         lost = [each for each in trace.finish(()).degradations if each.source != UNEMBEDDED]
         if lost and not best:
             raise SourceUnavailable(f"memories could not be searched by meaning: {lost[0].reason}")
-        return await self._load_whole(scope, best)
+        return await self._load_whole(scope, [*best, *await self._find_neighbours(scope, query, best)])
 
     async def feedback(self, scope: Scope, given: Feedback) -> None:
         """Rank one memory slightly higher or lower from now on; raises `NotFound` when the scope cannot read it.
@@ -198,6 +200,28 @@ class LocalMemory:
         if ids:
             await self._index.delete(scope, _COLLECTION, sorted(ids))
 
+    async def _find_neighbours(self, scope: Scope, query: Recall, best: Sequence[RatedMemory]) -> list[RatedMemory]:
+        """The messages beside the best ones in their sessions, as `query.neighbours` says; none when they fail."""
+        known = {place_of(each.record) for each in best}
+        wanted: dict[tuple[str, int], float] = {}
+        for anchor in best[:_MAX_ANCHORS] if query.neighbours else ():
+            if (place := place_of(anchor.record)) is not None:
+                session, position = place
+                beside = range(position - query.neighbours, position + query.neighbours + 1)
+                wanted.update(
+                    {(session, at): anchor.score for at in beside if (session, at) not in {*known, *wanted} and at >= 0}
+                )
+        if not wanted:
+            return []
+        with suppress(SourceError):  # the memories beside them are still worth showing
+            found = await self._contexts.find_at(scope, _COLLECTION, wanted, _build_filter(query))
+            return [
+                RatedMemory(record=hit.record, hash=hit.hash, score=score, signals={JOINED: score}, pieces=())
+                for place, score in wanted.items()
+                if (hit := found.get(place)) is not None and is_alive(hit.record, query.now)
+            ]
+        return []
+
     async def _load_whole(self, scope: Scope, best: Sequence[RatedMemory]) -> tuple[Recalled, ...]:
         stored = await self._index.get(scope, _COLLECTION, [memory.record.id for memory in best]) if best else ()
         texts = {record.id: record for record in stored}
@@ -268,7 +292,7 @@ class RatedMemory:
 
 
 def rate_memories(found: Sequence[FoundPassage], query: Recall) -> list[RatedMemory]:
-    """The memories to which the passages belong, best first, ties by id; each score is a relevance from 0 to 1.
+    """The memories to which the passages belong, best first, of equals the newer; a score is a relevance from 0 to 1.
 
     A passage has two absolute signals: its calibrated similarity, and its coverage, the share of the question's terms
     that it contains. `1 - (1 - semantic)(1 - coverage)` is low only when both are low; it makes up 60 % of the
@@ -281,7 +305,7 @@ def rate_memories(found: Sequence[FoundPassage], query: Recall) -> list[RatedMem
         signals = _passage_signals(each, words)
         passages.setdefault(each.hit.record.id, []).append((signals[RELEVANCE], each, signals))
     memories = [_rate_memory(sorted(group, key=_passage_order), query) for group in passages.values()]
-    return sorted(memories, key=lambda memory: (-memory.score, memory.record.id))
+    return sorted(memories, key=lambda found: newer_first(found.score, found.record.time, found.record.id))
 
 
 def mean_feedback(record: Record) -> float:

@@ -1,15 +1,15 @@
-"""The messages before a message, with which it is embedded a second time."""
+"""The messages beside a message: those before it, with which it is embedded a second time, and those at a place."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from contexture.pipeline.fusion import fuse_channels
 from contexture.ports import Index
-from contexture.types import And, Equals, Hit, Query, Range, Record, Scope, Vector
+from contexture.types import And, AnyOf, Equals, Filter, Hit, Or, Query, Range, Record, Scope, Vector
 
 MESSAGES_BEFORE = 2
 _MAX_CHARACTERS = 400
@@ -34,7 +34,7 @@ class MessageContexts:
 
     async def find(self, scope: Scope, collection: str, records: Sequence[Record]) -> dict[str, str]:
         """By record id, the two messages before it; records without any are left out."""
-        placed = {place: record for record in records if (place := _place_of(record)) is not None}
+        placed = {place: record for record in records if (place := place_of(record)) is not None}
         if not placed:
             return {}
         known: dict[_Place, tuple[str, frozenset[str]]] = {
@@ -49,6 +49,28 @@ class MessageContexts:
         contexts = {record.id: _join_before(place, record, known) for place, record in placed.items()}
         return {id_: context for id_, context in contexts.items() if context}
 
+    async def find_at(
+        self, scope: Scope, collection: str, places: Iterable[_Place], where: Filter
+    ) -> dict[_Place, Hit]:
+        """By session and position, a passage of the message there that passes the filter; at most 64 of them."""
+        sessions: dict[str, list[int]] = {}
+        for session, position in places:
+            sessions.setdefault(session, []).append(position)
+        if not sessions:
+            return {}
+        beside = Or(
+            tuple(And((Equals("session", name), AnyOf("position", tuple(at)))) for name, at in sorted(sessions.items()))
+        )
+        query = Query(
+            collection=collection,
+            vectors=self._neutral,
+            where=And((where, beside)),
+            k=_MAX_PASSAGES,
+            fuse=fuse_channels,
+        )
+        hits = await self._index.search(scope, query)
+        return {place: hit for hit in hits if (place := place_of(hit.record)) is not None}
+
     async def _load(
         self, scope: Scope, collection: str, session: str, positions: Sequence[int]
     ) -> dict[_Place, tuple[str, frozenset[str]]]:
@@ -56,7 +78,7 @@ class MessageContexts:
         query = Query(collection=collection, vectors=self._neutral, where=where, k=_MAX_PASSAGES, fuse=fuse_channels)
         found: dict[_Place, list[Hit]] = {}
         for hit in await self._index.search(scope, query):
-            place = _place_of(hit.record)
+            place = place_of(hit.record)
             if place is not None:
                 found.setdefault(place, []).append(hit)
         return {
@@ -68,7 +90,8 @@ class MessageContexts:
         }
 
 
-def _place_of(record: Record) -> _Place | None:
+def place_of(record: Record) -> tuple[str, int] | None:
+    """The session of a message and its position there; None if it has none."""
     return (record.session, record.position) if record.session and record.position is not None else None
 
 

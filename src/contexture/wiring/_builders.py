@@ -152,6 +152,8 @@ def _session_summaries(parts: TurnParts, recipe: TurnRecipe, metrics: TurnMetric
 
 
 _STANDARD_TOP_K = 64
+_STANDARD_NEIGHBOURS = 1
+_STANDARD_SPREAD = 0.03
 _STANDARD_MEMORY_SHARE = 0.5  # of the room of a prompt, while history needs the rest
 
 
@@ -167,6 +169,8 @@ def turn_recipe(settings: Settings) -> TurnRecipe:
         degraded_seconds=settings.degraded_seconds,
         near_duplicate=settings.turn_near_duplicate,
         neighbour_lift=settings.turn_neighbour_lift,
+        neighbours=_STANDARD_NEIGHBOURS if standard else seed.neighbours,
+        session_spread=_STANDARD_SPREAD if standard else seed.session_spread,
         namespace=settings.memory_namespace,
         universe=settings.memory_universe,
         speaker_labels=standard,

@@ -216,6 +216,8 @@ class TurnContextBuilder:
             persona_id=build.turn.persona_id,
             namespace=recipe.namespace,
             universe=recipe.universe,
+            neighbours=recipe.neighbours if build.state is HealthState.NORMAL else 0,
+            unclipped=True,
         )
         try:
             found = await self._memory.recall(build.scope, query)
@@ -230,6 +232,7 @@ class TurnContextBuilder:
                 mask=cleaner.mask,
                 dated=recipe.speaker_labels,
                 lift=recipe.neighbour_lift,
+                spread=recipe.session_spread,
             )
         build.recalled.update((memory_candidate_id(each.id), each) for each in found)
         return candidates

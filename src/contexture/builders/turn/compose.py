@@ -14,6 +14,7 @@ from contexture.builders.turn import request
 from contexture.builders.turn._history import drop_already_in_history, find_history_cut, find_newest_exchange
 from contexture.builders.turn._render import ShownMemory, make_variants, render_messages
 from contexture.capsule import Capsule
+from contexture.conversation import JOINED
 from contexture.errors import BudgetTooSmall
 from contexture.ledger import Reason, Trace
 from contexture.memory.candidates import drop_superseded, rank_below_statements
@@ -154,9 +155,10 @@ def _filter_candidates(
     question = request.plain_text(asked.user)
     if recipe.corrections:
         spoken = rank_below_statements(drop_superseded(spoken, question, trace), question)
-    return keep_top_k(
-        drop_near_duplicates(spoken, trace, threshold=recipe.near_duplicate), recipe.max_memories(asked.state), trace
-    )
+    different = drop_near_duplicates(spoken, trace, threshold=recipe.near_duplicate)
+    joined = [each for each in different if JOINED in each.signals]
+    recalled = [each for each in different if JOINED not in each.signals]
+    return rank_candidates([*keep_top_k(recalled, recipe.max_memories(asked.state), trace), *joined])
 
 
 def _fit_budget(

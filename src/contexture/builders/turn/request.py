@@ -221,7 +221,9 @@ class TurnRecipe:
     (a stable prefix for prompt caches); 0 cuts no more than needed. `speaker_labels` labels a memory with its speaker
     and date instead of its source. `corrections` drops a statement that a newer one of the same speaker supersedes,
     and ranks the assistant's words and summaries below what the user said about the same thing. Memories use at most
-    `memory_share` of the room while history needs the rest. `material_role` is the role of the message with memories.
+    `memory_share` of the room while history needs the rest. `neighbours` messages before and after the best memories
+    join them where there is room, and a memory loses `session_spread` of its score for each better one of its session,
+    so that a list told in several sessions is complete. `material_role` is the role of the message with memories.
 
     The defaults are those of the recipe `seed`; the setting `turn_recipe` chooses another one for the product.
     """
@@ -234,6 +236,8 @@ class TurnRecipe:
     degraded_seconds: float = 15.0
     near_duplicate: float = 0.85
     neighbour_lift: float = 0.0
+    neighbours: int = 0
+    session_spread: float = 0.0
     sharpness: float = 4.0
     history_step: float = 0.3
     namespace: str = "wm"
